@@ -53,7 +53,7 @@ def test_json_is_read_as_curl_declares_it(http, declared):
 def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(ask):
     answer = ask(context_length=1_000_000)
     assert answer.status_code == 200
-    assert any("4096" in warning for warning in answer.json()["warnings"])
+    assert any("4,096" in warning for warning in answer.json()["warnings"])
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):

@@ -1,4 +1,4 @@
-"""Media types of the API beside plain JSON."""
+"""Media types of the API in addition to plain JSON."""
 
 PROBLEM_JSON = "application/problem+json"
 

@@ -29,8 +29,8 @@ class BodyDecoder(Generic[Body]):
     def __init__(
         self, kind: type[Body], example: Mapping[str, str | int], largest: int | None = None
     ) -> None:
-        """example: the least to send, for hints; largest: bytes of a body, where the handler takes
-        larger files too."""
+        """Build a decoder. example: the least to send, for hints; largest: bytes of a body,
+        where the handler takes larger files too."""
         self.largest = largest
         self.kind = kind
         self._decoder = msgspec.json.Decoder(kind)

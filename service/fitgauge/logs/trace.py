@@ -43,8 +43,8 @@ _TENSOR_CORE_NAMES = re.compile(
 )
 """Names of kernels that use tensor cores. Source: pytorch/kineto,
 tb_plugin/torch_tb_profiler/profiler/tensor_core.py; cuBLAS's nvjet and FlashAttention's kernels
-beside them (hopper/flash_fwd_launch_template.h); AMD's, of Tensile with a matrix instruction
-(ROCm/Tensile, "Kernel names": MI); Inductor's templates of products and attention
+in addition to them (hopper/flash_fwd_launch_template.h); AMD's, of Tensile with a matrix
+instruction (ROCm/Tensile, "Kernel names": MI); Inductor's templates of products and attention
 (torch/_inductor/select_algorithm.py)."""
 _COMMUNICATION_NAMES = re.compile(
     "nccl|rccl|mscclpp|all_?gather|reduce_?scatter|all_?reduce", re.IGNORECASE
@@ -54,7 +54,7 @@ _EVENTS = re.compile(r'"traceEvents"\s*:\s*\[')
 _GAP = re.compile(r"[ \t\r\n,]*")
 _STEP = 16 * 1024
 """characters that come in before they are looked at: a long event in small pieces is not read
-anew for each"""
+again for each"""
 _DEVICES = re.compile(r'"name"\s*:\s*"([^"]{1,120})"')
 
 

@@ -47,7 +47,7 @@ def test_an_image_of_768_pixels_a_side_becomes_the_tokens_that_its_processor_mak
 
 def test_every_family_whose_tower_is_told_has_a_language_model_with_a_recipe():
     assert STYLES.keys() <= TRAITS.keys()
-    assert {family for family in STYLES if not TRAITS[family].proven} == {
+    assert {family for family in STYLES if not TRAITS[family].verified} == {
         "qwen3_5",
         "qwen3_5_moe",
     }  # gated delta nets, whose kernels need a card

@@ -33,8 +33,8 @@ class ExplainLogController(Controller):
         status_code=200,
         summary="What does this start-up log say, and how far was the estimate from it?",
         description=(
-            "Reads an engine's start-up log, or PyTorch's out-of-memory message, and puts every"
-            " term it measured beside its estimate: which differs most, and what caused it. Send"
+            "Reads an engine's start-up log, or PyTorch's out-of-memory message, and compares every"
+            " term it measured with its estimate: which differs most, and what caused it. Send"
             " model and gpu where the log does not name them."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),

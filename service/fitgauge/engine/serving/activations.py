@@ -1,5 +1,5 @@
 """The peak of a forward pass when serving: what the widest layer holds, what the sampler holds,
-what experts need beside it."""
+what experts need in addition to it."""
 
 from fitgauge.engine.model.spec import (
     Attention,
@@ -117,8 +117,8 @@ def layer_width(block: Block, hidden: int, tensor_parallel: int, expert_parallel
 
 
 def mlp_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
-    """gate, up and their product (3 x width), or up and its activation (2 x width); beside them
-    the workspace of routed experts."""
+    """gate, up and their product (3 x width), or up and its activation (2 x width); in addition
+    to them the workspace of routed experts."""
     products = 3 if mlp.gated else 2
     dense = (
         products

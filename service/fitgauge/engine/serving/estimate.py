@@ -79,9 +79,9 @@ class StageMemory(NamedTuple):
 
 
 def stage_estimates(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+    loaded: Sequence[tuple[Term, ...]], other_memory: Sequence[StageMemory]
 ) -> tuple[StageEstimate, ...]:
-    """Return every stage: what is loaded, and what it holds beside that."""
+    """Return every stage: what is loaded, and what it holds in addition."""
     return tuple(
         stage_estimate(
             stage=number,
@@ -90,21 +90,21 @@ def stage_estimates(
             cache=rest.cache,
             layout=rest.layout,
         )
-        for number, (terms, rest) in enumerate(zip(loaded, beside, strict=True))
+        for number, (terms, rest) in enumerate(zip(loaded, other_memory, strict=True))
     )
 
 
 def fullest_required(
-    loaded: Sequence[tuple[Term, ...]], beside: Sequence[StageMemory]
+    loaded: Sequence[tuple[Term, ...]], other_memory: Sequence[StageMemory]
 ) -> tuple[Bytes, int]:
     """Return (`required`, layers) of the stage that needs most, the same as `Estimate.fullest`
     of these stages, without making the others."""
     sizes = [
         sum([term.bytes for term in terms]) + rest.expected_bytes
-        for terms, rest in zip(loaded, beside, strict=True)
+        for terms, rest in zip(loaded, other_memory, strict=True)
     ]
     number = sizes.index(max(sizes))
-    rest = beside[number]
+    rest = other_memory[number]
     return total((*loaded[number], *rest.fixed, *rest.cache)), rest.layers
 
 

@@ -94,8 +94,8 @@ def cached_tokens(mixer: Mixer, context_length: int) -> int:
 
 
 def compressed_bytes(mixer: CompressedAttention, context_length: int, dtype: str) -> int:
-    """Entries beside the window: L / ratio, each head_dim numbers and the indexer's key; 0 where
-    ratio is 0."""
+    """Entries in addition to the window: L / ratio, each head_dim numbers and the indexer's key;
+    0 where ratio is 0."""
     if not mixer.ratio:
         return 0
     return size_of(

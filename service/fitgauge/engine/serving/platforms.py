@@ -40,7 +40,7 @@ def refusal(
     does; None where it may.
 
     method: support.family, None for 16-bit weights. form: how most weights are stored. Makers
-    that nobody knows pass."""
+    that are unknown pass."""
     vendor = maker(accelerator)
     if not _is_known(vendor):
         return None

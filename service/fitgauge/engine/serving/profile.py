@@ -55,11 +55,11 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32
     copies of (requests, vocabulary) alive at the sampler's peak. `hidden_copies`: 16-bit copies
-    of (tokens, hidden) alive at a layer's peak, beside its widest product. `graph_bytes`,
+    of (tokens, hidden) alive at a layer's peak, in addition to its widest product. `graph_bytes`,
     `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
-    are taken off the cache's share. `runtime_bytes`: what the process holds beside tensors.
+    are taken off the cache's share. `runtime_bytes`: what the process holds in addition to tensors.
     `communication_bytes`: what it holds more with two ranks or more;
-    `plain_communication_bytes`: where cards share no symmetric memory, if that was told apart.
+    `plain_communication_bytes`: where cards share no symmetric memory, if that was distinguished.
     `context_share`: of the card's memory, what CUDA takes before the engine looks at what is
     free. `second_runner`: which models vLLM runs with its second model runner ("dense": those
     without experts or states); its sampler holds `second_logits_copies`, and

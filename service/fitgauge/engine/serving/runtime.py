@@ -1,4 +1,4 @@
-"""What an engine holds beside tensors of the model: CUDA graphs, the process itself,
+"""What an engine holds in addition to tensors of the model: CUDA graphs, the process itself,
 communication between ranks."""
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def runtime_bytes(
     if graphs:
         terms.append(graph_term(profile, layers))
     process = profile.runtime_bytes.term(
-        "runtime", 1, 0, "libraries and workspace of the process, beside PyTorch's tensors"
+        "runtime", 1, 0, "libraries and workspace of the process, in addition to PyTorch's tensors"
     )
     terms.append(
         msgspec.structs.replace(process, high=process.high + _HOST_SHARE)

@@ -55,7 +55,7 @@ _FAMILIES = (
 
 def _method(scheme: Scheme) -> str | None:
     """Return the family of a scheme as far as it is known: of one that was assumed from a config
-    nobody read, nothing is."""
+    was not read, nothing is."""
     method = family(scheme)
     return (
         None

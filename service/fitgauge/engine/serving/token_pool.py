@@ -17,7 +17,7 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, cross_bytes, rank_heads, state_bytes
 
 INDEX_SCALE = 4
-"""Bytes of the scale beside every 128 numbers of an indexer's fp8 key. Source: sglang
+"""Bytes of the scale in addition to every 128 numbers of an indexer's fp8 key. Source: sglang
 mem_cache/memory_pool.py, DSATokenToKVPool."""
 
 
@@ -116,8 +116,8 @@ class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def tokens(self, pool_bytes: int) -> int:
-        """Return the tokens in whole blocks, beside the states of one request; without attention
-        those of the requests that fit."""
+        """Return the tokens in whole blocks, in addition to the states of one request; without
+        attention those of the requests that fit."""
         if not self.cell:
             return self.requests(pool_bytes, self.context_length) * self.context_length
         return max(0, pool_bytes - self.state) // (self.block * self.cell) * self.block

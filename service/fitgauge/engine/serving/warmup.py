@@ -39,8 +39,9 @@ def warmed_stages(
     block: int,
     batch: tuple[Term, ...] = (),
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds beside its weights, but for what is held back. block: tokens
-    of a block. batch: what the largest batch holds on every rank beside the usual."""
+    """Return what every stage holds in addition to its weights, but for what is held back.
+    block: tokens of a block. batch: what the largest batch holds on every rank in addition to
+    the usual."""
     requests, found = workload.requests_per_replica, []
     for stage in stages_of(spec, workload):
         fixed = (
@@ -81,14 +82,14 @@ def warmed_stages(
 
 def with_reserve(
     loaded: Sequence[tuple[Term, ...]],
-    beside: Sequence[StageMemory],
+    other_memory: Sequence[StageMemory],
     workload: Workload,
     accelerator: Accelerator,
     reserve: Reserve,
 ) -> tuple[StageMemory, ...]:
     """Return every stage with what is held back of this card, unless the pool is given outright."""
     if workload.cache_pool_bytes is not None:
-        return tuple(beside)
+        return tuple(other_memory)
     return tuple(
         stage._replace(
             fixed=(
@@ -98,7 +99,7 @@ def with_reserve(
                 ),
             )
         )
-        for terms, stage in zip(loaded, beside, strict=True)
+        for terms, stage in zip(loaded, other_memory, strict=True)
     )
 
 
@@ -106,12 +107,13 @@ def warmed_estimate(
     accelerator: Accelerator,
     workload: Workload,
     loaded: Sequence[tuple[Term, ...]],
-    beside: Sequence[StageMemory],
+    other_memory: Sequence[StageMemory],
 ) -> Estimate:
-    """Return the Estimate of stages whose reserve is among what they hold beside their weights."""
+    """Return the Estimate of stages whose reserve is among what they hold in addition to their
+    weights."""
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, beside),
+        stages=stage_estimates(loaded, other_memory),
         budget=accelerator.usable,
         given_pool_bytes=workload.cache_pool_bytes,
     )

@@ -30,7 +30,8 @@ from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, sc
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
 _WORKLOADS, _BESIDE = 4096, 512
-"""Workloads, demands and what comes beside the weights kept of one question: at most some 5 MiB."""
+"""Workloads, demands and what is held in addition to the weights kept of one question: at most
+some 5 MiB."""
 
 
 def card_class(accelerator: Accelerator) -> Hashable:
@@ -43,7 +44,7 @@ class Demand(NamedTuple):
     on all cards of one kind.
 
     `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes
-    `beside` it on every stage. `required` is then the least that any of them needs."""
+    `other_memory` on every stage. `required` is then the least that any of them needs."""
 
     workload: Workload
     required: Bytes
@@ -214,8 +215,8 @@ class BatchEstimator:
     def _demand(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> Demand:
-        """Return the engine's estimate of the fullest card; what comes beside the weights is
-        estimated once for all their formats."""
+        """Return the engine's estimate of the fullest card; what is held in addition to the
+        weights is estimated once for all their formats."""
         self._checkpoint()
         spec, profile, row = (
             self._model.spec,
@@ -226,21 +227,21 @@ class BatchEstimator:
         if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
             fullest = row.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers)
-        loaded, beside = (
+        loaded, other_memory = (
             row.split.loaded(spec, laid, workload, accelerator),
             self._comes_beside(row.split, workload, accelerator, kind),
         )
         return Demand(
             workload,
-            *fullest_required(loaded, beside),
-            None if row.split.for_accelerator is None else (loaded, beside),
+            *fullest_required(loaded, other_memory),
+            None if row.split.for_accelerator is None else (loaded, other_memory),
         )
 
     def _comes_beside(
         self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> tuple[StageMemory, ...]:
-        """Return what comes beside the weights, worked out for one request and refilled for more
-        where the engine allows."""
+        """Return what is held in addition to the weights, worked out for one request and
+        refilled for more where the engine allows."""
         known = self._beside.get((workload, kind))
         if known is None:
             if split.with_concurrency and workload.concurrency > 1:

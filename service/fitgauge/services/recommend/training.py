@@ -59,7 +59,7 @@ _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
 class Layout(NamedTuple):
     """One way to train on a number of cards: what the fullest holds, and its speed in that of
-    one card that waits for nobody."""
+    one card without pipeline bubbles."""
 
     workload: TrainingWorkload
     required: Bytes
@@ -399,9 +399,9 @@ def _understood(
         "gpus_per_node",
         "max_nodes",
     )
-    told = {name: getattr(request, name) for name in names}
-    told |= {
+    fields = {name: getattr(request, name) for name in names}
+    fields |= {
         name: ", ".join(words.split_list(getattr(request, name))) or None
         for name in ("vendors", "gpus", "clouds")
     }
-    return filled | {name: value for name, value in told.items() if value is not None}
+    return filled | {name: value for name, value in fields.items() if value is not None}

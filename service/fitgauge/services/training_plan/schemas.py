@@ -148,8 +148,8 @@ class PlanAnswer(Struct, kw_only=True):
         float,
         Meta(
             description=(
-                "Speed in that of one GPU that computes nothing twice and waits for nobody; data"
-                " parallel traffic left out."
+                "Speed as a share of that of GPUs without recomputation and pipeline bubbles; data"
+                " parallel traffic is left out."
             )
         ),
     ]

@@ -101,7 +101,7 @@ def stage_memory(
     profile: EngineProfile,
     memo: Memo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every card holds beside its weights, none of which stay on the host."""
+    """Return what every card holds in addition to its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))
 
 

@@ -123,36 +123,36 @@ def read(lines: list[Line]) -> StartLog:
 
 
 def device_readings(lines: list[Line]) -> list[Measurement]:
-    """Buffers by device; what lies in host memory is named `host_...`, so that nobody counts it.
+    """Buffers by device; what lies in host memory is named `host_...`, so that it is not counted.
     A device's caches (of full and of sliding layers, of a draft model) are one; buffers that are
-    reserved anew are told again."""
-    told: list[Measurement] = []
+    reserved again are logged again."""
+    results: list[Measurement] = []
     pools: dict[tuple[str, str], int] = {}
     for reading in find_readings(lines, RULES):
         if _HOST.search(reading.rank):
             reading = structs.replace(reading, name="host_" + reading.name)
         key = (reading.name, reading.rank)
         if reading.name.endswith("kv_pool") and key in pools:
-            first_pool = told[pools[key]]
-            told[pools[key]] = structs.replace(
+            first_pool = results[pools[key]]
+            results[pools[key]] = structs.replace(
                 first_pool,
                 value=first_pool.value + reading.value,
                 resolution=first_pool.resolution + reading.resolution,
             )
             continue
-        pools.setdefault(key, len(told))
-        told.append(reading)
-    return told
+        pools.setdefault(key, len(results))
+        results.append(reading)
+    return results
 
 
 def buffers_or_table(lines: list[Line]) -> list[Measurement]:
     """Return the buffers as they were allocated; the table of all of them where a quieter log
     has nothing else."""
-    told = device_readings(lines)
+    results = device_readings(lines)
     return (
-        told
-        if any(reading.name in ("weights", "kv_pool", "requested") for reading in told)
-        else [*told, *breakdown(lines)]
+        results
+        if any(reading.name in ("weights", "kv_pool", "requested") for reading in results)
+        else [*results, *breakdown(lines)]
     )
 
 
@@ -219,7 +219,7 @@ def devices(readings: list[Measurement]) -> int | None:
 
 
 def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
-    """Return what explains memory beside the flags `found`."""
+    """Return what explains memory in addition to the flags `found`."""
     offloaded, layers = found.get("n_gpu_layers"), found.get("layers")
     said = {
         "partial_offload": (

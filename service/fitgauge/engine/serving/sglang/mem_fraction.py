@@ -13,7 +13,7 @@ from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
 LARGE_CARDS, BY_CARD, BY_WORK = (0, 4, 6), (0, 4, 8), (0, 5, 3)
-"""From these releases on: cards beyond 80 GiB are told apart; the reserve goes by the card; it
+"""From these releases on: cards beyond 80 GiB are distinguished; the reserve goes by the card; it
 goes by what is run."""
 
 PREFILL_GRAPHS = (0, 5, 10)

@@ -189,10 +189,12 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = stage_memory(spec, workload, accelerator, profile, Memo())
+    other_memory = stage_memory(spec, workload, accelerator, profile, Memo())
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, for_accelerator(loaded, beside, workload, accelerator)),
+        stages=stage_estimates(
+            loaded, for_accelerator(loaded, other_memory, workload, accelerator)
+        ),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.cache_pool_bytes,
     )
@@ -235,7 +237,7 @@ def stage_memory(
     profile: EngineProfile,
     memo: Memo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds beside that: the process, there before SGLang measures what
+    """Return what every stage holds in addition: the process, there before SGLang measures what
     is free, the pools, and what comes after them."""
     before = [
         profile.runtime_bytes.term(
@@ -270,14 +272,14 @@ def stage_memory(
 
 def for_accelerator(
     loaded: Sequence[tuple[Term, ...]],
-    beside: Sequence[StageMemory],
+    other_memory: Sequence[StageMemory],
     workload: Workload,
     accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds beside the loaded weights on this card, by its memory: what
-    is kept back of it, and what lives in that."""
+    """Return what every stage holds in addition to the loaded weights on this card, by its
+    memory: what is kept back of it, and what lives in that."""
     share, found = static_share(workload), []
-    for stage in beside:
+    for stage in other_memory:
         free = max(0, accelerator.usable.expected - sum(term.bytes for term in stage.fixed))
         before = (
             structs.replace(term, low=less.low, high=less.high)

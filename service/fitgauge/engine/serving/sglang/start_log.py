@@ -127,7 +127,7 @@ def rank_of(text: str) -> str:
 def _drafted(readings: list[Measurement]) -> list[Measurement]:
     """Return a rank's second load is its draft model's."""
     loaded: set[str] = set()
-    told = []
+    results = []
     for reading in readings:
         if reading.rank in loaded and reading.name in (
             "weights",
@@ -137,19 +137,19 @@ def _drafted(readings: list[Measurement]) -> list[Measurement]:
             reading = structs.replace(reading, name="draft_" + reading.name)
         elif reading.name == "weights":
             loaded.add(reading.rank)
-        told.append(reading)
-    return told
+        results.append(reading)
+    return results
 
 
 def _summed(readings: list[Measurement]) -> list[Measurement]:
     """K with V and the two states of Mamba layers as one pool each."""
     sums = {"v_pool": ("k_pool", "kv_pool"), "ssm_state": ("conv_state", "state")}
-    told: list[Measurement] = []
+    results: list[Measurement] = []
     for reading in readings:
         partner = sums.get(reading.name)
-        if partner and told and told[-1].name == partner[0]:
-            other = told.pop()
-            told.append(
+        if partner and results and results[-1].name == partner[0]:
+            other = results.pop()
+            results.append(
                 structs.replace(
                     other,
                     name=partner[1],
@@ -158,14 +158,14 @@ def _summed(readings: list[Measurement]) -> list[Measurement]:
                 )
             )
         else:
-            told.append(reading)
-    return told
+            results.append(reading)
+    return results
 
 
 def _pooled(readings: list[Measurement]) -> list[Measurement]:
     """Return the pools of full and of sliding layers as one; those after a rank's first end are
     its draft's."""
-    told: list[Measurement] = []
+    results: list[Measurement] = []
     ended: set[str] = set()
     places: dict[tuple[str, str], int] = {}
     for reading in readings:
@@ -173,23 +173,23 @@ def _pooled(readings: list[Measurement]) -> list[Measurement]:
         if reading.name == "free_after_pool":
             ended.add(rank)
         if reading.name not in ("kv_pool", "kv_tokens", "all_pools"):
-            told.append(reading)
+            results.append(reading)
             continue
         whole = reading.name == "all_pools"
         name = "kv_tokens" if reading.name == "kv_tokens" else "kv_pool"
         reading, place = structs.replace(reading, name=name), places.get((name, rank))
         if place is None:
-            places[name, rank] = len(told)
-            told.append(reading)
+            places[name, rank] = len(results)
+            results.append(reading)
         elif whole:
-            told[place] = reading
+            results[place] = reading
         elif rank in ended:
-            told.append(
+            results.append(
                 reading if name == "kv_tokens" else structs.replace(reading, name="draft_kv_pool")
             )
         else:
-            told[place] = _together(told[place], reading)
-    return told
+            results[place] = _together(results[place], reading)
+    return results
 
 
 def _together(pool: Measurement, other: Measurement) -> Measurement:

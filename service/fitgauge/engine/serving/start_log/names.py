@@ -1,4 +1,4 @@
-"""Names in a log that may be told to others: Hub IDs and cards, never paths."""
+"""Names in a log that may be shown to others: Hub IDs and cards, never paths."""
 
 import re
 from collections.abc import Iterable

@@ -43,10 +43,10 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
-    beside = for_accelerator(
+    other_memory = for_accelerator(
         loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
     )
-    return warmed_estimate(accelerator, workload, loaded, beside)
+    return warmed_estimate(accelerator, workload, loaded, other_memory)
 
 
 def stage_memory(
@@ -56,18 +56,18 @@ def stage_memory(
     profile: EngineProfile,
     memo: Memo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds beside its weights, whatever the card."""
+    """Return what every stage holds in addition to its weights, whatever the card."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
 
 
 def for_accelerator(
     loaded: Sequence[tuple[Term, ...]],
-    beside: Sequence[StageMemory],
+    other_memory: Sequence[StageMemory],
     workload: Workload,
     accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
     """Return the same on this card, by its memory: with what is held back of it."""
-    return with_reserve(loaded, beside, workload, accelerator, left_free)
+    return with_reserve(loaded, other_memory, workload, accelerator, left_free)
 
 
 def left_free(taken: int, usable: int, workload: Workload) -> Term:

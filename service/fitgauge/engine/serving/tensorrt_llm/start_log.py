@@ -3,7 +3,7 @@
 Wording from its sources: _torch/pyexecutor/_util.py (`Memory used after loading`, `Peak memory
 during memory usage profiling`); cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp (`Allocated
 ... for max tokens in paged KV cache`, `Memory usage when calculating`). The pool of the
-profiling pass is told before the real one."""
+profiling pass comes before the real one."""
 
 import re
 

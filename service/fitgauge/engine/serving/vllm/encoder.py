@@ -123,19 +123,19 @@ def _video(room: int) -> int:
     each pair is as large as the largest image.
 
     Source: models/qwen2_vl.py, get_num_frames_with_most_features (from 0.11 on no room is left
-    for an image beside it)."""
+    for an image in addition to it)."""
     return _LARGEST_IMAGE * max(1, min(_MOST_PAIRS, room // _LARGEST_IMAGE))
 
 
 def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) -> int:
-    """Return the numbers of one patch at the widest moment of a tower's layer: 4 x width beside the
-    MLP's products or attention's.
+    """Return the numbers of one patch at the widest moment of a tower's layer: 4 x width in
+    addition to the MLP's products or attention's.
 
     Qwen's towers until 0.11 rotate in float32: 2 + 16/t widths (input, its norm, the joined
     products, their three copies, queries and keys together, both in float32 and rotated), 2 +
     10/t where queries and keys went apart. They also gather the joined products of all ranks: 8
-    + 3/t widths (what is gathered and its ordered copy beside the rank's own). Source: 0.11.0
-    and 0.8.3, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave."""
+    + 3/t widths (what is gathered and its ordered copy in addition to the rank's own). Source:
+    0.11.0 and 0.8.3, models/qwen2_5_vl.py, Qwen2_5_VisionAttention, all_gather_interleave."""
     mlp, ranks = layer.mlp, workload.tensor_parallel
     product = (3 if mlp.gated else 2) * mlp.intermediate_size // ranks if mlp else 0
     moment = 4 * width + max(product, *(attention_width(mixer, ranks) for mixer in layer.mixers), 0)

@@ -194,8 +194,8 @@ def stage_memory(
     profile: EngineProfile,
     memo: Memo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds beside what is loaded: the pass that measures what is left, the
-    process, and the pool.
+    """Return what every stage holds in addition to what is loaded: the pass that measures what is
+    left, the process, and the pool.
 
     `memo`: of this model and profile; passes and groups of layers depend on the number of
     stages only in whether there are several."""
@@ -282,12 +282,12 @@ def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCa
 
 
 def with_concurrency(
-    beside: tuple[StageMemory, ...], workload: Workload
+    other_memory: tuple[StageMemory, ...], workload: Workload
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds for `workload`, from what it holds for one with another
     concurrency."""
-    pools = _pools((stage.layout for stage in beside), workload)
-    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in beside)
+    pools = _pools((stage.layout for stage in other_memory), workload)
+    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in other_memory)
 
 
 def _pools(caches: Iterable[CacheLayout], workload: Workload) -> dict[int, Term]:

@@ -1,5 +1,5 @@
 """Models that vLLM's own classes build from other tensors than the checkpoint holds, and what these
-classes register beside them.
+classes register in addition to them.
 
 Source: vLLM 0.33.0, the module of vllm/model_executor/models named at each rule.
 """

@@ -42,23 +42,23 @@ def loaded_terms(
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
     pipeline stage."""
     parameters = weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes)
-    beside = buffer_bytes(
+    extra_bytes = buffer_bytes(
         spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version
     )
-    beside += whole_tower_bytes(spec, workload) if stage.first else 0
+    extra_bytes += whole_tower_bytes(spec, workload) if stage.first else 0
     padding = repacked_bytes(laid, workload, accelerator, stage.layers)
     seen = workload.version < releases.MXFP4_PADDING_UNSEEN
-    beside += padding if seen else 0
+    extra_bytes += padding if seen else 0
     terms = [
         Term(
             name="weights",
-            bytes=parameters.bytes + beside,
-            low=parameters.low + beside,
-            high=parameters.high + beside,
+            bytes=parameters.bytes + extra_bytes,
+            low=parameters.low + extra_bytes,
+            high=parameters.high + extra_bytes,
             basis="calibrated" if padding and seen else parameters.basis,
             formula=(
                 f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows"
-                f" {gib(beside)}"
+                f" {gib(extra_bytes)}"
             ),
             source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),

@@ -116,13 +116,13 @@ def profiling_terms(
         expert_parallel=workload.expert_parallel,
     )
     if indexed > sum(term.bytes for term in terms):
-        said = "queries, output and the indexer's 512 MiB of logits of one layer, beside workspaces"
+        said = "queries, output and the indexer's 512 MiB of logits of one layer, and workspaces"
         terms = (exact_term("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     attending = attending_peak(spec, profile, workload, kept)
     if attending > sum(term.bytes for term in terms):
         said = (
-            "queries, keys, values and output of one layer beside copies of the hidden state, and"
-            " the workspace the layers share"
+            "queries, keys, values and output of one layer, copies of the hidden state, and the"
+            " workspace the layers share"
         )
         terms = (exact_term("activations", attending, "computed", said, _ATTENDING_SOURCE),)
     extra = (
@@ -235,8 +235,8 @@ def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:
 
 def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
     """Return what is alive while a sparse indexer scores keys: queries and output of its layer
-    beside copies of the hidden state, the logits it may make at most, and the workspace that is
-    kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
+    in addition to copies of the hidden state, the logits it may make at most, and the workspace
+    that is kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
     if not any(True for _ in indexers(spec)):
         return 0
     mixers = (

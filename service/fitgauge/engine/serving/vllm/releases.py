@@ -89,7 +89,7 @@ v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came 
 0.26: ray-project/ray pull request 65045)."""
 
 HYBRID_PREFIX_CACHING = (0, 27)
-"""The first version that caches prefixes of hybrid models unless told not to. Source: vLLM pull
+"""The first version that caches prefixes of hybrid models unless disabled. Source: vLLM pull
 request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
 150,000) holds two states a request."""
 

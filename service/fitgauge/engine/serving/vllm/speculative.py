@@ -53,8 +53,8 @@ _NOT_SIZED = (
 
 
 def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
-    """`spec` with `draft` beside it, as vLLM loads it. name: the draft's repository, by which vLLM
-    tells an EAGLE head of the first kind.
+    """`spec` with `draft` in addition to it, as vLLM loads it. name: the draft's repository, by
+    which vLLM tells an EAGLE head of the first kind.
 
     Raises InvalidRequestError for a kind that is not sized here, and for a draft whose
     vocabulary is another."""
@@ -111,8 +111,8 @@ def _without_first_norm(block: Block) -> Iterator[Block]:
 
 
 def heads(spec: ModelSpec) -> tuple[Block, ...]:
-    """Return the blocks that draft: those of the draft beside the model, else its own prediction
-    heads, none where it has none."""
+    """Return the blocks that draft: those of the draft in addition to the model, else its own
+    prediction heads, none where it has none."""
     if spec.draft is not None:
         return spec.draft.blocks
     return tuple(block for block in spec.blocks if block.part is Part.MTP)
@@ -120,7 +120,7 @@ def heads(spec: ModelSpec) -> tuple[Block, ...]:
 
 def check_draft(spec: ModelSpec, workload: Workload) -> None:
     """Raise InvalidRequestError where tokens are to be speculated and nothing drafts them, where
-    a draft is told no number of tokens, and where the ranks do not divide its heads."""
+    a draft has no number of tokens, and where the ranks do not divide its heads."""
     if workload.speculative_tokens and not heads(spec):
         said = (
             f"{spec.architecture}, as this config describes it, has no multi-token prediction head"
@@ -183,8 +183,8 @@ def draft_term(
     """Return the term `draft_weights` of the last pipeline stage, which alone drafts; away from the
     first, heads have an embedding of their own.
 
-    scheme: of the model, whose own heads are stored in it; a draft beside it is stored in its own.
-    """
+    scheme: of the model, whose own heads are stored in it; a draft in addition to it is stored
+    in its own."""
     drafted, draft = draft_spec(spec), spec.draft
     if draft is not None:
         scheme = published(draft) or Scheme(name="unquantized")

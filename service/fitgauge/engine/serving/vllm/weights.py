@@ -1,5 +1,5 @@
 """How vLLM 0.33 lays a model out on its ranks: what it pads, replicates, keeps whole, registers
-beside the weights, and refuses.
+in addition to the weights, and refuses.
 
 Source: vllm/model_executor/layers (linear.py, vocab_parallel_embedding.py, fused_moe,
 quantization) and models, 0.33.0. Sizes are those at construction; what a kernel repacks after

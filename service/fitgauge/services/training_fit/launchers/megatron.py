@@ -353,7 +353,7 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
 
 
 def _targets(workload: TrainingWorkload) -> list[str]:
-    """Return modules beside which adapters sit, as Megatron names them."""
+    """Return modules in addition to which adapters sit, as Megatron names them."""
     if workload.lora_targets == "all_linear":
         return ["all-linear"]
     named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets

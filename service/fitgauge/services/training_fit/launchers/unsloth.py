@@ -99,7 +99,7 @@ def _arguments(settings: dict[str, object]) -> str:
 
 
 _FAST = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "nominal")
-"""Types of models whose layers Unsloth writes anew; it compiles those of others."""
+"""Types of models whose layers Unsloth rewrites; it compiles those of others."""
 
 UNSLOTH = Tool(
     name="unsloth",

@@ -87,7 +87,7 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
 
 def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """`verl.trainer.main_ppo` with its settings. Source: verl/trainer/config/ppo_trainer.yaml,
-    actor, ref, rollout and critic beside it."""
+    actor, ref, rollout and critic in addition to it."""
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     batch = sequences_per_step(workload)
     words: list[object] = ["python3", "-m", "verl.trainer.main_ppo"]

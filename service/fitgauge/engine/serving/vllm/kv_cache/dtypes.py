@@ -52,7 +52,7 @@ def cache_format(name: str) -> str:
 
 def cuda_major(compute_capability: tuple[int, int] | None) -> int:
     """NVIDIA's architecture by the first number of its compute capability; 0 for a card without
-    CUDA, or one nobody knows."""
+    CUDA, or an unknown one."""
     return compute_capability[0] if compute_capability else 0
 
 

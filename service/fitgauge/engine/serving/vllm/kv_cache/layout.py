@@ -128,8 +128,8 @@ class KvCacheConfig:
         )
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
-        """Return whole requests of `context_length` tokens that the pool holds at once beside
-        the null block."""
+        """Return whole requests of `context_length` tokens that the pool holds at once in
+        addition to the null block."""
         return max(self.blocks(pool_bytes) - 1, 0) // self.request_blocks(context_length)
 
 

@@ -61,7 +61,7 @@ class KvSpec(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """What beside the model decides its pages.
+    """What in addition to the model decides its pages.
 
     `cache_format`: resolved (fitgauge.engine.serving.vllm.kv_cache.dtypes). `block`: tokens of a
     block of attention. `state_page`: the bytes that a recurrent layer's page is padded to, 0 for
@@ -94,8 +94,8 @@ def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:
 
 
 def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
-    """Return keys and values, and beside them a 16-bit key of the indexer (MiniMax-M3). Source:
-    `models/minimax_m3/common/indexer.py`."""
+    """Return keys and values, and in addition to them a 16-bit key of the indexer (MiniMax-M3).
+    Source: `models/minimax_m3/common/indexer.py`."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * attention_token_bytes(mixer, heads, on.cache_format, on.model_dtype)
     form = (heads, mixer.head_dim, mixer.value_dim)

@@ -11,8 +11,8 @@ from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estima
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.token_pool import block_pool, cache_dtype
+from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import loading_degrees, stages_of, weights_term
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 Reserve = Callable[[int, int, Workload], Term]

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.model.spec import ModelSpec, Part, Split, count_within
-from fitgauge.engine.quantity import Basis, Term, exact_term, gib
+from fitgauge.engine.model.spec import Part, Split, count_within
+from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
-from fitgauge.engine.serving.allocator import rounding_bytes
-from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.allocator import rounding_bytes
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -45,13 +44,6 @@ def ranks(
     over = tensor_parallel * (data_parallel if weights.layout.experts_over_data else 1)
     tower = tensor_parallel if weights.tower_heads % tensor_parallel == 0 else 1
     return Ranks(tensor_parallel, tower, max(1, over // expert_parallel), expert_parallel)
-
-
-def ranks_of(weights: ShardedWeights, workload: Workload) -> Ranks:
-    """Return the Ranks of a deployment."""
-    return ranks(
-        weights, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel
-    )
 
 
 def rank_weights(
@@ -177,103 +169,3 @@ def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
         sizes[-index] += 1
     starts = [sum(sizes[:index]) for index in range(pipeline_parallel)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
-
-
-class Stage(NamedTuple):
-    """One pipeline stage: its layers of the language model; `first`: it holds the embedding and
-    towers; `last`: final norm and head."""
-
-    layers: range
-    first: bool = True
-    last: bool = True
-
-    @property
-    def span(self) -> range | None:
-        """Its layers, None where it is the only stage and holds all there are."""
-        return None if self.first and self.last else self.layers
-
-
-def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
-    """Return the stages of a deployment."""
-    ranges = pipeline_stages(spec.layers, workload.pipeline_parallel)
-    final = len(ranges) - 1
-    return tuple(Stage(layers, index == 0, index == final) for index, layers in enumerate(ranges))
-
-
-def loading_degrees(workload: Workload) -> tuple[int, ...]:
-    """Return what `weights_term` depends on besides the model: over how many ranks it is divided,
-    and how much of it the host keeps."""
-    degrees = (
-        workload.tensor_parallel,
-        workload.pipeline_parallel,
-        workload.data_parallel,
-        workload.expert_parallel,
-    )
-    return *degrees, workload.cpu_offload_bytes
-
-
-def weights_term(
-    weights: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
-) -> Term:
-    """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
-    an engine keeps of its layers on the host.
-
-    Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the
-    largest of them more; embeddings, head and towers stay. What a step copies back is not
-    counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/ uva.py,
-    _maybe_offload_to_cpu; sglang srt/utils/offloader.py."""
-    degrees = {
-        "tensor_parallel": workload.tensor_parallel,
-        "expert_parallel": workload.expert_parallel,
-        "data_parallel": workload.data_parallel,
-    }
-    rank = rank_weights(weights, **degrees, layers=stage.span, first=stage.first, last=stage.last)
-    degrees_text = f"tensor parallel {workload.tensor_parallel}"
-    if workload.pipeline_parallel > 1:
-        degrees_text += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
-    if workload.expert_parallel > 1:
-        degrees_text += f", expert parallel {workload.expert_parallel}"
-    formula = f"{weights.scheme.name} weights, {degrees_text}: " + " + ".join(
-        f"{part} {gib(size)}" for part, size in rank.by_part.items()
-    )
-    size, beyond = rank.bytes, 0
-    if cpu_offload_bytes:
-        in_layers = rank_weights(
-            weights, **degrees, layers=stage.layers, first=False, last=False
-        ).bytes
-        on_host = min(cpu_offload_bytes, in_layers)
-        beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
-        size -= on_host
-        formula += (
-            f", less {gib(on_host)} of the layers in host memory, and up to one parameter of"
-            f" {gib(beyond)}"
-        )
-    term = exact_term(
-        "weights",
-        size,
-        rank.basis,
-        formula,
-        "every tensor of the architecture, laid out as the engine does",
-    )
-    return msgspec.structs.replace(term, low=size - beyond) if beyond else term
-
-
-def largest_parameter(weights: ShardedWeights, ways: Ranks) -> int:
-    """Return the bytes of the largest parameter of any layer on one rank."""
-    layered = (tensor for tensor in weights.tensors if tensor[0].place == "layers")
-    return max(
-        (sum(share_bytes(share, weights.layout, ways) for share in tensor) for tensor in layered),
-        default=0,
-    )
-
-
-def allocator_term(weights: ShardedWeights, workload: Workload, stage: Stage) -> Term:
-    """Return the term `fragmentation`: what PyTorch's allocator adds to the weights of one
-    pipeline stage."""
-    size = allocator_bytes(
-        weights, ranks_of(weights, workload), stage.span, first=stage.first, last=stage.last
-    )
-    formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
-    return exact_term(
-        "fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp"
-    )

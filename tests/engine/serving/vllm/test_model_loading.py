@@ -9,8 +9,8 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage
 
 
 def loaded(

@@ -19,8 +19,8 @@ from fitgauge.engine.serving.vllm.lora import (
 )
 from fitgauge.engine.serving.vllm.speculative import draft_term
 from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage
 from fitgauge.errors import InvalidRequestError
 from kv_layouts import kv_layout
 

@@ -34,8 +34,8 @@ from fitgauge.engine.serving.kv_cache import (
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.token_pool import cache_dtype, held
+from fitgauge.engine.serving.weights import Stage, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage, stages_of, weights_term
 from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
 

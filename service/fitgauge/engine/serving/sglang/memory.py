@@ -31,8 +31,8 @@ from fitgauge.engine.serving.token_pool import (
 )
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
+from fitgauge.engine.serving.weights import Stage, loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage, loading_degrees, stages_of, weights_term
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 WINDOW_SHARE = 0.8

@@ -19,9 +19,9 @@ from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.transformers.device_map import device_map, weights_term
+from fitgauge.engine.serving.weights import Stage
+from fitgauge.engine.serving.weights import weights_term as whole_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage
-from fitgauge.engine.weights.rank_bytes import weights_term as whole_term
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 _MASKS = "transformers/masking_utils.py, sdpa_mask"

@@ -17,8 +17,8 @@ from fitgauge.engine.model.spec import (
 )
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
+from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage
 from fitgauge.engine.weights.sharding import divided, matrix, round_up
 from fitgauge.errors import InvalidRequestError
 

@@ -37,8 +37,8 @@ from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
 from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term, drafted_layers
 from fitgauge.engine.serving.vllm.weights import check_parallel
+from fitgauge.engine.serving.weights import Stage, stages_of
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage, stages_of
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 _PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"

@@ -12,8 +12,8 @@ from fitgauge.engine.quantity import MIB, Term, exact_term, gib
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
+from fitgauge.engine.serving.weights import Stage, allocator_term, weights_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.rank_bytes import Stage, allocator_term, weights_term
 from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
 
 _MLA_WORKSPACE = 128 * MIB

@@ -1,0 +1,125 @@
+"""Loaded weights as terms of a serving estimate: the stages of a workload, and what each loads."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import Term, exact_term, gib
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.rank_bytes import (
+    Ranks,
+    allocator_bytes,
+    pipeline_stages,
+    rank_weights,
+    ranks,
+    share_bytes,
+)
+from fitgauge.engine.weights.sharding import ShardedWeights
+
+
+def ranks_of(weights: ShardedWeights, workload: Workload) -> Ranks:
+    """Return the Ranks of a deployment."""
+    return ranks(
+        weights, workload.tensor_parallel, workload.expert_parallel, workload.data_parallel
+    )
+
+
+class Stage(NamedTuple):
+    """One pipeline stage: its layers of the language model; `first`: it holds the embedding and
+    towers; `last`: final norm and head."""
+
+    layers: range
+    first: bool = True
+    last: bool = True
+
+    @property
+    def span(self) -> range | None:
+        """Its layers, None where it is the only stage and holds all there are."""
+        return None if self.first and self.last else self.layers
+
+
+def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
+    """Return the stages of a deployment."""
+    ranges = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    final = len(ranges) - 1
+    return tuple(Stage(layers, index == 0, index == final) for index, layers in enumerate(ranges))
+
+
+def loading_degrees(workload: Workload) -> tuple[int, ...]:
+    """Return what `weights_term` depends on besides the model: over how many ranks it is divided,
+    and how much of it the host keeps."""
+    degrees = (
+        workload.tensor_parallel,
+        workload.pipeline_parallel,
+        workload.data_parallel,
+        workload.expert_parallel,
+    )
+    return *degrees, workload.cpu_offload_bytes
+
+
+def weights_term(
+    weights: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
+) -> Term:
+    """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
+    an engine keeps of its layers on the host.
+
+    Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the
+    largest of them more; embeddings, head and towers stay. What a step copies back is not
+    counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/ uva.py,
+    _maybe_offload_to_cpu; sglang srt/utils/offloader.py."""
+    degrees = {
+        "tensor_parallel": workload.tensor_parallel,
+        "expert_parallel": workload.expert_parallel,
+        "data_parallel": workload.data_parallel,
+    }
+    rank = rank_weights(weights, **degrees, layers=stage.span, first=stage.first, last=stage.last)
+    degrees_text = f"tensor parallel {workload.tensor_parallel}"
+    if workload.pipeline_parallel > 1:
+        degrees_text += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
+    if workload.expert_parallel > 1:
+        degrees_text += f", expert parallel {workload.expert_parallel}"
+    formula = f"{weights.scheme.name} weights, {degrees_text}: " + " + ".join(
+        f"{part} {gib(size)}" for part, size in rank.by_part.items()
+    )
+    size, beyond = rank.bytes, 0
+    if cpu_offload_bytes:
+        in_layers = rank_weights(
+            weights, **degrees, layers=stage.layers, first=False, last=False
+        ).bytes
+        on_host = min(cpu_offload_bytes, in_layers)
+        beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
+        size -= on_host
+        formula += (
+            f", less {gib(on_host)} of the layers in host memory, and up to one parameter of"
+            f" {gib(beyond)}"
+        )
+    term = exact_term(
+        "weights",
+        size,
+        rank.basis,
+        formula,
+        "every tensor of the architecture, laid out as the engine does",
+    )
+    return msgspec.structs.replace(term, low=size - beyond) if beyond else term
+
+
+def largest_parameter(weights: ShardedWeights, ways: Ranks) -> int:
+    """Return the bytes of the largest parameter of any layer on one rank."""
+    layered = (tensor for tensor in weights.tensors if tensor[0].place == "layers")
+    return max(
+        (sum(share_bytes(share, weights.layout, ways) for share in tensor) for tensor in layered),
+        default=0,
+    )
+
+
+def allocator_term(weights: ShardedWeights, workload: Workload, stage: Stage) -> Term:
+    """Return the term `fragmentation`: what PyTorch's allocator adds to the weights of one
+    pipeline stage."""
+    size = allocator_bytes(
+        weights, ranks_of(weights, workload), stage.span, first=stage.first, last=stage.last
+    )
+    formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
+    return exact_term(
+        "fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp"
+    )

@@ -49,8 +49,8 @@ from fitgauge.services.utilization.trace import explain_trace
 _ROWS = 100
 """Rows of a table that are estimated at once: some ten milliseconds."""
 
-_OPEN_TABLES = 32
-"""Tables that are read at once. One takes up to 1 MiB between its rows, for as long as its
+_OPEN_TABLES = 16
+"""Tables read at once. One takes up to 1 MiB between its rows, for as long as its
 reader waits."""
 
 _FEW_FORMATS = 3

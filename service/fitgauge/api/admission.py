@@ -18,7 +18,7 @@ from fitgauge.api.problems import RequestError, on_request_error
 
 _SMALL_BODY = 4 * 1024
 _MOST_UPLOADS = 2
-"""read at the same time: reading a trace takes up to 60 MiB"""
+"""read at the same time: reading a trace takes some tens of MiB"""
 _UPLOADS = tuple(kind.encode() for kind in UPLOADS)
 
 

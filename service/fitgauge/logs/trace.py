@@ -22,7 +22,7 @@ MOST_BYTES = 1024 * 1024 * 1024
 MOST_RATIO = 200
 """of JSON over what was sent; profiler traces pack about 10 to 30 times"""
 MOST_KERNELS = 1_000_000
-"""17 bytes each while the trace comes in, 60 when it is read"""
+"""17 bytes each while the trace comes in, some 60 (reckoned) when it is read"""
 LONGEST_EVENT = 256 * 1024
 _GRACE = 4 * 1024 * 1024
 """bytes before the ratio counts"""

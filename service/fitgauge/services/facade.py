@@ -50,7 +50,7 @@ _ROWS = 100
 """Rows of a table that are estimated at once: some ten milliseconds."""
 
 _OPEN_TABLES = 16
-"""Tables read at once. One takes up to 1 MiB between its rows, for as long as its
+"""Tables read at once. One took some 0.7 MiB between its rows, for as long as its
 reader waits."""
 
 _FEW_FORMATS = 3

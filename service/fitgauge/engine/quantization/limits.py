@@ -15,7 +15,7 @@ MAX_PATTERN_CHARACTERS = 16_384
 MAX_MATCHING = 4_000_000
 """States of all patterns x matrices of the model. The snapshot has at most 0.3 million (Kimi-K3); a
 pattern for each of the 94 layers of Qwen3-235B comes to 2.1 million. At the bound, reading and
-matching take 0.1 s; the costliest config of the snapshot takes 10 ms."""
+matching took about 0.2 s on a loaded machine; the costliest config of the snapshot takes 10 ms."""
 FEWEST_MATRICES = 256
 """A smaller model counts as one of so many: the automaton has to be built too."""
 

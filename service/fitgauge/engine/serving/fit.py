@@ -41,7 +41,7 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
 
 def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable: Bytes) -> float:
     """Return the chance that an engine which claims its whole budget starts: what requests need is
-    within it, what lies outside is in addition to it.
+    within it, what lies outside fits the rest of the device.
 
     required: of the budget; outside: held beyond it; usable: of the card, whose spread the
     budget's is a share of. All in bytes. The weaker of the two conditions decides, as both rest

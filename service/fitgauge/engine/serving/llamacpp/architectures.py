@@ -72,4 +72,4 @@ _OLLAMA = """
 LagunaForCausalLM MllamaForConditionalGeneration NemotronH_Nano_Omni_Reasoning_V3 NomicBertMoEModel
 """
 OLLAMA = frozenset(_OLLAMA.split())
-"""Those that Ollama converts in addition to them."""
+"""Architectures that Ollama converts as well."""

@@ -35,4 +35,4 @@ paligemma phi3_v phi4-siglip phi4_siglip phi4mm plamo2vl qwen3_embedding qwen3_o
 qwen3_vl_embedding siglip smolvlm step3p7 unlimited-ocr unlimited_ocr xlm_roberta youtu_vl zaya1_vl
 """
 VISION = frozenset(_VISION.split())
-"""Those that mlx-vlm has in addition to them."""
+"""Architectures that mlx-vlm has as well."""

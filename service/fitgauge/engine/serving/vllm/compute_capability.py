@@ -29,7 +29,7 @@ FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 
 
 class Tiles(NamedTuple):
-    """What one expert's width on a rank, and the hidden size in addition to it, are padded to."""
+    """What one expert's width on a rank, and the hidden size, are padded to."""
 
     width: int
     hidden: int

@@ -53,7 +53,7 @@ _NOT_SIZED = (
 
 
 def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
-    """`spec` with `draft` in addition to it, as vLLM loads it. name: the draft's repository, by
+    """`spec` with `draft` attached, as vLLM loads it. name: the draft's repository, by
     which vLLM tells an EAGLE head of the first kind.
 
     Raises InvalidRequestError for a kind that is not sized here, and for a draft whose
@@ -183,7 +183,7 @@ def draft_term(
     """Return the term `draft_weights` of the last pipeline stage, which alone drafts; away from the
     first, heads have an embedding of their own.
 
-    scheme: of the model, whose own heads are stored in it; a draft in addition to it is stored
+    scheme: of the model, whose own heads are stored in it; a separate draft is stored
     in its own."""
     drafted, draft = draft_spec(spec), spec.draft
     if draft is not None:

@@ -8,6 +8,7 @@ import pytest
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 from live import client, serving
 from live.conformance import OPERATIONS
+from notes import codes
 
 
 def test_a_fit_answers_with_a_verdict_and_terms_that_add_up(ask):
@@ -53,7 +54,7 @@ def test_json_is_read_as_curl_declares_it(http, declared):
 def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(ask):
     answer = ask(context_length=1_000_000)
     assert answer.status_code == 200
-    assert any("4,096" in warning for warning in answer.json()["warnings"])
+    assert ("context-exceeds-model", "context_length") in codes(answer.json()["warnings"])
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):

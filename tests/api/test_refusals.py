@@ -339,7 +339,7 @@ def test_without_the_hub_an_unknown_model_is_a_424_and_a_known_one_is_answered()
         hub.fault(drop=True)
         answer = http.post("/v1/fit", json={**GOOD, "model": "Qwen/Qwen3-32B"}).json()
         assert answer["model"]["source"] == "snapshot"
-        assert "snapshot" in answer["warnings"][0]
+        assert answer["warnings"][0]["code"] == "answered-from-snapshot"
 
 
 def test_a_busy_hub_is_a_424_that_says_when_to_come_back():

@@ -12,6 +12,7 @@ from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, custom
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GB, GIB
 from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
@@ -49,6 +50,11 @@ class GpuMatch(msgspec.Struct, frozen=True):
     count: int
     note: str | None = None
     quota: int | None = None
+
+    @property
+    def warnings(self) -> list[Note]:
+        """What was assumed, as a warning on `gpu`."""
+        return [Note("gpu-read-as", "gpu", self.note)] if self.note else []
 
 
 class Lookup:

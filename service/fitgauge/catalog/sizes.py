@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
+from fitgauge.engine.note import Note
 from fitgauge.errors import InvalidRequestError
 
 _SIZE = re.compile(
@@ -84,9 +85,11 @@ def nominal_model(text: str, parameters: int) -> Model:
                 tensors=(Tensor("rest.weight", (rest, 1), Kind.LINEAR),),
             )
         )
-    note = (
+    note = Note(
+        "model-is-a-size",
+        "model",
         f"{text.strip()} is a size, not a model: assuming {parameters:,} parameters in the shape"
-        f" of {name}."
+        f" of {name}.",
     )
     spec = ModelSpec(
         model_type="nominal",

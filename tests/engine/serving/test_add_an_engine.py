@@ -24,6 +24,7 @@ from fitgauge.services.compare.service import Comparer
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
+from notes import codes
 
 TOY = cast(EngineName, "toy")
 MODEL = "Qwen/Qwen3-8B"
@@ -82,7 +83,8 @@ def test_check_answers_for_a_new_engine_with_its_launch_command(engines: Engines
 
 
 def test_check_names_the_fields_a_new_engine_ignores(engines: Engines) -> None:
-    assert any("enforce_eager" in text for text in check(engines, enforce_eager=True).warnings)
+    answer = check(engines, enforce_eager=True)
+    assert ("engine-ignores-field", "enforce_eager") in codes(answer.warnings)
 
 
 def test_check_refuses_formats_a_new_engine_does_not_read(engines: Engines) -> None:

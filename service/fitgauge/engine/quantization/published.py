@@ -11,6 +11,7 @@ from typing import Any
 
 from fitgauge.engine.memo import ByIdentity
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.limits import (
@@ -69,9 +70,11 @@ def _read(spec: ModelSpec, values: Values) -> Scheme | None:
         values.get("quant_method") or ("mlx" if "bits" in values and "group_size" in values else "")
     ).lower()
     if not method:
-        note = (
+        note = Note(
+            "quantization-method-missing",
+            "quantization",
             "The config holds quantization settings without a quant_method: engines load such"
-            " weights unquantized."
+            " weights unquantized.",
         )
         return Scheme(name="unquantized", basis="assumed", warnings=(note,))
     reader = READERS.get(method)
@@ -95,9 +98,11 @@ def _unknown(values: Values, method: str, why: str) -> Scheme:
     )
     group = _integer(values, "group_size", "q_group_size", default=128)
     form = Format(name=f"{method[:20]}_{bits:g}bit", bits=bits, group=max(group, 0), scale_bits=16)
-    note = (
+    note = Note(
+        "quantization-unknown",
+        "quantization",
         f"Quantization {method[:40]!r}: {why[:160]}. Taken as {bits:g} bits a weight with a scale"
-        f" for every {group}."
+        f" for every {group}.",
     )
     return Scheme(name=method[:20], rules=(Rule(form=form),), basis="assumed", warnings=(note,))
 

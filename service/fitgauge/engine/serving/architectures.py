@@ -3,6 +3,7 @@ engine has one. The lists are in the rows of the engines (`engine.ArchitectureLi
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import ArchitectureList
 from fitgauge.engine.serving.registry import ENGINES
@@ -46,7 +47,7 @@ def refusal(
     return f"{engine} has no {spec.architecture}. {_others(engine, spec, accelerator)}"
 
 
-def note(workload: Workload, spec: ModelSpec) -> str | None:
+def note(workload: Workload, spec: ModelSpec) -> Note | None:
     """Return what a reader must know where the list does not name the model's class and nothing
     is refused; None where no class is known."""
     engine, listed = workload.engine, ENGINES[workload.engine].architectures
@@ -55,13 +56,17 @@ def note(workload: Workload, spec: ModelSpec) -> str | None:
     if listed.removed(spec, listed.release):
         return None
     if listed.borrows:
-        return (
+        return Note(
+            "architecture-unlisted",
+            "engine",
             f"{engine} {listed.read} has no class of its own for {spec.architecture}: it takes"
-            " transformers', where that fits."
+            " transformers', where that fits.",
         )
-    return (
+    return Note(
+        "architecture-unlisted",
+        "engine",
         f"The list read here of what {engine} runs ({listed.read}) does not name"
-        f" {spec.architecture}: see whether your release does."
+        f" {spec.architecture}: see whether your release does.",
     )
 
 

@@ -5,6 +5,7 @@ NVIDIA's GPUs differ by compute capability (support.py); those of the others by 
 the list of quantization methods that the engine keeps for it (`engine.Platform`)."""
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.engine import Platform
 from fitgauge.engine.serving.registry import ENGINES
@@ -70,17 +71,19 @@ def refusal(
     return None
 
 
-def note(engine: EngineName, accelerator: Accelerator) -> str | None:
+def note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     """Return what a reader must know of an estimate for this maker: the plugin it takes, and
     that its terms were measured on other cards."""
     vendor = maker(accelerator)
     platform = ENGINES[engine].platforms.get(vendor)
     if platform is None or platform.plugin is None:
         return None
-    return (
+    return Note(
+        "engine-plugin",
+        "engine",
         f"{engine} runs on {accelerator.vendor} {accelerator.name} with {platform.plugin}: weights"
         " and cache are computed, what the process and its graphs hold is assumed from NVIDIA's"
-        " cards."
+        " GPUs.",
     )
 
 

@@ -3,6 +3,7 @@ where it does not. The tables are in the rows of the engines (`engine.Engine`)."
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
@@ -122,19 +123,21 @@ def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in numbers)
 
 
-def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> str | None:
+def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     """Return what to do where FlashAttention does not run; None where it does, or the engine has
     its own kernels."""
     capability, instead = accelerator.compute_capability, ENGINES[engine].without_flash_attention
     if capability is None or capability >= (8, 0) or instead is None:
         return None
-    return (
+    return Note(
+        "flash-attention-unsupported",
+        "gpu",
         f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability"
-        f" {_dotted(capability)}, it needs 8.0): {instead}."
+        f" {_dotted(capability)}, it needs 8.0): {instead}.",
     )
 
 
-def wheels_note(workload: Workload, accelerator: Accelerator) -> str | None:
+def wheels_note(workload: Workload, accelerator: Accelerator) -> Note | None:
     """Return that the wheels of this version are for newer GPUs, though its code runs on this
     one; None where they are for it too."""
     capability, wheels = accelerator.compute_capability, ENGINES[workload.engine].wheels
@@ -143,8 +146,10 @@ def wheels_note(workload: Workload, accelerator: Accelerator) -> str | None:
     first, needed = wheels
     if capability >= needed or workload.version < first:
         return None
-    return (
+    return Note(
+        "wheels-for-newer-gpus",
+        "engine_version",
         f"{workload.engine}'s wheels are built for compute capability {_dotted(needed)} and newer"
         f" from {_dotted(first)} on; {accelerator.name} has {_dotted(capability)}: take an older"
-        " version, or build it."
+        " version, or build it.",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.common.schemas import Assumption
 
 USUAL: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
 """The engines to try, in this order: the first that runs these weights on the GPU is taken."""
@@ -14,6 +15,7 @@ def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
     return next((engine for engine in USUAL if runs(engine)), USUAL[0])
 
 
-def unnamed(refused: str, engine: EngineName) -> str:
-    """Return why another engine than the first was taken. refused: its refusal, and a remedy."""
-    return f"`engine` not set: using {engine}, because {refused.partition('. Send ')[0]}."
+def other_engine(refused: str, engine: EngineName) -> Assumption:
+    """Return why another engine than the first is assumed. refused: its refusal, and a remedy."""
+    why = refused.partition(". Send ")[0]
+    return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")

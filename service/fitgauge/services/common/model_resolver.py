@@ -8,6 +8,7 @@ import msgspec
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.errors import (
     FitgaugeError,
     GatedModelError,
@@ -121,7 +122,11 @@ class ModelResolver:
             pinned = (
                 f" Revision {reference.revision} was not checked." if reference.revision else ""
             )
-            warning = f"{why}: answered from the bundled snapshot.{pinned}"
+            warning = Note(
+                "answered-from-snapshot",
+                "model",
+                f"{why}: answered from the bundled snapshot.{pinned}",
+            )
             known = self._instead.get(reference)
             if known is None or known[0].warnings[0] != warning:
                 known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis, Bytes
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -276,6 +277,14 @@ class RankAnswer(Struct, kw_only=True):
     terms: list[TermAnswer]
 
 
+class Assumption(Struct, frozen=True):
+    """The value assumed for a field that the request leaves out."""
+
+    field: str
+    value: str | int | float | bool
+    message: str
+
+
 class FitAnswer(Struct, kw_only=True):
     """The verdict, its evidence and suggestions."""
 
@@ -290,7 +299,11 @@ class FitAnswer(Struct, kw_only=True):
     terms: list[TermAnswer]
     limits: Limits
     suggestions: list[Suggestion]
-    warnings: list[str]
+    warnings: list[Note]
+    assumed: Annotated[
+        list[Assumption],
+        Meta(description="What the request leaves open, and the values taken."),
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),
@@ -325,7 +338,7 @@ class ModelDetail(Struct, kw_only=True):
         Meta(description="KV cache growth per token of one request, 16-bit, one GPU."),
     ]
     state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
-    warnings: list[str]
+    warnings: list[Note]
 
 
 class Health(Struct, kw_only=True):

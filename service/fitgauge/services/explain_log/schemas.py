@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text
 
@@ -124,6 +125,6 @@ class LogAnswer(Struct, kw_only=True):
     causes: Annotated[
         list[str], Meta(description="What likely made the difference, the flag first.")
     ]
-    warnings: list[str]
+    warnings: list[Note]
     case: Annotated[LogCase, Meta(description="The run as a line for a truth file, anonymised.")]
     readings: list[LogReading] | UnsetType = UNSET

@@ -8,6 +8,7 @@ from msgspec import UNSET, structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB, MIB, gib
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
@@ -43,7 +44,7 @@ class ParsedLog(msgspec.Struct, frozen=True):
     log: StartLog
     engine: EngineName
     asked: FitRequest | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
@@ -85,7 +86,7 @@ class LogExplainer:
         if asked is not None and model is not None and found is not None:
             asked = structs.replace(asked, quantization=_quantization(asked, model))
             checked, asked = self._check(asked, model, found, notes, log)
-            notes += [found.note] if found.note else []
+            notes += found.warnings
         context = checked.workload.context_length if checked else 0
         table = rows(
             reading.engine, Measured(log.readings), checked.estimate if checked else None, context
@@ -117,7 +118,7 @@ class LogExplainer:
         )
 
     def _check(
-        self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog
+        self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[Note], log: StartLog
     ) -> tuple[FitEstimate, FitRequest]:
         """Return the estimate. Flags of the log it does not support are dropped, with a note."""
         while True:
@@ -126,14 +127,16 @@ class LogExplainer:
             except InvalidRequestError as error:
                 if error.field not in log.flags or getattr(asked, error.field, None) is None:
                     raise
-                notes.append(f"{error.detail} The estimate ignores it.")
+                notes.append(
+                    Note("flag-ignored", error.field, f"{error.detail} The estimate ignores it.")
+                )
                 asked = structs.replace(asked, **{error.field: None})
 
 
-def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[str]]:
+def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:
     """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
     without a model or GPU."""
-    notes: list[str] = []
+    notes: list[Note] = []
     fields: dict[str, Any] = {
         name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
     }
@@ -150,8 +153,12 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["gpu"] is None and total:
         fields["gpu"] = f"{total / GIB:.2f}GiB"
         notes.append(
-            f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
-            " estimate."
+            Note(
+                "log-without-gpu",
+                "gpu",
+                f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
+                " estimate.",
+            )
         )
     if fields["gpu"] is None:
         raise InvalidRequestError(
@@ -187,7 +194,7 @@ def _split_fields(log: StartLog) -> dict[str, Any]:
     return fields
 
 
-def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
+def _valid(fields: dict[str, Any], notes: list[Note]) -> FitRequest:
     """Return the request. Flags out of range are dropped, with a note."""
     while True:
         try:
@@ -200,20 +207,30 @@ def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
                     message, hint="Send `model` and `gpu` with the log.", field=wrong
                 ) from None
             notes.append(
-                f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it."
+                Note(
+                    "flag-ignored",
+                    wrong,
+                    f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it.",
+                )
             )
 
 
-def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, str | None]:
+def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, Note | None]:
     """Return the version to estimate with, and a note if it is not the printed one."""
     try:
         engines.profile(engine, words.version(printed))
     except InvalidRequestError:
         oldest = engines.oldest(engine)
         if "dev" in printed and printed.startswith("0.1."):
-            return None, f"Version {printed} is built from source: using the newest version."
-        return oldest, f"Version {printed} is unknown: using {oldest}."
+            return None, _unknown_version(
+                f"Version {printed} is built from source: using the newest version."
+            )
+        return oldest, _unknown_version(f"Version {printed} is unknown: using {oldest}.")
     return printed, None
+
+
+def _unknown_version(message: str) -> Note:
+    return Note("engine-version-unknown", "engine_version", message)
 
 
 def _quantization(asked: FitRequest, model: Model) -> str | None:

@@ -10,8 +10,10 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.default_engine import USUAL, unnamed
+from fitgauge.services.common.assumptions import model_notes
+from fitgauge.services.common.default_engine import USUAL, other_engine
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
+from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
 from fitgauge.services.fit.launch import launch_command
@@ -61,7 +63,7 @@ class FitService:
                 structs.replace(asked.request, engine=usual), model, found, siblings
             )
             return structs.replace(
-                instead_of, warnings=[unnamed(refused, usual), *instead_of.warnings]
+                instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
         limits = limits_of(checked, self._estimator)
         cards, full = (
@@ -87,11 +89,11 @@ class FitService:
                 else suggestions(checked, limits, self._estimator, siblings)
             ),
             warnings=[
-                *model.warnings,
-                *asked.spec.notes,
+                *model_notes(model),
                 *checked.prepared.scheme.warnings,
                 *notes(checked),
             ],
+            assumed=assumptions(checked),
             understood_as=understood_as(checked),
             launch=Launch(command=_command(checked, limits)),
             ranks=(

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.services.common.schemas import GpuAnswer, Names, Text, Tokens, Verdict
 
@@ -90,4 +91,4 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     gpu: GpuAnswer
     items: list[FittingModel]
     total: int
-    warnings: list[str]
+    warnings: list[Note]

@@ -62,7 +62,7 @@ class ModelsForGpu:
             gpu=answers.gpu_answer(found.accelerator, count),
             items=rows[start : start + (request.limit or _PAGE)],
             total=len(rows),
-            warnings=[found.note] if found.note else [],
+            warnings=found.warnings,
         )
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:

@@ -8,6 +8,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
@@ -89,7 +90,7 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
     return list({card.accelerator.id: card for card in within}.values())
 
 
-def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
+def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[Note]:
     """Return warnings on quotas that limit the requested GPUs."""
     asked = [
         catalog.find(text).accelerator for text in words.split_list(request.gpus)
@@ -101,14 +102,11 @@ def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
         if (quota := catalog.quota(card)) is not None and quota < most
     }
     first = list(held.values())[:_TOLD]
-    return (
-        [
-            "Limited by the catalog's quotas: at most"
-            f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
-        ]
-        if first
-        else []
+    message = (
+        "Limited by the catalog's quotas: at most"
+        f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
     )
+    return [Note("gpu-quota", "gpus", message)] if first else []
 
 
 def _quota(card: GpuLimit, catalog: Catalog) -> int:

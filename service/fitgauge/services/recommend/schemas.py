@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
@@ -397,7 +398,7 @@ class RecommendAnswer(Struct, kw_only=True):
         dict[str, list[MeasuredOn]],
         Meta(description="Measurements behind the quality of the formats shown."),
     ]
-    warnings: list[str]
+    warnings: list[Note]
     understood_as: Annotated[Fields, Meta(description="The request with every default filled in.")]
     training: Annotated[
         list[TrainingRecommendation], Meta(description="Where task is training.")

@@ -2,6 +2,7 @@
 impossible combinations."""
 
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
     REFERRING,
     SAMPLED,
@@ -146,20 +147,30 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
 
 def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
-) -> list[str]:
+) -> list[Note]:
     """Return warnings about the algorithm."""
-    messages = []
+    notes = list[Note]()
     if (
         setup.trainer == "verl"
         and setup.reference == "offloaded"
         and request.reference not in (None, "offloaded", "cpu")
     ):
-        messages.append("verl's FSDP workers keep the reference in host memory.")
+        notes.append(
+            Note(
+                "reference-offloaded",
+                "reference",
+                "verl's FSDP workers keep the reference in host memory.",
+            )
+        )
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     if setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
-        messages.append(
-            f"{completions} completions of a step are not a multiple of group_size"
-            f" {setup.group_size}: one sampling serves several steps (steps_per_generation)."
+        notes.append(
+            Note(
+                "group-size-uneven",
+                "group_size",
+                f"{completions} completions of a step are not a multiple of group_size"
+                f" {setup.group_size}: one sampling serves several steps (steps_per_generation).",
+            )
         )
     if (
         setup.rollout is not None
@@ -167,11 +178,15 @@ def warnings(
         and setup.trainer == "trl"
         and setup.rollout.sleep == "off"
     ):
-        messages.append(
-            "The rollout engine keeps its weights and cache while the policy is trained: send"
-            " rollout_sleep level_2 to free them."
+        notes.append(
+            Note(
+                "rollout-memory-held",
+                "rollout_sleep",
+                "The rollout engine keeps its weights and cache while the policy is trained: send"
+                " rollout_sleep level_2 to free them.",
+            )
         )
-    return messages
+    return notes
 
 
 def named_model(text: str | None) -> str | None:

@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.phases import PhaseName
 from fitgauge.services.common.schemas import (
+    Assumption,
     GpuAnswer,
     Launch,
     Limits,
@@ -126,7 +128,11 @@ class TrainingAnswer(Struct, kw_only=True):
     phases: list[PhaseAnswer]
     limits: Limits
     suggestions: list[Suggestion]
-    warnings: list[str]
+    warnings: list[Note]
+    assumed: Annotated[
+        list[Assumption],
+        Meta(description="What the request leaves open, and the values taken."),
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The question with every default filled in."),

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.workload import Checkpointing
 from fitgauge.services.common.schemas import (
@@ -185,7 +186,7 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     ]
     plans: list[PlanAnswer]
     total: Annotated[int, Meta(description="Plans found; `limit` of them are listed.")]
-    warnings: list[str]
+    warnings: list[Note]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="What was kept, with every default filled in."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Arithmetic, Exchange, TokenFlops
 from fitgauge.errors import InvalidRequestError
@@ -322,8 +323,8 @@ def _advice(
     return said
 
 
-def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
-    said = [found.note] if found.note else []
+def _warnings(found: GpuMatch, facts: _Facts) -> list[Note]:
+    notes = found.warnings
     if (
         facts.achieved is not None
         and facts.tokens_per_second is not None
@@ -331,16 +332,24 @@ def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
     ):
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
         if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
-            said.append(
-                f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
-                f" {facts.achieved:.4g}: using {facts.achieved:.4g}."
+            notes.append(
+                Note(
+                    "throughput-conflict",
+                    "achieved_tflops",
+                    f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
+                    f" {facts.achieved:.4g}: using {facts.achieved:.4g}.",
+                )
             )
     if facts.mfu is not None and facts.mfu > 1:
-        said.append(
-            "The throughput exceeds the peak: check the units, and that the peak is dense and the"
-            " rate per GPU."
+        notes.append(
+            Note(
+                "throughput-above-peak",
+                None,
+                "The throughput exceeds the peak: check the units, and that the peak is dense and"
+                " the rate per GPU.",
+            )
         )
-    return said
+    return notes
 
 
 def _summary(

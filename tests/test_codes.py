@@ -6,10 +6,13 @@ from typing import get_args
 
 import pytest
 
+from fitgauge.api.problems import RequestCode
 from fitgauge.engine.note import NoteCode
+from fitgauge.errors import ErrorCode
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "CODES.md").read_text("utf-8")
+ERRORS = (*get_args(ErrorCode), *get_args(RequestCode))
 SOURCE = "\n".join(
     path.read_text("utf-8")
     for path in sorted((ROOT / "service" / "fitgauge").rglob("*.py"))
@@ -30,3 +33,17 @@ def test_the_page_lists_the_codes_of_warnings() -> None:
 @pytest.mark.parametrize("code", get_args(NoteCode))
 def test_every_code_of_a_warning_is_in_use(code: str) -> None:
     assert re.search(rf'Note\(\s*"{code}"', SOURCE)
+
+
+def test_the_page_lists_the_codes_of_errors() -> None:
+    assert listed("Errors") == sorted(ERRORS)
+
+
+@pytest.mark.parametrize("code", get_args(ErrorCode))
+def test_every_code_of_an_error_is_in_use(code: str) -> None:
+    assert re.search(rf'code(: ErrorCode)? ?= ?"{code}"', SOURCE)
+
+
+@pytest.mark.parametrize("code", get_args(RequestCode))
+def test_every_code_of_a_refused_request_is_in_use(code: str) -> None:
+    assert SOURCE.count(f'"{code}"') > 1

@@ -227,6 +227,7 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch
             f"The GPU count must be a whole number, not {count:g}.",
             hint=f"Send a whole number from 1 to {MAX_COUNT}.",
             field="gpu",
+            code="invalid-value",
         )
     return GpuMatch(accelerator, int(count), note)
 

@@ -53,6 +53,7 @@ def parse_size(text: str) -> int | None:
             f"A model of {text.strip()} is out of range.",
             hint="Send a size from 1m to 10t.",
             field="model",
+            code="invalid-value",
         )
     return parameters
 

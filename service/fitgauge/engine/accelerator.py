@@ -177,6 +177,7 @@ def custom(size_bytes: int, name: str) -> Accelerator:
             f"A GPU of {name} is out of range.",
             hint='Send a size such as "24GB" or "80GiB".',
             field="gpu",
+            code="invalid-value",
         )
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",

@@ -32,6 +32,7 @@ def dtype(name: str) -> str:
         raise InvalidRequestError(
             f"Unknown number format {name!r}.",
             hint="Send bf16, fp16, fp32, fp8 or int8.",
+            code="unknown-quantization",
         )
     return canonical
 

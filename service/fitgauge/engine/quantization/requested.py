@@ -101,6 +101,7 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         ),
         matches=tuple(get_close_matches(key, [*known(), *ALIASES], n=5, cutoff=0.5)),
         field="quantization",
+        code="unknown-quantization",
     )
 
 

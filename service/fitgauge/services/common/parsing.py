@@ -50,6 +50,7 @@ def engine(text: str | None) -> EngineName:
         hint=f"Use {', '.join(sorted(ENGINES))}.",
         matches=near,
         field="engine",
+        code="unknown-engine",
     )
 
 
@@ -73,7 +74,10 @@ def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
     if len(named) > _MOST_FORMATS:
         detail = f"{len(named)} quantizations are too many: the limit is {_MOST_FORMATS}."
         raise InvalidRequestError(
-            detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations"
+            detail,
+            hint=f"Send up to {_MOST_FORMATS}.",
+            field="quantizations",
+            code="unknown-quantization",
         )
     return [quantization(name) for name in named]
 
@@ -88,6 +92,7 @@ def version(text: str) -> tuple[int, ...]:
             f"Invalid version {text.strip()!r}.",
             hint="Send a version such as 0.33.0.",
             field="engine_version",
+            code="invalid-value",
         )
     return tuple(int(part) for part in match.groups() if part is not None)
 
@@ -113,6 +118,7 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
             f"Unknown KV cache dtype {text!r}.",
             hint="Use auto, fp8, bf16 or fp16.",
             field="kv_cache_dtype",
+            code="unknown-kv-cache-dtype",
         )
     return found
 
@@ -127,5 +133,6 @@ def _ggml_type(word: str, text: str) -> str:
             hint="Use auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
             matches=("q8_0", "q4_0"),
             field="kv_cache_dtype",
+            code="unknown-kv-cache-dtype",
         )
     return found

@@ -352,6 +352,7 @@ class Problem(Struct, kw_only=True):
     """An RFC 9457 problem: what is wrong, and in `hint` what to send instead."""
 
     type: str
+    code: Annotated[str, Meta(description="A stable code: docs/CODES.md lists all.")]
     title: str
     status: int
     detail: str

@@ -81,7 +81,10 @@ def cells(models: int, gpus: int, settings: int) -> int:
     total = models * gpus * settings
     if not total:
         raise InvalidRequestError(
-            "The table has no cells.", hint="Send at least one model and one GPU.", field="models"
+            "The table has no cells.",
+            hint="Send at least one model and one GPU.",
+            field="models",
+            code="missing-field",
         )
     if total > MOST_CELLS:
         said = (
@@ -89,7 +92,10 @@ def cells(models: int, gpus: int, settings: int) -> int:
             f" {total:,} cells."
         )
         raise InvalidRequestError(
-            said, hint=f"Request at most {MOST_CELLS:,} at a time.", field="models"
+            said,
+            hint=f"Request at most {MOST_CELLS:,} at a time.",
+            field="models",
+            code="too-many-cells",
         )
     return total
 

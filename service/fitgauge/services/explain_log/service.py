@@ -59,6 +59,7 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
                 " it was printed, or PyTorch's out-of-memory message."
             ),
             field="log",
+            code="unreadable-log",
         )
     name = log.engine or words.engine(request.engine or "transformers")
     fields, notes = _fields(log, request)
@@ -147,6 +148,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
             f"The log has no Hub ID of the model{called}.",
             hint='Send it with the log: "model": "org/name".',
             field="model",
+            code="missing-field",
         )
     fields["gpu"] = request.gpu or log.gpu
     total = Measured(log.readings).value("total")
@@ -162,7 +164,10 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
         )
     if fields["gpu"] is None:
         raise InvalidRequestError(
-            "The log names no GPU.", hint='Send it with the log: "gpu": "H100".', field="gpu"
+            "The log names no GPU.",
+            hint='Send it with the log: "gpu": "H100".',
+            field="gpu",
+            code="missing-field",
         )
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
@@ -204,7 +209,10 @@ def _valid(fields: dict[str, Any], notes: list[Note]) -> FitRequest:
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
                 raise InvalidRequestError(
-                    message, hint="Send `model` and `gpu` with the log.", field=wrong
+                    message,
+                    hint="Send `model` and `gpu` with the log.",
+                    field=wrong,
+                    code="invalid-value",
                 ) from None
             notes.append(
                 Note(

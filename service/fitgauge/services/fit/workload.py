@@ -62,6 +62,7 @@ def base_workload(
             f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
             hint=hint,
             field="expert_parallel",
+            code="impossible-degrees",
         )
     version = words.version(request.engine_version or profile.newest)
     sequences, tokens = row.default_batch(accelerator, context, version, spec)
@@ -109,7 +110,10 @@ def degrees(
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
             raise InvalidRequestError(
-                f"{engine} has no pipeline parallelism.", hint=hint, field="pipeline_parallel"
+                f"{engine} has no pipeline parallelism.",
+                hint=hint,
+                field="pipeline_parallel",
+                code="impossible-degrees",
             )
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
@@ -131,6 +135,7 @@ def degrees(
             f"`tensor_parallel` {tensor} does not divide {spec.query_heads} attention heads.",
             hint=hint,
             field="tensor_parallel",
+            code="impossible-degrees",
         )
     if pipeline is None:
         pipeline = max(1, count // (tensor * data))
@@ -141,6 +146,7 @@ def degrees(
             f"`pipeline_parallel` {pipeline} exceeds the {spec.layers} layers of the model.",
             hint=hint,
             field="pipeline_parallel",
+            code="impossible-degrees",
         )
     ranks = tensor * pipeline * data
     if ranks > count:
@@ -152,6 +158,7 @@ def degrees(
             f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs, not {count}.",
             hint=hint,
             field="gpu_count",
+            code="impossible-degrees",
         )
     return tensor, pipeline, data
 

@@ -36,16 +36,23 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
                 f"`{field}` is empty.",
                 hint=(f"Leave out `{field}`, or send at least one name."),
                 field=field,
+                code="invalid-value",
             )
     if request.owned and not named:
         raise InvalidRequestError(
             "`owned` requires `gpus`.",
             hint="Send `gpus`, with counts: 2x L40S.",
             field="owned",
+            code="missing-field",
         )
     if request.owned and request.clouds:
         said = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
-        raise InvalidRequestError(said, hint="Leave one of them out.", field="clouds")
+        raise InvalidRequestError(
+            said,
+            hint="Leave one of them out.",
+            field="clouds",
+            code="conflicting-fields",
+        )
     if named:
         allowed = [
             GpuLimit(
@@ -64,7 +71,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
         makers = sorted({card.accelerator.vendor for card in allowed})
         said = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
         raise InvalidRequestError(
-            said, hint="Leave out `vendors`, or send GPUs of these vendors.", field="vendors"
+            said,
+            hint="Leave out `vendors`, or send GPUs of these vendors.",
+            field="vendors",
+            code="conflicting-fields",
         )
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
@@ -75,7 +85,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
             " other constraints allow."
         )
         raise InvalidRequestError(
-            said, hint="Leave out `clouds`, or send other GPUs or clouds.", field="clouds"
+            said,
+            hint="Leave out `clouds`, or send other GPUs or clouds.",
+            field="clouds",
+            code="no-option",
         )
     within = [
         held
@@ -85,7 +98,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
     if not within:
         said = "The catalog's quotas allow none of the GPUs the other constraints allow."
         raise InvalidRequestError(
-            said, hint="Send other GPUs, or have the quota raised.", field="gpus"
+            said,
+            hint="Send other GPUs, or have the quota raised.",
+            field="gpus",
+            code="over-quota",
         )
     return list({card.accelerator.id: card for card in within}.values())
 
@@ -125,7 +141,12 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
         and _lossy(request, model, fitting, engines[0])
     ):
         said = f"`quantization` {request.quantization} and `no_quantization` exclude each other."
-        raise InvalidRequestError(said, hint="Leave one of them out.", field="no_quantization")
+        raise InvalidRequestError(
+            said,
+            hint="Leave one of them out.",
+            field="no_quantization",
+            code="conflicting-fields",
+        )
     found = [
         Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
         for engine in _taking(engines, request.kv_cache_dtype)
@@ -140,7 +161,10 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             " bits per weight."
         )
         raise InvalidRequestError(
-            said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits"
+            said,
+            hint=f"Send min_weight_bits {best:g} or less.",
+            field="min_weight_bits",
+            code="no-option",
         )
     good = [
         plan
@@ -158,6 +182,7 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             said,
             hint=("Send a lower `min_quality`, or leave out `quantization`."),
             field="min_quality",
+            code="no-option",
         )
     return good
 
@@ -217,6 +242,7 @@ def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
                 hint=hint,
                 matches=tuple(known[:5]),
                 field="vendors",
+                code="unknown-value",
             )
         found.add(meant[word].lower())
     return found

@@ -109,7 +109,12 @@ def overconstrained(
     constraints = " and ".join(f"`{name}` {_formatted(getattr(request, name))}" for name in names)
     said = f"No option for {held} satisfies {constraints}."
     hint = f"Without {'it' if len(names) == 1 else 'them'}, {instead} fits"
-    return InvalidRequestError(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
+    return InvalidRequestError(
+        said,
+        hint=f"{hint}: {why}." if why else f"{hint}.",
+        field=names[0],
+        code="no-option",
+    )
 
 
 def cheapest(usd_per_hour: float) -> str:

@@ -199,6 +199,7 @@ class Recommender:
                 said,
                 hint=("Send a smaller workload or other GPUs, or have the quota raised."),
                 field="gpus",
+                code="over-quota",
             )
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
@@ -235,9 +236,15 @@ class Recommender:
                 f"No option fits this workload of {model.id}.",
                 hint=hint,
                 field="context_length",
+                code="no-option",
             )
         hint = "Send a smaller model, a quantization with fewer bits, or fewer constraints."
-        return InvalidRequestError(f"No allowed option fits {model.id}.", hint=hint, field="model")
+        return InvalidRequestError(
+            f"No allowed option fits {model.id}.",
+            hint=hint,
+            field="model",
+            code="no-option",
+        )
 
 
 def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
@@ -311,13 +318,19 @@ def _refuse_other_fields(request: RecommendRequest) -> None:
                 f"`{name}` is a field of {other}.",
                 hint=f"Send `task` {other}, or leave out `{name}`.",
                 field=name,
+                code="conflicting-fields",
             )
     if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
         said = (
             f"`max_gpu_count` {request.max_gpu_count} exceeds the limit of {MOST_CARDS} GPUs per"
             " deployment."
         )
-        raise InvalidRequestError(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
+        raise InvalidRequestError(
+            said,
+            hint=f"Send {MOST_CARDS} or less.",
+            field="max_gpu_count",
+            code="invalid-value",
+        )
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:

@@ -257,6 +257,7 @@ class TrainingRecommender:
             said,
             hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.",
             field="method",
+            code="no-option",
         )
 
 

@@ -34,6 +34,7 @@ def modules(request: TrainingRequest, framework: Framework) -> tuple[str, ...]:
             f"Megatron does not recompute {unknown[0]!r}.",
             hint=f"Send some of {', '.join(MODULES)}.",
             field=field,
+            code="unknown-value",
         )
     return tuple(dict.fromkeys(names))
 

@@ -60,6 +60,7 @@ class Algorithms:
                 detail,
                 hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.",
                 field="pipeline_parallel",
+                code="impossible-degrees",
             )
         estimate = self._rollout(model, workload, setup, accelerator)
         stages = algorithm_stages(

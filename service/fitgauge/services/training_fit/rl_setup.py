@@ -307,7 +307,10 @@ def _rollout(
             f" {spec.query_heads} attention heads."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel"
+            detail,
+            hint=f"Send {', '.join(map(str, possible))}.",
+            field="rollout_tensor_parallel",
+            code="impossible-degrees",
         )
     return Rollout(
         engine=engine,

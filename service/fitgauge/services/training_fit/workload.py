@@ -134,6 +134,7 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
             f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.",
             hint=hint,
             field="gpu_count",
+            code="impossible-degrees",
         )
 
 

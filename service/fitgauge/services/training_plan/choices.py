@@ -43,6 +43,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
             f"gpu_count {count} exceeds max_gpu_count {most}.",
             hint="Send only one of them.",
             field="max_gpu_count",
+            code="conflicting-fields",
         )
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = words.method(request.method) != "full"
@@ -185,7 +186,10 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
     if most % product:
         detail = f"{product} ranks of the requested degrees do not divide {most} GPUs."
         raise InvalidRequestError(
-            detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count"
+            detail,
+            hint=f"Send gpu_count {product} or a multiple of it.",
+            field="gpu_count",
+            code="impossible-degrees",
         )
     expert, zero = (
         choices.expert[0] if choices.expert else 1,
@@ -195,7 +199,10 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         if framework != "megatron" and product > 1:
             detail = f"Plans under {framework} use data parallelism only."
             raise InvalidRequestError(
-                detail, hint="Send framework megatron, or leave the degrees out.", field="framework"
+                detail,
+                hint="Send framework megatron, or leave the degrees out.",
+                field="framework",
+                code="impossible-degrees",
             )
         layout = structs.replace(
             base,
@@ -216,4 +223,5 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         detail,
         hint=f"Send a global_batch_size that is a multiple of {ranks}.",
         field="global_batch_size",
+        code="impossible-degrees",
     )

@@ -112,7 +112,12 @@ class Planner:
         base = base_workload(request, filled, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
-            raise InvalidRequestError(refused.why, hint=refused.instead, field=refused.field)
+            raise InvalidRequestError(
+                refused.why,
+                hint=refused.instead,
+                field=refused.field,
+                code="unsupported",
+            )
 
         def need(workload: TrainingWorkload) -> Bytes:
             checkpoint()

@@ -101,6 +101,7 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
                 "`tokens_per_second` and `samples_per_second` exclude each other.",
                 hint="Send one of them.",
                 field="samples_per_second",
+                code="conflicting-fields",
             )
         tokens = request.samples_per_second * sequence_length
     if (
@@ -116,6 +117,7 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
             "The request has no measured throughput and no token budget.",
             hint=hint,
             field="achieved_tflops",
+            code="missing-field",
         )
     tokens_each = tokens / gpus if tokens is not None else None
     flops = None
@@ -159,6 +161,7 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
             f"Unknown precision {text.strip()!r}.",
             hint=hint,
             field="precision",
+            code="unknown-value",
         )
     return known
 
@@ -202,6 +205,7 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
                 "`token_budget` requires `mfu` or a throughput.",
                 hint=(f"Send mfu: {_USUAL_MFU}."),
                 field="mfu",
+                code="missing-field",
             )
         seconds = engine.budget_seconds(
             request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu
@@ -224,13 +228,17 @@ def _exchange(
         return None
     if model is None or facts.flops is None or facts.peak is None:
         raise InvalidRequestError(
-            "`zero_stage` requires `model`.", hint="Send model.", field="model"
+            "`zero_stage` requires `model`.",
+            hint="Send model.",
+            field="model",
+            code="missing-field",
         )
     if facts.gpus < 2:
         raise InvalidRequestError(
             "`zero_stage` requires more than one GPU.",
             hint="Send the `gpu_count` of the run, or leave out `zero_stage`.",
             field="gpu_count",
+            code="missing-field",
         )
     link = request.interconnect_gbps or accelerator.interconnect_gbps
     if link is None:

@@ -107,7 +107,10 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
             " adapters' own."
         )
         raise InvalidRequestError(
-            f"vLLM has no max_lora_rank {workload.lora_rank}.", hint=hint, field="lora_rank"
+            f"vLLM has no max_lora_rank {workload.lora_rank}.",
+            hint=hint,
+            field="lora_rank",
+            code="invalid-value",
         )
     if spec.architecture in WITHOUT:
         said = f"vLLM serves no LoRA adapters of {spec.architecture}."

@@ -144,6 +144,7 @@ def check_draft(spec: ModelSpec, workload: Workload) -> None:
             said,
             hint="Send a smaller tensor_parallel, or another draft_model.",
             field="tensor_parallel",
+            code="impossible-degrees",
         )
 
 

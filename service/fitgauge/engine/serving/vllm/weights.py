@@ -173,6 +173,7 @@ def check_parallel(
             else "Ask for another quantization of this model."
         ),
         field="tensor_parallel",
+        code="impossible-degrees",
     )
 
 

@@ -24,11 +24,17 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             f"{stages} pipeline stages are more than the {layers} layers.",
             hint=f"Send pipeline_parallel {layers} or less.",
             field="pipeline_parallel",
+            code="impossible-degrees",
         )
     if workload.framework == "transformers":
         detail = "Pipeline parallelism under transformers is not sized here."
         hint = "Send framework megatron, deepspeed or fsdp, or pipeline_parallel 1."
-        raise InvalidRequestError(detail, hint=hint, field="pipeline_parallel")
+        raise InvalidRequestError(
+            detail,
+            hint=hint,
+            field="pipeline_parallel",
+            code="impossible-degrees",
+        )
     if workload.framework == "fsdp":
         _check_torch_pipeline(spec, workload)
     if (
@@ -39,6 +45,7 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint="Send pipeline_schedule 1f1b, or framework megatron.",
             field="pipeline_schedule",
+            code="impossible-degrees",
         )
     _check_layer_split(layers, workload)
     if (
@@ -55,6 +62,7 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.",
             field="micro_batches",
+            code="impossible-degrees",
         )
     chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
     if (
@@ -72,6 +80,7 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
                 else "Send pipeline_schedule 1f1b."
             ),
             field="pipeline_schedule",
+            code="impossible-degrees",
         )
 
 
@@ -82,7 +91,10 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.fsdp_version == 1:
         detail = "PyTorch's pipelines run FSDP2 alone."
         raise InvalidRequestError(
-            detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version"
+            detail,
+            hint="Send fsdp_version 2, or pipeline_parallel 1.",
+            field="fsdp_version",
+            code="impossible-degrees",
         )
     if workload.pipeline_schedule == "zero_bubble":
         detail = (
@@ -93,6 +105,7 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint="Send pipeline_schedule 1f1b, or framework megatron.",
             field="pipeline_schedule",
+            code="impossible-degrees",
         )
     if (
         workload.pipeline_schedule == "1f1b" and workload.micro_batches < workload.pipeline_parallel
@@ -105,6 +118,7 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint=f"Send micro_batches {workload.pipeline_parallel}, or more.",
             field="micro_batches",
+            code="impossible-degrees",
         )
     if spec.tied_embeddings:
         detail = "torchtitan has no pipelines for a model whose embedding is its head."
@@ -112,6 +126,7 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint="Send framework megatron, or pipeline_parallel 1.",
             field="pipeline_parallel",
+            code="impossible-degrees",
         )
 
 
@@ -122,7 +137,12 @@ def _check_stage_settings(workload: TrainingWorkload) -> None:
     if workload.last_stage_layers is not None and not piped:
         detail = "last_stage_layers belongs to a pipeline of two stages or more under Megatron."
         hint = "Send framework megatron and pipeline_parallel, or leave last_stage_layers out."
-        raise InvalidRequestError(detail, hint=hint, field="last_stage_layers")
+        raise InvalidRequestError(
+            detail,
+            hint=hint,
+            field="last_stage_layers",
+            code="impossible-degrees",
+        )
 
 
 def _check_layer_split(layers: int, workload: TrainingWorkload) -> None:
@@ -136,7 +156,10 @@ def _check_layer_split(layers: int, workload: TrainingWorkload) -> None:
                 " none."
             )
             raise InvalidRequestError(
-                detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers"
+                detail,
+                hint="Leave last_stage_layers out, or send less.",
+                field="last_stage_layers",
+                code="impossible-degrees",
             )
         detail = f"{layers} layers cannot be spread over {stages} stages."
         possible = [
@@ -148,6 +171,7 @@ def _check_layer_split(layers: int, workload: TrainingWorkload) -> None:
             detail,
             hint=f"Send pipeline_parallel {_nearest(possible, stages)}.",
             field="pipeline_parallel",
+            code="impossible-degrees",
         )
 
 

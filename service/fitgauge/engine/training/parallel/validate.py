@@ -79,7 +79,10 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
         )
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
         raise InvalidRequestError(
-            detail, hint=f"Send tensor_parallel {listed(widths)}.", field="tensor_parallel"
+            detail,
+            hint=f"Send tensor_parallel {listed(widths)}.",
+            field="tensor_parallel",
+            code="impossible-degrees",
         )
 
 
@@ -94,7 +97,10 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
         # moe_layer.py, MoELayer.forward
         detail = "Megatron trains experts under tensor parallelism with sequence parallelism alone."
         raise InvalidRequestError(
-            detail, hint="Send sequence_parallel true, or leave it out.", field="sequence_parallel"
+            detail,
+            hint="Send sequence_parallel true, or leave it out.",
+            field="sequence_parallel",
+            code="impossible-degrees",
         )
     _expert_ways(spec, workload, count)
     if degree == 1:
@@ -104,6 +110,7 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
             "The model has no experts.",
             hint="Send expert_parallel 1 or leave it out.",
             field="expert_parallel",
+            code="impossible-degrees",
         )
     ranks = _expert_ranks(workload) // (
         workload.expert_tensor_parallel or 1 if workload.framework == "megatron" else 1
@@ -115,7 +122,10 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
             " share them."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send expert_parallel {listed(possible)}.", field="expert_parallel"
+            detail,
+            hint=f"Send expert_parallel {listed(possible)}.",
+            field="expert_parallel",
+            code="impossible-degrees",
         )
 
 
@@ -138,7 +148,10 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
         return
     if not count:
         raise InvalidRequestError(
-            "The model has no experts.", hint="Leave expert_tensor_parallel out.", field=field
+            "The model has no experts.",
+            hint="Leave expert_tensor_parallel out.",
+            field=field,
+            code="impossible-degrees",
         )
     if workload.framework != "megatron":
         if ways != workload.tensor_parallel:
@@ -150,6 +163,7 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
                 detail,
                 hint="Send framework megatron, or leave expert_tensor_parallel out.",
                 field=field,
+                code="impossible-degrees",
             )
         return
     ranks, inner = _expert_ranks(workload), _expert_width(spec)
@@ -167,7 +181,10 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
             f" width {inner}."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send expert_tensor_parallel {listed(fitting)}.", field=field
+            detail,
+            hint=f"Send expert_tensor_parallel {listed(fitting)}.",
+            field=field,
+            code="impossible-degrees",
         )
 
 
@@ -189,6 +206,7 @@ def _sequence(workload: TrainingWorkload) -> None:
             f" {workload.sequence_length} tokens.",
             hint="Send a context_parallel that divides sequence_length.",
             field="context_parallel",
+            code="impossible-degrees",
         )
     if workload.sequence_parallel and workload.framework in ("transformers", "deepspeed"):
         detail = (
@@ -199,6 +217,7 @@ def _sequence(workload: TrainingWorkload) -> None:
             detail,
             hint="Send sequence_parallel false, or framework megatron or fsdp.",
             field="sequence_parallel",
+            code="impossible-degrees",
         )
     if workload.sequence_parallel and workload.tensor_parallel == 1:
         detail = (
@@ -209,6 +228,7 @@ def _sequence(workload: TrainingWorkload) -> None:
             detail,
             hint="Send tensor_parallel above 1, or sequence_parallel false.",
             field="sequence_parallel",
+            code="impossible-degrees",
         )
 
 
@@ -233,6 +253,7 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             hint="Send framework fsdp, deepspeed or megatron, or context_parallel 1.",
             field=field,
+            code="impossible-degrees",
         )
     if workload.framework == "fsdp" and workload.fsdp_version == 1:
         detail = "Context parallelism runs with FSDP2, not with FSDP1."
@@ -258,7 +279,10 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
             " heads do not divide so."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send context_parallel {listed(widths)}, or framework fsdp.", field=field
+            detail,
+            hint=f"Send context_parallel {listed(widths)}, or framework fsdp.",
+            field=field,
+            code="impossible-degrees",
         )
 
 

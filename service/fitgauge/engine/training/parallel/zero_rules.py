@@ -56,6 +56,7 @@ def check_replicas(workload: TrainingWorkload) -> None:
             detail,
             hint=f"Send data_parallel_replicate {listed(possible)}.",
             field="data_parallel_replicate",
+            code="impossible-degrees",
         )
     if replicas > 1 and workload.framework != "fsdp":
         detail = f"Hybrid sharding is FSDP's; {workload.framework} has none here."
@@ -63,6 +64,7 @@ def check_replicas(workload: TrainingWorkload) -> None:
             detail,
             hint="Send framework fsdp, or leave data_parallel_replicate out.",
             field="data_parallel_replicate",
+            code="impossible-degrees",
         )
 
 
@@ -78,6 +80,7 @@ def check_secondary_partition(workload: TrainingWorkload) -> None:
             detail,
             hint="Send framework deepspeed and zero_stage 3, or leave it out.",
             field="zero_hpz_partition_size",
+            code="impossible-degrees",
         )
     if workload.data_parallel % size:
         possible = [
@@ -90,5 +93,8 @@ def check_secondary_partition(workload: TrainingWorkload) -> None:
             " ranks."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send {listed(possible)}.", field="zero_hpz_partition_size"
+            detail,
+            hint=f"Send {listed(possible)}.",
+            field="zero_hpz_partition_size",
+            code="impossible-degrees",
         )

@@ -90,6 +90,7 @@ def tool_named(text: str) -> Tool:
         hint=f"Send {', '.join(tool.name for tool in TOOLS)}.",
         matches=tuple(get_close_matches(word_of(text), tools_by_word(), n=3)),
         field="trainer",
+        code="unknown-trainer",
     )
 
 
@@ -107,7 +108,10 @@ def not_modelled(text: str) -> InvalidRequestError | None:
         return None
     reason, nearest = row
     return InvalidRequestError(
-        f"{text.strip()} is not modelled: {reason}.", hint=f"Send {nearest}.", field="framework"
+        f"{text.strip()} is not modelled: {reason}.",
+        hint=f"Send {nearest}.",
+        field="framework",
+        code="not-modelled",
     )
 
 

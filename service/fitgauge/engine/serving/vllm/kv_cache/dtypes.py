@@ -47,6 +47,7 @@ def cache_format(name: str) -> str:
             f"{name!r} is no KV cache dtype of vLLM that is counted here.",
             hint=NOT_A_CACHE_DTYPE,
             field="kv_cache_dtype",
+            code="unknown-kv-cache-dtype",
         ) from None
 
 

@@ -66,7 +66,8 @@ def test_tgi_masked_every_pair_of_gemma_3_until_3_3(version: tuple[int, ...], sc
     """32 heads over four ranks and 31,000 tokens: 93 GiB, which made an A100 refuse them (issue
     3130)."""
     work = Workload(
-        engine="tgi", version=version, context_length=32_000, concurrency=1, cache_dtype="auto",
+        engine="tgi", engine_version=version, context_length=32_000, concurrency=1,
+        kv_cache_dtype="auto",
         tensor_parallel=4,
         max_batched_tokens=31_000, max_num_seqs=128,
     )  # fmt: skip

@@ -33,7 +33,7 @@ def refusal(
     if (
         listed is None
         or listed.borrows
-        or (listed.release and workload.version[: len(listed.release)] > listed.release)
+        or (listed.release and workload.engine_version[: len(listed.release)] > listed.release)
     ):
         return None
     if supports(engine, spec):

@@ -290,7 +290,7 @@ class Engine(NamedTuple):
         A pool given outright is no share of the device: then what is required alone decides.
         Source: vllm/v1/worker/utils.py, request_memory."""
         budget = self.budget(accelerator, workload)
-        if self.terms_outside_budget is None or workload.cache_pool_bytes is not None:
+        if self.terms_outside_budget is None or workload.kv_cache_memory_bytes is not None:
             return fit_probability(required, budget)
         outside = total(
             self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers)

@@ -21,7 +21,7 @@ def refusal(
     return (
         ENGINES[engine].refusal(spec, workload, accelerator)
         or platforms.refusal(engine, method, scheme.form, accelerator)
-        or _format(engine, workload.version, scheme, accelerator)
+        or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
         or implemented.refusal(workload, spec, method, accelerator)
     )
@@ -141,7 +141,7 @@ def wheels_note(workload: Workload, accelerator: Accelerator) -> str | None:
     if capability is None or wheels is None:
         return None
     first, needed = wheels
-    if capability >= needed or workload.version < first:
+    if capability >= needed or workload.engine_version < first:
         return None
     return (
         f"{workload.engine}'s wheels are built for compute capability {_dotted(needed)} and newer"

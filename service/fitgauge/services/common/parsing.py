@@ -92,7 +92,7 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
-def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
+def kv_cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
     """Return the canonical dtype of the cache, or `auto`: the engine's default.
 
     llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raise InvalidRequestError

@@ -101,7 +101,7 @@ def _settings(request: CompareRequest) -> list[Setting]:
         words.engine(name) for name in words.split_list(request.engines)
     ] or [None]
     for engine in engines:
-        words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
+        words.kv_cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
     formats = words.quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
@@ -114,7 +114,7 @@ def _several(sent: int | list[int] | None) -> list[int]:
 def _row(
     number: int,
     total: int,
-    cache_dtype: str | None,
+    kv_cache_dtype: str | None,
     model: Model,
     found: GpuMatch,
     setting: Setting,
@@ -131,7 +131,7 @@ def _row(
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
-        kv_cache_dtype=cache_dtype,
+        kv_cache_dtype=kv_cache_dtype,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
     row = CompareRow(

@@ -186,15 +186,15 @@ def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
 def _smaller_cache(workload: Workload) -> Iterator[Candidate]:
     """Yield a KV cache of 8 bits, where it is wider."""
     if ENGINES[workload.engine].reads_gguf:
-        if workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
+        if workload.kv_cache_dtype in ("auto", "F16", "BF16", "F32"):
             yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
-    elif workload.cache_dtype not in _EIGHT_BIT_CACHES:
+    elif workload.kv_cache_dtype not in _EIGHT_BIT_CACHES:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
 
 
 def _share(workload: Workload) -> Iterator[Candidate]:
     highest = ENGINES[workload.engine].highest_utilization
-    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < highest:
+    if workload.kv_cache_memory_bytes is None and workload.gpu_memory_utilization < highest:
         yield f"raise gpu_memory_utilization to {highest}", {"gpu_memory_utilization": highest}
 
 

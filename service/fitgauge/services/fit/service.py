@@ -78,7 +78,7 @@ class FitService:
             fit_probability=None if refused else round(checked.probability, 4),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),
-            per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
+            per_gpu=answers.per_gpu(estimate, workload.other_memory_bytes),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
             suggestions=(

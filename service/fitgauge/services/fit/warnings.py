@@ -76,7 +76,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
             f"{engine} runs at most `max_num_seqs` = {workload.max_num_seqs} requests at once: more"
             " are queued."
         )
-    if request.engine_version and workload.version > version(newest):
+    if request.engine_version and workload.engine_version > version(newest):
         yield (
             f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
             " the newest known."
@@ -118,14 +118,14 @@ def _outgrown(checked: FitEstimate) -> Iterator[str]:
     """Yield a warning where memory outside vLLM's budget decides the verdict."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]
-    if not row.budget_is_device_share or workload.cache_pool_bytes is not None:
+    if not row.budget_is_device_share or workload.kv_cache_memory_bytes is not None:
         return
     if checked.verdict == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
     yield (
         f"`gpu_memory_utilization` {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
-        f" GPU, and {'vLLM and others need' if workload.taken_bytes else 'vLLM needs'} some"
+        f" GPU, and {'vLLM and others need' if workload.other_memory_bytes else 'vLLM needs'} some"
         f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
         " lower share."
     )
@@ -162,9 +162,9 @@ def _beside_others(checked: FitEstimate) -> Iterator[str]:
         return
     spare = budget.expected - checked.required
     row = ENGINES[workload.engine]
-    if row.budget_is_device_share and workload.cache_pool_bytes is None:
+    if row.budget_is_device_share and workload.kv_cache_memory_bytes is None:
         spare = card.usable.expected - budget.expected - checked.outside.expected
-    elif row.preallocates_kv_cache and workload.cache_pool_bytes is None:
+    elif row.preallocates_kv_cache and workload.kv_cache_memory_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)
     if note is not None:

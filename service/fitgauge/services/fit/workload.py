@@ -68,10 +68,10 @@ def base_workload(
     sequences = request.max_num_seqs or sequences
     return Workload(
         engine=name,
-        version=version,
+        engine_version=version,
         context_length=context,
         concurrency=request.concurrency or 1,
-        cache_dtype=words.cache_dtype(request.kv_cache_dtype, name),
+        kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, name),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         data_parallel=data,
@@ -81,12 +81,12 @@ def base_workload(
         max_num_seqs=sequences,
         enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
-        cache_pool_bytes=(
+        kv_cache_memory_bytes=(
             int(request.kv_cache_memory_gib * GIB)
             if request.kv_cache_memory_gib and row.preallocates_kv_cache
             else None
         ),
-        taken_bytes=(
+        other_memory_bytes=(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
         lora_slots=request.lora_slots or 0,

@@ -190,12 +190,12 @@ def _lossy(
     return fitting.prepared(request.quantization, engine).scheme.form is not None
 
 
-def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
+def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[EngineName]:
     """Return the engines that support this cache dtype. Raise InvalidRequestError if none does."""
     taking, why = [], None
     for engine in engines:
         try:
-            words.cache_dtype(cache_dtype, engine)
+            words.kv_cache_dtype(kv_cache_dtype, engine)
         except InvalidRequestError as error:
             why = why or error
         else:

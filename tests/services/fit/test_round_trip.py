@@ -2,7 +2,7 @@
 true."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -23,7 +23,7 @@ def card(engine: EngineName) -> str:
     return "M2 Max 64GB" if engine == "mlx" else "A100 80GB"
 
 
-@pytest.mark.parametrize("engine", get_args(EngineName))
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "fields",
     [
@@ -48,7 +48,7 @@ def test_understood_as_sent_back_gives_the_same_answer(
     assert again.understood_as == first.understood_as
 
 
-@pytest.mark.parametrize("engine", get_args(EngineName))
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(
     check_fit: Check, engine: EngineName, name: str

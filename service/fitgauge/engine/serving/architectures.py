@@ -5,11 +5,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import ArchitectureList
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
-
-_FALLBACKS: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
 
 
 def supports(engine: EngineName, spec: ModelSpec) -> bool:
@@ -82,7 +80,7 @@ def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> st
     """Up to two engines that have the model and kernels for the card."""
     others = [
         name
-        for name in _FALLBACKS
+        for name in preferred()
         if name != engine and supports(name, spec) and platforms.built(name, accelerator)
     ]
     return (

@@ -1,12 +1,9 @@
 """What is served and how: a serving request with every default filled in."""
 
-from typing import Literal
-
 import msgspec
 
-EngineName = Literal[
-    "vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"
-]
+EngineName = str
+"""The name of a row of `registry.ENGINES`."""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

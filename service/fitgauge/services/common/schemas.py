@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.engine_names import choices_of_engine
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Names = (
@@ -48,11 +50,8 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         Text | None,
         Meta(
-            description=(
-                "vllm (default; else mlx or llama.cpp), sglang, tensorrt-llm,"
-                " ollama, transformers or tgi."
-            ),
-            examples=["vllm"],
+            description=choices_of_engine(),
+            examples=[DEFAULT_ENGINES[0]],
         ),
     ] = None
     engine_version: Annotated[

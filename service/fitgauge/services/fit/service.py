@@ -8,9 +8,10 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import ServingLimits
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.default_engine import USUAL, unnamed
+from fitgauge.services.common.default_engine import unnamed
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
@@ -109,7 +110,7 @@ class FitService:
             or asked.spec.task == "encoder_decoder"
         ):
             return None
-        for engine in USUAL[1:]:
+        for engine in DEFAULT_ENGINES[1:]:
             tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
             if tried is not None and tried.refused is None:
                 return engine

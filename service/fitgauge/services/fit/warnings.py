@@ -105,8 +105,7 @@ def _of_the_weights(checked: FitEstimate) -> Iterator[str]:
     if model.source == "size":
         return
     if ENGINES[engine].reads_gguf and not (model.stored and model.stored.file_name):
-        put = "pull one of" if engine == "ollama" else "use a GGUF repository in the command, of"
-        yield f"{engine} loads GGUF files: {put} {model.id}."
+        yield f"{engine} loads GGUF files: {ENGINES[engine].gguf_remedy} {model.id}."
     elif not loads_asked_format(request, engine):
         yield (
             f"{model.id} is not stored in {request.quantization}: use a checkpoint in that format"
@@ -123,30 +122,27 @@ def _outgrown(checked: FitEstimate) -> Iterator[str]:
     if checked.verdict == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
+    need = f"{row.title}{' and others need' if workload.other_memory_bytes else ' needs'}"
     yield (
         f"`gpu_memory_utilization` {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
-        f" GPU, and {'vLLM and others need' if workload.other_memory_bytes else 'vLLM needs'} some"
+        f" GPU, and {need} some"
         f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
         " lower share."
     )
 
 
-_WHOLE_CARD = 0.9
-"""The share of a single GPU that device_map="auto" fills with weights. Source:
-transformers 5.23, integrations/accelerate.py, get_balanced_memory."""
-
-
 def _spilled(checked: FitEstimate) -> Iterator[str]:
-    """Yield a warning where transformers offloads weights that would fit on the GPU."""
+    """Yield a warning where the engine offloads weights that would fit on the GPU."""
     workload, estimate = checked.workload, checked.estimate
-    if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
+    single = ENGINES[workload.engine].single_gpu_share
+    if single is None or workload.gpus > 1 or checked.verdict == "does_not_fit":
         return
     weights = sum(term.bytes for term in estimate.fullest.fixed if term.name == "weights")
-    most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
+    most = int(single.share * estimate.accelerator.usable.expected)
     if weights > most:
         yield (
-            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single GPU: {gib(weights - most)} of'
-            " the weights are offloaded to host memory. Set max_memory."
+            f"{single.setting} fills {single.share:.0%} of a single GPU: {gib(weights - most)} of"
+            f" the weights are offloaded to host memory. {single.remedy}."
         )
 
 

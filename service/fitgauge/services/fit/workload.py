@@ -114,7 +114,8 @@ def degrees(
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
-    if ENGINES[engine].splits_layers and (tensor is None or engine != "transformers"):
+    row = ENGINES[engine]
+    if row.splits_layers and (tensor is None or not row.tensor_parallel_on_request):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))

@@ -9,11 +9,10 @@ from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.default_engine import USUAL
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
@@ -119,7 +118,7 @@ def _quota(card: GpuLimit, catalog: Catalog) -> int:
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
     """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
     for an unknown name."""
-    engines = (words.engine(request.engine),) if request.engine else USUAL
+    engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
     published = model.is_quantized
     if (
         request.quantization is not None

@@ -12,6 +12,7 @@ from fitgauge.engine.serving.mlx.architectures import MODEL_TYPES, VISION
 
 ENGINE = Engine(
     name="mlx",
+    title="MLX",
     aliases=("mlxlm",),
     estimate=memory.estimate,
     shard_weights=memory.shard_weights,
@@ -43,5 +44,10 @@ ENGINE = Engine(
         *SIZED_FOR_VLLM,
     ),
     smaller_weights=(("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
+    default=True,
+    preference=3,
+    suggested_vendors=frozenset({"apple"}),
+    own_quantizers=True,
+    file_kind="mlx",
     splits_layers=True,
 )

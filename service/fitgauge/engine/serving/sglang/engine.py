@@ -18,6 +18,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
+    title="SGLang",
     aliases=("sgl", "srt"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -58,6 +59,11 @@ ENGINE = Engine(
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     highest_utilization=0.9,  # its share leaves out activations and graphs
+    preference=2,
+    rollout_aliases=(),
+    splits_cache_budget=True,
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )  # fmt: skip

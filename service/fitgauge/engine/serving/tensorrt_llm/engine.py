@@ -15,6 +15,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tensorrt-llm",
+    title="TensorRT-LLM",
     aliases=("trtllm", "tensorrt", "trt", "nim"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -36,5 +37,7 @@ ENGINE = Engine(
     ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
 )  # fmt: skip

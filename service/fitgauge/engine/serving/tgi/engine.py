@@ -16,6 +16,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tgi",
+    title="TGI",
     aliases=("textgenerationinference",),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -52,5 +53,7 @@ ENGINE = Engine(
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization"}),
     pipeline_parallel=False,
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
 )  # fmt: skip

@@ -67,7 +67,6 @@ ROW = Engine(
     platforms={"nvidia": Platform()},
     formats={"awq": (8, 0)},
     served_formats=("awq",),
-    ignored_fields=("enforce_eager",),
     log_parser=LogParser(("toy-serve",), read_log),
 )
 

@@ -62,7 +62,7 @@ def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(
         answer.limits,
         answer.terms,
     )
-    assert unchanged == (name in ENGINES[engine].ignored_fields)
+    assert unchanged == (name in ENGINES[engine].ignored)
     assert unchanged == any(
         " ignores " in warning and f"`{name}`" in warning for warning in answer.warnings
     )

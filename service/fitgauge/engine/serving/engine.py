@@ -14,6 +14,7 @@ from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.launch import Launch
+from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
@@ -29,9 +30,6 @@ FileKind = Literal["safetensors", "gguf", "mlx"]
 """The kinds of weight files that repositories hold."""
 
 ANY_CAPABILITY: Capability = (0, 0)
-
-SIZED_FOR_VLLM = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
-"""Request fields that are sized for vLLM alone."""
 
 
 class SplitEstimate(NamedTuple):
@@ -291,8 +289,12 @@ class Engine(NamedTuple):
     unsupported_flags: tuple[tuple[str, str], ...] = ()
     """Settings that its command line has no flag for, and what to do instead."""
 
+    options: frozenset[str] = frozenset()
+    """The `EngineOptions` that its formulas read."""
+
     ignored_fields: tuple[str, ...] = ()
-    """Request fields that its estimate does not depend on, mostly as it has no such setting."""
+    """Other request fields that its estimate does not depend on, mostly as it has no such
+    setting."""
 
     experts_over_all_ranks: bool = False
     """Expert parallelism, where it is on, spreads experts over all tensor x data parallel ranks."""
@@ -332,6 +334,13 @@ class Engine(NamedTuple):
     def words(self) -> tuple[str, ...]:
         """Name and aliases, in small letters and digits alone."""
         return self.name.replace(".", "").replace("-", ""), *self.aliases
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Request fields that its estimate does not depend on."""
+        options = (name for name in EngineOptions.__struct_fields__ if name not in self.options)
+        draft = () if self.with_draft else ("draft_model",)
+        return (*self.ignored_fields, *options, *draft)
 
     @property
     def reads_gguf(self) -> bool:

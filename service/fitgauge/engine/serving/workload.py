@@ -1,16 +1,17 @@
 """What is served and how: a serving request with every default filled in."""
 
-import msgspec
+from fitgauge.engine.serving.options import EngineOptions
 
 EngineName = str
 """The name of a row of `registry.ENGINES`."""
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
+class Workload(EngineOptions, frozen=True, kw_only=True):
     """A serving request in numbers.
 
     Fields have the names of the request's; what a request sends in GiB (`_gib`) is here in bytes
-    (`_bytes`). Tensor x pipeline x data parallel is the number of GPUs."""
+    (`_bytes`). An option (`EngineOptions`) is a field without a line here; those below narrow it by
+    a default. Tensor x pipeline x data parallel is the number of GPUs."""
 
     engine: EngineName
     engine_version: tuple[int, ...]
@@ -43,6 +44,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     lora_slots: int = 0
     """Adapters held at once, each of at most `lora_rank`."""
     lora_rank: int = 16
+    """The default is vLLM's. Source: config/lora.py, max_lora_rank."""
     speculative_tokens: int = 0
     """Tokens drafted in every step; 0 is off."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choices_of_engine
 
@@ -23,8 +24,10 @@ Gib = Annotated[float, Meta(gt=0, le=65_536)]
 Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
 
 
-class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is served? Only `model` and `gpu` are needed."""
+
+    # Not kw_only, so that msgspec lists these fields before those of EngineOptions.
 
     model: Annotated[
         Text,
@@ -125,7 +128,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             description="Maximum running requests (llama.cpp: n_parallel). Default: the engine's."
         ),
     ] = None
-    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
     cpu_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(description="GiB of weights per GPU offloaded to host memory."),
@@ -138,31 +140,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="GiB per GPU used by others: a desktop, another process.",
             examples=[1.5],
-        ),
-    ] = None
-    lora_slots: Annotated[
-        Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(
-            description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.",
-            examples=[4],
-        ),
-    ] = None
-    lora_rank: Annotated[
-        Annotated[int, Meta(ge=1, le=512)] | None,
-        Meta(
-            description=(
-                "vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."
-            )
-        ),
-    ] = None
-    speculative_tokens: Annotated[
-        Annotated[int, Meta(ge=0, le=64)] | None,
-        Meta(
-            description=(
-                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
-                " off."
-            ),
-            examples=[1],
         ),
     ] = None
     draft_model: Annotated[

@@ -81,9 +81,9 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[str]:
             f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
             " the newest known."
         )
-    if "lora_rank" not in row.ignored_fields and request.lora_rank and not request.lora_slots:
+    if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield "`lora_rank` is ignored without `lora_slots`."
-    unused = [name for name in row.ignored_fields if getattr(request, name)]
+    unused = [name for name in row.ignored if getattr(request, name)]
     if unused:
         yield (f"{engine} ignores {', '.join(f'`{name}`' for name in unused)}.")
     yield from unsupported_flags(request, workload)

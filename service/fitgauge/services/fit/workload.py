@@ -4,6 +4,7 @@ work."""
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -12,8 +13,6 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 
 DEFAULT_CONTEXT = 8192
-DEFAULT_LORA_RANK = 16
-"""vLLM's own. Source: config/lora.py, max_lora_rank."""
 
 
 def context_length_of(request: FitRequest, spec: ModelSpec) -> int:
@@ -79,7 +78,6 @@ def base_workload(
         gpu_memory_utilization=request.gpu_memory_utilization or profile.gpu_memory_utilization,
         max_batched_tokens=request.max_batched_tokens or min(tokens, sequences * context),
         max_num_seqs=sequences,
-        enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         kv_cache_memory_bytes=(
             int(request.kv_cache_memory_gib * GIB)
@@ -89,9 +87,7 @@ def base_workload(
         other_memory_bytes=(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
-        lora_slots=request.lora_slots or 0,
-        lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
-        speculative_tokens=request.speculative_tokens or 0,
+        **sent_options(request),  # type: ignore[arg-type]
     )
 
 

@@ -5,7 +5,6 @@ docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -39,7 +38,7 @@ ENGINE = Engine(
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=(
-        "gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+        "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"kv_cache_dtype"}),

@@ -2,7 +2,6 @@
 
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     Platform,
@@ -38,10 +37,8 @@ ENGINE = Engine(
     ignored_fields=(
         "gpu_memory_utilization",
         "max_num_seqs",
-        "enforce_eager",
         "cpu_offload_gib",
         "kv_cache_memory_gib",
-        *SIZED_FOR_VLLM,
     ),
     smaller_weights=(("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
     default=True,

@@ -4,7 +4,6 @@ Source: sglang 0.5.23, srt/layers/quantization; docs, advanced_features/quantiza
 Compatibility); sgl-kernel/setup_rocm.py (targets)."""
 
 from fitgauge.engine.serving.engine import (
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -18,6 +17,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
+    options=frozenset({"enforce_eager"}),
     title="SGLang",
     aliases=("sgl", "srt"),
     estimate=memory.estimate,
@@ -55,7 +55,6 @@ ENGINE = Engine(
     architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
-    ignored_fields=SIZED_FOR_VLLM,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     highest_utilization=0.9,  # its share leaves out activations and graphs

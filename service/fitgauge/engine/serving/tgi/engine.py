@@ -3,7 +3,6 @@ and installation_amd."""
 
 from fitgauge.engine.serving import warmup
 from fitgauge.engine.serving.engine import (
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -49,7 +48,7 @@ ENGINE = Engine(
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
+    ignored_fields=("max_num_seqs", "cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization"}),
     pipeline_parallel=False,

@@ -3,7 +3,6 @@ integrations/accelerate.py, get_balanced_memory."""
 
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
-    SIZED_FOR_VLLM,
     Engine,
     Platform,
     SingleGpuShare,
@@ -49,8 +48,8 @@ ENGINE = Engine(
         ),
     ),
     ignored_fields=(
-        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
-        "cpu_offload_gib", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs",
+        "cpu_offload_gib", "kv_cache_memory_gib",
     ),
     smaller_weights=(
         ("load in 8 bit (bitsandbytes)", "int8"),

@@ -53,6 +53,7 @@ ENGINE = Engine(
     with_draft=speculative.with_draft,
     prefill_measured=True,
     decode_measured=True,
+    options=frozenset({"enforce_eager", "lora_slots", "lora_rank", "speculative_tokens"}),
     experts_over_all_ranks=True,
     embeddings_on_gpu=True,
     preallocates_kv_cache=True,

@@ -29,10 +29,10 @@ def test_stages_hold_the_same_whatever_was_asked_before(name):
     spec, profile, known = spec_of(name), load_engines().profile("vllm", None), Memo()
     one = Workload(
         engine="vllm",
-        version=(0, 33),
+        engine_version=(0, 33),
         context_length=8192,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_batched_tokens=2048,
         max_num_seqs=256,
     )

@@ -141,12 +141,12 @@ def native_formats(
     return None
 
 
-def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
-    """Return the card as an engine finds it when others hold `taken_bytes` of it."""
+def shared(accelerator: Accelerator, other_memory_bytes: int) -> Accelerator:
+    """Return the card as an engine finds it when others hold `other_memory_bytes` of it."""
     usable = accelerator.usable
     left = Bytes(
         **{
-            name: max(0, getattr(usable, name) - taken_bytes)
+            name: max(0, getattr(usable, name) - other_memory_bytes)
             for name in ("low", "expected", "high")
         }
     )

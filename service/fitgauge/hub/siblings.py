@@ -7,18 +7,16 @@ id, whatever names redirect to it."""
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from fitgauge.engine.model.dtypes import dtype, size_of
+from fitgauge.engine.serving.engine import FileKind
 from fitgauge.errors import HubUnreachableError, InvalidRequestError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
-
-FileKind = Literal["safetensors", "gguf", "mlx"]
-"""The files that an engine loads, as the Hub tags repositories."""
 
 LISTED = 50
 EXPANDED = ("gated", "safetensors", "tags")

@@ -11,7 +11,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.vllm.speculative import with_draft
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReader
@@ -118,7 +118,7 @@ class Services:
         gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         if request.draft_model:
-            model = await self._drafted(model, request.draft_model)
+            model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
             await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
         if (
@@ -134,21 +134,24 @@ class Services:
         if request.draft_model:
             siblings = tuple(
                 [
-                    one._replace(model=await self._drafted(one.model, request.draft_model))
+                    one._replace(model=await self._drafted(one.model, request, request.draft_model))
                     for one in siblings
                 ]
             )
         return dependencies, self._serving.answer(request, model, gpu, siblings)
 
-    async def _drafted(self, model: Model, name: str) -> Model:
-        """Return the model with its draft model. Raises the errors of fitgauge.errors, with
+    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
+        """Return the model with its draft model, attached as the engine does, else as a default
+        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
         `draft_model` as their field."""
         try:
             draft = await self._models.find(name)
         except FitgaugeError as error:
             error.field = "draft_model"
             raise
-        return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
+        engines = (words.engine(request.engine), *DEFAULT_ENGINES)
+        attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
+        return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))
 
     async def check_training_fit(
         self, request: TrainingRequest

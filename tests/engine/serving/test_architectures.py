@@ -30,10 +30,10 @@ def spec_of(name: str, **changes: str) -> ModelSpec:
 def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:
     return Workload(
         engine=engine,
-        version=version or NEWEST[engine],
+        engine_version=version or NEWEST[engine],
         context_length=1,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_batched_tokens=1,
         max_num_seqs=1,
     )

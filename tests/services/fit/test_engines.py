@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitAnswer
@@ -16,7 +17,7 @@ Check = Callable[..., FitAnswer]
 CARDS = {"mlx": ("M2 16GB", "M2 Max 64GB"), "llama.cpp": ("RTX 4060 Ti 16GB", "RTX 5090")}
 
 
-@pytest.mark.parametrize("engine", get_args(EngineName))
+@pytest.mark.parametrize("engine", ENGINES)
 def test_terms_add_up_and_a_larger_card_holds_no_less(check_fit: Check, engine: EngineName) -> None:
     small, large = CARDS.get(engine, ("RTX 4090", "H100 80GB"))
     asked: dict[str, Any] = {

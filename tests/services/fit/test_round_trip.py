@@ -2,7 +2,7 @@
 true."""
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -24,7 +24,7 @@ def card(engine: EngineName) -> str:
     return "M2 Max 64GB" if engine == "mlx" else "A100 80GB"
 
 
-@pytest.mark.parametrize("engine", get_args(EngineName))
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "fields",
     [
@@ -49,7 +49,7 @@ def test_understood_as_sent_back_gives_the_same_answer(
     assert again.understood_as == first.understood_as
 
 
-@pytest.mark.parametrize("engine", get_args(EngineName))
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(
     check_fit: Check, engine: EngineName, name: str
@@ -63,7 +63,7 @@ def test_a_setting_changes_the_answer_or_is_said_to_change_nothing(
         answer.limits,
         answer.terms,
     )
-    assert unchanged == (name in ENGINES[engine].ignored_fields)
+    assert unchanged == (name in ENGINES[engine].ignored)
     assert unchanged == (("engine-ignores-field", name) in codes(answer.warnings))
 
 

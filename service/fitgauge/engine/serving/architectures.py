@@ -6,11 +6,9 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import ArchitectureList
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
-
-_FALLBACKS: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
 
 
 def supports(engine: EngineName, spec: ModelSpec) -> bool:
@@ -34,7 +32,7 @@ def refusal(
     if (
         listed is None
         or listed.borrows
-        or (listed.release and workload.version[: len(listed.release)] > listed.release)
+        or (listed.release and workload.engine_version[: len(listed.release)] > listed.release)
     ):
         return None
     if supports(engine, spec):
@@ -87,7 +85,7 @@ def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> st
     """Up to two engines that have the model and kernels for the card."""
     others = [
         name
-        for name in _FALLBACKS
+        for name in preferred()
         if name != engine and supports(name, spec) and platforms.built(name, accelerator)
     ]
     return (

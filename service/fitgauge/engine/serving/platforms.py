@@ -8,11 +8,8 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.engine import Platform
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName
-
-_FALLBACKS: dict[str, tuple[EngineName, ...]] = {"apple": ("mlx", "llama.cpp")}
-_FIRST: tuple[EngineName, ...] = ("vllm", "llama.cpp", "transformers")
 
 
 def maker(accelerator: Accelerator) -> str:
@@ -24,8 +21,12 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
     """Return the engines to take on this card, best first; empty where none of those known here
     has kernels for it."""
     vendor = maker(accelerator)
-    names = _FALLBACKS.get(vendor, _FIRST)
-    return tuple(name for name in names if _built(ENGINES[name].platforms.get(vendor), accelerator))
+    rows = (ENGINES[name] for name in preferred())
+    return tuple(
+        row.name
+        for row in rows
+        if vendor in row.suggested_vendors and _built(row.platforms.get(vendor), accelerator)
+    )
 
 
 def built(engine: EngineName, accelerator: Accelerator) -> bool:

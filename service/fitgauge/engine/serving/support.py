@@ -22,7 +22,7 @@ def refusal(
     return (
         ENGINES[engine].refusal(spec, workload, accelerator)
         or platforms.refusal(engine, method, scheme.form, accelerator)
-        or _format(engine, workload.version, scheme, accelerator)
+        or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
         or implemented.refusal(workload, spec, method, accelerator)
     )
@@ -144,7 +144,7 @@ def wheels_note(workload: Workload, accelerator: Accelerator) -> Note | None:
     if capability is None or wheels is None:
         return None
     first, needed = wheels
-    if capability >= needed or workload.version < first:
+    if capability >= needed or workload.engine_version < first:
         return None
     return Note(
         "wheels-for-newer-gpus",

@@ -9,6 +9,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.options import EngineOptions
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.engine_names import choices_of_engine
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Names = (
@@ -22,8 +25,10 @@ Gib = Annotated[float, Meta(gt=0, le=65_536)]
 Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
 
 
-class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is served? Only `model` and `gpu` are needed."""
+
+    # Not kw_only, so that msgspec lists these fields before those of EngineOptions.
 
     model: Annotated[
         Text,
@@ -49,11 +54,8 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         Text | None,
         Meta(
-            description=(
-                "vllm (default; else mlx or llama.cpp), sglang, tensorrt-llm,"
-                " ollama, transformers or tgi."
-            ),
-            examples=["vllm"],
+            description=choices_of_engine(),
+            examples=[DEFAULT_ENGINES[0]],
         ),
     ] = None
     engine_version: Annotated[
@@ -127,7 +129,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             description="Maximum running requests (llama.cpp: n_parallel). Default: the engine's."
         ),
     ] = None
-    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
     cpu_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(description="GiB of weights per GPU offloaded to host memory."),
@@ -140,31 +141,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="GiB per GPU used by others: a desktop, another process.",
             examples=[1.5],
-        ),
-    ] = None
-    lora_slots: Annotated[
-        Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(
-            description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.",
-            examples=[4],
-        ),
-    ] = None
-    lora_rank: Annotated[
-        Annotated[int, Meta(ge=1, le=512)] | None,
-        Meta(
-            description=(
-                "vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."
-            )
-        ),
-    ] = None
-    speculative_tokens: Annotated[
-        Annotated[int, Meta(ge=0, le=64)] | None,
-        Meta(
-            description=(
-                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
-                " off."
-            ),
-            examples=[1],
         ),
     ] = None
     draft_model: Annotated[

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.schemas import Names, Text, Tokens, Verdict
 
 MOST_CELLS = 10_000
@@ -36,7 +37,7 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     engines: Annotated[
         Names | None,
-        Meta(description="Default as in check_fit.", examples=["vllm, llama.cpp"]),
+        Meta(description="Default as in check_fit.", examples=[", ".join(DEFAULT_ENGINES)]),
     ] = None
     quantizations: Annotated[
         Names | None,

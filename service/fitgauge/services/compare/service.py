@@ -9,10 +9,11 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.default_engine import USUAL, first_that_runs
+from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
@@ -107,7 +108,7 @@ def _settings(request: CompareRequest) -> list[Setting]:
         words.engine(name) for name in words.split_list(request.engines)
     ] or [None]
     for engine in engines:
-        words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
+        words.kv_cache_dtype(request.kv_cache_dtype, engine or DEFAULT_ENGINES[0])
     formats = words.quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
@@ -120,7 +121,7 @@ def _several(sent: int | list[int] | None) -> list[int]:
 def _row(
     number: int,
     total: int,
-    cache_dtype: str | None,
+    kv_cache_dtype: str | None,
     model: Model,
     found: GpuMatch,
     setting: Setting,
@@ -137,7 +138,7 @@ def _row(
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
-        kv_cache_dtype=cache_dtype,
+        kv_cache_dtype=kv_cache_dtype,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
     row = CompareRow(

@@ -18,6 +18,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
@@ -55,13 +56,13 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
         raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",
             hint=(
-                "Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as"
-                " it was printed, or PyTorch's out-of-memory message."
+                f"Send the start-up log of {titles_with_logs()} as it was printed, or PyTorch's"
+                " out-of-memory message."
             ),
             field="log",
             code="unreadable-log",
         )
-    name = log.engine or words.engine(request.engine or "transformers")
+    name = log.engine or (words.engine(request.engine) if request.engine else _of_plain_errors())
     fields, notes = _fields(log, request)
     fields["engine"] = name
     if log.version and log.engine == name:
@@ -69,6 +70,11 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
         fields["engine_version"] = version
         notes += [note] if note else []
     return ParsedLog(log, name, _valid(fields, notes), tuple(notes))
+
+
+def _of_plain_errors() -> EngineName:
+    """Return the engine that PyTorch's out-of-memory message without a log is taken for."""
+    return next(name for name, row in ENGINES.items() if row.reads_plain_errors)
 
 
 class LogExplainer:

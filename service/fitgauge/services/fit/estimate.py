@@ -167,7 +167,7 @@ class Estimator:
     def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
         spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
         workload = serving_workload(request, spec, accelerator, asked.count, profile)
-        if request.other_memory_gib and not workload.taken_bytes:
+        if request.other_memory_gib and not workload.other_memory_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
         estimate = ENGINES[workload.engine].estimate(

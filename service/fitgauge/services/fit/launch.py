@@ -33,7 +33,7 @@ def launch_command(
             workload=workload,
             revision=model.revision if pinned else None,
             quantization=_online_format(request, workload.engine),
-            cache_dtype=(row.cache_dtypes or {}).get(workload.cache_dtype),
+            kv_cache_dtype=(row.cache_dtypes or {}).get(workload.kv_cache_dtype),
             pool_tokens=pool_tokens,
             weights=laid,
         )
@@ -49,7 +49,7 @@ def unsupported_flags(request: FitRequest, workload: Workload) -> list[Note]:
             message = f"{row.name}'s command has no flag for {name}: {instead}."
             notes.append(Note("command-lacks-flag", name, message))
     dtypes = row.cache_dtypes
-    if dtypes is not None and workload.cache_dtype not in ("auto", *dtypes):
+    if dtypes is not None and workload.kv_cache_dtype not in ("auto", *dtypes):
         message = (
             f"{row.name}'s command has no flag for a cache in {request.kv_cache_dtype}: it takes"
             f" {', '.join(dict.fromkeys(dtypes.values()))}."

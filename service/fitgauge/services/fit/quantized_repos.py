@@ -10,11 +10,12 @@ from typing import NamedTuple
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
+from fitgauge.engine.serving.engine import FileKind
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
-from fitgauge.hub.siblings import FileKind, choose, names_same
+from fitgauge.hub.siblings import choose, names_same
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.services.common.lru_cache import LruCache, LruCacheBytes
 from fitgauge.services.common.model_resolver import ModelResolver
@@ -177,7 +178,7 @@ def _models(found: Published) -> list[Model]:
 
 def kind_for(engine: EngineName) -> FileKind:
     """Return the files that an engine loads."""
-    return "gguf" if ENGINES[engine].reads_gguf else "mlx" if engine == "mlx" else "safetensors"
+    return ENGINES[engine].file_kind
 
 
 def _alike(base: Model, other: Model) -> bool:

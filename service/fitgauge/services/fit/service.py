@@ -8,10 +8,11 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import ServingLimits
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import model_notes
-from fitgauge.services.common.default_engine import USUAL, other_engine
+from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.echo import understood_as
@@ -80,7 +81,7 @@ class FitService:
             fit_probability=None if refused else round(checked.probability, 4),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),
-            per_gpu=answers.per_gpu(estimate, workload.taken_bytes),
+            per_gpu=answers.per_gpu(estimate, workload.other_memory_bytes),
             terms=answers.term_answers(estimate.fullest.terms, full),
             limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
             suggestions=(
@@ -111,7 +112,7 @@ class FitService:
             or asked.spec.task == "encoder_decoder"
         ):
             return None
-        for engine in USUAL[1:]:
+        for engine in DEFAULT_ENGINES[1:]:
             tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
             if tried is not None and tried.refused is None:
                 return engine

@@ -85,16 +85,16 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             f"{engine} runs at most `max_num_seqs` = {workload.max_num_seqs} requests at once: more"
             " are queued.",
         )
-    if request.engine_version and workload.version > version(newest):
+    if request.engine_version and workload.engine_version > version(newest):
         yield Note(
             "engine-version-unknown",
             "engine_version",
             f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
             " the newest known.",
         )
-    if "lora_rank" not in row.ignored_fields and request.lora_rank and not request.lora_slots:
+    if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield Note("field-ignored", "lora_rank", "`lora_rank` is ignored without `lora_slots`.")
-    for name in row.ignored_fields:
+    for name in row.ignored:
         if getattr(request, name):
             yield Note("engine-ignores-field", name, f"{engine} ignores `{name}`.")
     yield from unsupported_flags(request, workload)
@@ -115,8 +115,8 @@ def _of_the_weights(checked: FitEstimate) -> Iterator[Note]:
     if model.source == "size":
         return
     if ENGINES[engine].reads_gguf and not (model.stored and model.stored.file_name):
-        put = "pull one of" if engine == "ollama" else "use a GGUF repository in the command, of"
-        yield Note("gguf-needed", "model", f"{engine} loads GGUF files: {put} {model.id}.")
+        message = f"{engine} loads GGUF files: {ENGINES[engine].gguf_remedy} {model.id}."
+        yield Note("gguf-needed", "model", message)
     elif not loads_asked_format(request, engine):
         yield Note(
             "checkpoint-needed",
@@ -130,39 +130,36 @@ def _outgrown(checked: FitEstimate) -> Iterator[Note]:
     """Yield a warning where memory outside vLLM's budget decides the verdict."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]
-    if not row.budget_is_device_share or workload.cache_pool_bytes is not None:
+    if not row.budget_is_device_share or workload.kv_cache_memory_bytes is not None:
         return
     if checked.verdict == verdict(fit_probability(estimate.fullest.required, estimate.budget)):
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
+    need = f"{row.title}{' and others need' if workload.other_memory_bytes else ' needs'}"
     yield Note(
         "memory-outside-share",
         "gpu_memory_utilization",
         f"`gpu_memory_utilization` {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
-        f" GPU, and {'vLLM and others need' if workload.taken_bytes else 'vLLM needs'} some"
+        f" GPU, and {need} some"
         f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
         " lower share.",
     )
 
 
-_WHOLE_CARD = 0.9
-"""The share of a single GPU that device_map="auto" fills with weights. Source:
-transformers 5.23, integrations/accelerate.py, get_balanced_memory."""
-
-
 def _spilled(checked: FitEstimate) -> Iterator[Note]:
-    """Yield a warning where transformers offloads weights that would fit on the GPU."""
+    """Yield a warning where the engine offloads weights that would fit on the GPU."""
     workload, estimate = checked.workload, checked.estimate
-    if workload.engine != "transformers" or workload.gpus > 1 or checked.verdict == "does_not_fit":
+    single = ENGINES[workload.engine].single_gpu_share
+    if single is None or workload.gpus > 1 or checked.verdict == "does_not_fit":
         return
     weights = sum(term.bytes for term in estimate.fullest.fixed if term.name == "weights")
-    most = int(_WHOLE_CARD * estimate.accelerator.usable.expected)
+    most = int(single.share * estimate.accelerator.usable.expected)
     if weights > most:
         yield Note(
             "weights-offloaded",
             None,
-            f'device_map="auto" fills {_WHOLE_CARD:.0%} of a single GPU: {gib(weights - most)} of'
-            " the weights are offloaded to host memory. Set max_memory.",
+            f"{single.setting} fills {single.share:.0%} of a single GPU: {gib(weights - most)} of"
+            f" the weights are offloaded to host memory. {single.remedy}.",
         )
 
 
@@ -178,9 +175,9 @@ def _beside_others(checked: FitEstimate) -> Iterator[Note]:
         return
     spare = budget.expected - checked.required
     row = ENGINES[workload.engine]
-    if row.budget_is_device_share and workload.cache_pool_bytes is None:
+    if row.budget_is_device_share and workload.kv_cache_memory_bytes is None:
         spare = card.usable.expected - budget.expected - checked.outside.expected
-    elif row.preallocates_kv_cache and workload.cache_pool_bytes is None:
+    elif row.preallocates_kv_cache and workload.kv_cache_memory_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)
     if note is not None:

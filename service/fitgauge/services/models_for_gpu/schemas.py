@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.schemas import GpuAnswer, Names, Text, Tokens, Verdict
 
 Task = Literal["generate", "encode", "encoder_decoder"]
@@ -26,7 +27,7 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     engine: Annotated[
         Text | None,
-        Meta(description="Default as in check_fit.", examples=["vllm"]),
+        Meta(description="Default as in check_fit.", examples=[DEFAULT_ENGINES[0]]),
     ] = None
     quantizations: Annotated[
         Names | None,

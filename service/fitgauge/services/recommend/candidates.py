@@ -10,11 +10,10 @@ from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.default_engine import USUAL
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
@@ -133,7 +132,7 @@ def _quota(card: GpuLimit, catalog: Catalog) -> int:
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
     """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
     for an unknown name."""
-    engines = (words.engine(request.engine),) if request.engine else USUAL
+    engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
     published = model.is_quantized
     if (
         request.quantization is not None
@@ -213,12 +212,12 @@ def _lossy(
     return fitting.prepared(request.quantization, engine).scheme.form is not None
 
 
-def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
+def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[EngineName]:
     """Return the engines that support this cache dtype. Raise InvalidRequestError if none does."""
     taking, why = [], None
     for engine in engines:
         try:
-            words.cache_dtype(cache_dtype, engine)
+            words.kv_cache_dtype(kv_cache_dtype, engine)
         except InvalidRequestError as error:
             why = why or error
         else:

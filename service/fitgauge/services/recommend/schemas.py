@@ -8,6 +8,8 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.engine_names import choice
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     Launch,
@@ -59,7 +61,9 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     engine: Annotated[
         Text | None,
-        Meta(description="Serving engine. Default: vllm, mlx or llama.cpp, the first that runs."),
+        Meta(
+            description=f"Serving engine. Default: {choice(DEFAULT_ENGINES)}, the first that runs."
+        ),
     ] = None
     quantization: Annotated[
         Text | None,

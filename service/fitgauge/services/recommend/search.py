@@ -239,7 +239,7 @@ class Search:
             self._fitting.prepared(plan.quantization, plan.engine).laid,
             concurrency=request.concurrency or 1,
             context_length=context_length_of(request, self._spec),
-            cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
+            kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
 

@@ -83,7 +83,7 @@ class Algorithms:
         """Return the serving estimate of the engine on the training GPUs, for one sequence of
         prompt and completion."""
         rollout = setup.rollout
-        if rollout is None or rollout.engine not in ("vllm", "sglang"):
+        if rollout is None or not rollout.serves:
             return None
         quantization = "nf4" if workload.method == "qlora" else "bf16"
         profile = self._engines.profile(rollout.engine, None)

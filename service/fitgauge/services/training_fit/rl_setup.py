@@ -4,6 +4,8 @@ impossible combinations."""
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
+    NO_ROLLOUT,
+    OWN_ROLLOUT,
     REFERRING,
     SAMPLED,
     Algorithm,
@@ -134,11 +136,11 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
             "prompt_length": setup.prompt_length,
             "completion_length": setup.completion_length,
         }
-        filled["rollout_engine"] = "none" if setup.rollout is None else setup.rollout.engine
+        filled["rollout_engine"] = NO_ROLLOUT if setup.rollout is None else setup.rollout.engine
         filled["reward_model"] = (request.reward_model or "policy") if setup.rewarded else "none"
     if setup.criticized:
         filled["critic_model"] = request.critic_model or "policy"
-    if setup.rollout is not None and setup.rollout.engine != "transformers":
+    if setup.rollout is not None and setup.rollout.serves:
         filled["rollout_memory_utilization"] = setup.rollout.memory_utilization
         filled["rollout_tensor_parallel"] = setup.rollout.tensor_parallel
         filled["rollout_sleep"] = setup.rollout.sleep
@@ -174,7 +176,7 @@ def warnings(
         )
     if (
         setup.rollout is not None
-        and setup.rollout.engine in ("vllm", "sglang")
+        and setup.rollout.serves
         and setup.trainer == "trl"
         and setup.rollout.sleep == "off"
     ):
@@ -289,9 +291,9 @@ def _rollout(
     """Return the engine on the GPUs; None where completions are sampled elsewhere."""
     defaults = tool_named(trainer).rollout
     engine = words.rollout_engine(request.rollout_engine) or defaults.engine
-    if engine == "none":
+    if engine == NO_ROLLOUT:
         return None
-    if engine == "transformers":
+    if engine == OWN_ROLLOUT:
         return Rollout(engine=engine, memory_utilization=1.0)
     ranks = request.rollout_tensor_parallel or _dividing(
         defaults.tensor_parallel, workload.gpus, spec

@@ -24,10 +24,6 @@ from fitgauge.services.training_fit.fields import AlgorithmFields
 class TrainingRequest(AlgorithmFields, kw_only=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is trained? Only `model` and `gpu` are needed."""
 
-    gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many of them. Default: what the degrees make.", examples=[8]),
-    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
         Meta(

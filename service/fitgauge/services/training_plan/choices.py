@@ -22,6 +22,7 @@ from fitgauge.services.training_fit.launchers.registry import (
 from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
 from fitgauge.services.training_fit.support import runs_on
 from fitgauge.services.training_fit.workload import in_its_formats, training_workload
 from fitgauge.services.training_plan.schemas import (
@@ -137,22 +138,12 @@ def shared_settings(
 ) -> tuple[TrainingRequest, TrainingRequest]:
     """Return the settings that all plans share as a training request, as sent and with the tool's
     defaults: formats, optimizer, loss, kernels and adapters. Searched fields stay unset."""
-    shared = (
-        "method",
-        "lora_rank",
-        "lora_targets",
-        "quantization",
-        "precision",
-        "optimizer",
-        "loss",
-        "sequence_length",
-        "attention",
-        "offload",
-        "activation_rule",
-        "quantize_experts",
-    )
     settings = TrainingRequest(
-        model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared}
+        **{
+            name: getattr(request, name)
+            for name in SharedFields.__struct_fields__
+            if name not in SEARCHED
+        }
     )
     sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
     filled = with_tool_defaults(sent, words.method(request.method), 2, model.spec)

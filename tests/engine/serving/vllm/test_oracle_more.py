@@ -107,7 +107,7 @@ def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:
     return kv_layout(
         spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
-        cache_dtype=row.get("kv_cache_dtype", "auto"),
+        kv_cache_dtype=row.get("kv_cache_dtype", "auto"),
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
         layers=stage,

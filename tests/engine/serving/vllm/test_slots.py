@@ -33,10 +33,10 @@ ADAPTED = [row for row in ROWS if "lora_bytes" in row]
 def _work(row: dict[str, Any], **changes: Any) -> Workload:
     asked = {
         "engine": "vllm",
-        "version": (0, 33),
+        "engine_version": (0, 33),
         "context_length": row["context_length"],
         "concurrency": 1,
-        "cache_dtype": "auto",
+        "kv_cache_dtype": "auto",
         "tensor_parallel": row["tensor_parallel"],
         "max_batched_tokens": row["batched"],
         "max_num_seqs": 256,
@@ -51,7 +51,7 @@ def _plan(row: dict[str, Any], speculative_tokens: int, stage: range | None = No
     return kv_layout(
         spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
         layers=stage,

@@ -39,10 +39,10 @@ def workload(**changes: Any) -> Workload:
     } | changes
     return Workload(
         engine="vllm",
-        version=(0, 33),
+        engine_version=(0, 33),
         context_length=8192,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         **given,
     )
 
@@ -53,7 +53,7 @@ def loaded(spec: ModelSpec, **changes: Any) -> int:
 
 def pool_bytes(spec: ModelSpec, speculative_tokens: int) -> int:
     layout = kv_layout(
-        spec, tensor_parallel=1, cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192,
+        spec, tensor_parallel=1, kv_cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192,
         max_num_seqs=256,
         compute_capability=(9, 0), speculative_tokens=speculative_tokens,
     )  # fmt: skip

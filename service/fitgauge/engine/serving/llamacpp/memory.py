@@ -165,7 +165,7 @@ def _beside(
 
 def cache_format(workload: Workload) -> str:
     """Return the ggml type of keys and values: f16 unless one is asked for."""
-    return "F16" if workload.cache_dtype == "auto" else workload.cache_dtype
+    return "F16" if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype
 
 
 def weights_term(

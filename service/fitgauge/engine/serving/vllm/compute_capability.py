@@ -190,7 +190,7 @@ def _symmetric(
 
 
 def refusal(
-    spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None
+    spec: ModelSpec, kv_cache_dtype: str, compute_capability: tuple[int, int] | None
 ) -> str | None:
     """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA card,
     None where one does.
@@ -207,7 +207,7 @@ def refusal(
     if compute_capability < (HOPPER, 0) and any(mixer.indexer for mixer in latent):
         return f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer."
     if compute_capability >= FP8_ATTENTION or not resolved_format(
-        spec, cache_dtype, compute_capability
+        spec, kv_cache_dtype, compute_capability
     ).startswith("fp8"):
         return None
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}

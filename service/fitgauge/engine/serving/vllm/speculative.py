@@ -245,7 +245,9 @@ def draft_bytes(drafted: ModelSpec, laid: ShardedWeights, workload: Workload) ->
     parameters = rank_weights(
         laid, tensor_parallel=tensor, expert_parallel=expert, data_parallel=workload.data_parallel
     ).bytes
-    return parameters + buffer_bytes(drafted, expert_parallel=expert, version=workload.version)
+    return parameters + buffer_bytes(
+        drafted, expert_parallel=expert, version=workload.engine_version
+    )
 
 
 def drafted_mixers(spec: ModelSpec) -> list[tuple[Mixer, tuple[int, ...]]]:

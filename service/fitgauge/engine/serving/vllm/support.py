@@ -65,9 +65,9 @@ _OOT_SUPPORTED_MODELS."""
 def refusal(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
     """Return why vLLM does not run the model on this accelerator; None where it does."""
     return (
-        removed(spec, workload.version)
-        or compute_capability.refusal(spec, workload.cache_dtype, accelerator.compute_capability)
-        or _encoder_decoder(spec, workload.version)
+        removed(spec, workload.engine_version)
+        or compute_capability.refusal(spec, workload.kv_cache_dtype, accelerator.compute_capability)
+        or _encoder_decoder(spec, workload.engine_version)
     )
 
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.training.algorithms.setup import RolloutEngine, Setup, Sleep, Trainer
+from fitgauge.engine.training.algorithms.setup import (
+    OWN_ROLLOUT,
+    RolloutEngine,
+    Setup,
+    Sleep,
+    Trainer,
+)
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -64,7 +70,7 @@ class RolloutDefaults:
     """How a tool samples completions on the GPUs that train; as TRL does (use_vllm False,
     vllm_enable_sleep_mode False; trl/trainer/grpo_config.py, vllm_gpu_memory_utilization)."""
 
-    engine: RolloutEngine = "transformers"
+    engine: RolloutEngine = OWN_ROLLOUT
     memory_utilization: float = 0.3
     sleep: Sleep = "off"
     tensor_parallel: int = 1

@@ -172,7 +172,7 @@ def _rollout(setup: Setup) -> list[object]:
     rollout = setup.rollout
     if rollout is None:
         return ["--use_vllm", "true", "--vllm_mode", "server"]
-    if rollout.engine == "transformers":
+    if not rollout.serves:
         return []
     return [
         "--use_vllm", "true", "--vllm_mode", "colocate",

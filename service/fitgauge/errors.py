@@ -29,6 +29,7 @@ ErrorCode = Literal[
     "hub-unreachable",
     "impossible-degrees",
     "impossible-request",
+    "incompatible-draft-model",
     "invalid-catalog",
     "invalid-settings",
     "invalid-value",

@@ -219,7 +219,7 @@ def show_comparison(answer: CompareAnswer, console: Console | None = None) -> No
         )
     console.print(table)
     for note in dict.fromkeys(
-        f"{row.model} on {row.gpu}: {row.note}" for row in answer.items if row.note
+        f"{row.model} on {row.gpu}: {row.note.message}" for row in answer.items if row.note
     ):
         console.print(f"[dim]- {escape(note)}[/dim]", soft_wrap=True)
 

@@ -17,7 +17,7 @@ from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
-from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
+from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import context_length_of
 
@@ -167,19 +167,22 @@ def _judge(
 ) -> None:
     """Fill in how the cell turned out."""
     try:
-        row.note = fitting.refused(question, engine, accelerator)
+        refused = fitting.refused(question, engine, accelerator)
+        row.note = None if refused is None else CellNote("unsupported", "engine", refused)
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
     except InvalidRequestError as error:
-        row.note = f"{error.detail} {error.hint}"
+        row.note = CellNote(error.code, error.field, f"{error.detail} {error.hint}")
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
     if row.note is None:
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
         if spec.max_context_length and row.context_length > spec.max_context_length:
-            row.note = (
+            row.note = CellNote(
+                "context-exceeds-model",
+                "context_length",
                 f"`context_length` {row.context_length:,} exceeds the model's maximum of"
-                f" {spec.max_context_length:,}."
+                f" {spec.max_context_length:,}.",
             )
 
 

@@ -99,6 +99,7 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
             detail,
             hint="Send algorithm sft or reward, or a causal language model.",
             field="algorithm",
+            code="unsupported",
         )
     _refuse(request, algorithm)
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)

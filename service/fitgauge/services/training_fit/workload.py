@@ -139,7 +139,10 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
     ):
         detail = f"No library trains adapters on GGUF weights ({workload.quantization.strip()})."
         raise InvalidRequestError(
-            detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization"
+            detail,
+            hint=f"Send quantization {', '.join(_BASES)}.",
+            field="quantization",
+            code="unsupported",
         )
     if not any(
         parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters
@@ -151,6 +154,7 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
             detail,
             hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.",
             field="lora_targets",
+            code="unknown-value",
         )
 
 

@@ -177,12 +177,14 @@ def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestE
             why,
             hint="Send another `precision`, or its peak as `peak_tflops`.",
             field="precision",
+            code="unsupported",
         )
     detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
     return InvalidRequestError(
         detail,
         hint="Send `peak_tflops`: the dense figure of the vendor's data sheet, without sparsity.",
         field="peak_tflops",
+        code="missing-field",
     )
 
 
@@ -197,7 +199,10 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
         if facts.flops is None or facts.peak is None:
             detail = "`token_budget` requires a throughput, or `model` and `mfu`."
             raise InvalidRequestError(
-                detail, hint="Send model (and mfu), or tokens_per_second.", field="model"
+                detail,
+                hint="Send model (and mfu), or tokens_per_second.",
+                field="model",
+                code="missing-field",
             )
         mfu = request.mfu or facts.mfu
         if mfu is None:
@@ -247,7 +252,9 @@ def _exchange(
             "Send `interconnect_gbps`: GB/s in one direction (32 for PCIe 4.0 x16, 64"
             " for PCIe 5.0 x16)."
         )
-        raise InvalidRequestError(detail, hint=hint, field="interconnect_gbps")
+        raise InvalidRequestError(
+            detail, hint=hint, field="interconnect_gbps", code="missing-field"
+        )
     return engine.zero_exchange(
         model.spec.parameters,
         zero_stage=request.zero_stage,

@@ -376,11 +376,11 @@ def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(answer):
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        ({"optimizer": "muon"}, None),
-        ({"optimizer": "lion", "framework": "megatron"}, None),
+        ({"optimizer": "muon"}, "optimizer"),
+        ({"optimizer": "lion", "framework": "megatron"}, "optimizer"),
         ({"ema": "host"}, "ema"),
         ({"optimizer_in_backward": True}, "optimizer_in_backward"),
-        ({"algorithm": "dpo", "reference": "offloaded"}, None),
+        ({"algorithm": "dpo", "reference": "offloaded"}, "reference"),
     ],
     ids=str,
 )

@@ -118,6 +118,7 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
             said,
             hint="Send lora_slots 0, or a checkpoint with the adapter merged.",
             field="lora_slots",
+            code="unsupported",
         )
     if spec.architecture in EMBEDDING_AND_HEAD and spec.vocabulary_size > MOST_WORDS:
         said = (
@@ -128,6 +129,7 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
             said,
             hint="Send lora_slots 0, or a checkpoint with the adapter merged.",
             field="lora_slots",
+            code="unsupported",
         )
 
 

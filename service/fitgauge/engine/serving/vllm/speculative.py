@@ -68,6 +68,7 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
             detail,
             hint="Send an EAGLE or EAGLE-3 head, or a smaller model of the same family.",
             field="draft_model",
+            code="incompatible-draft-model",
         )
     if draft.architecture not in EAGLE_3 and "eagle-" in said:
         draft = _first_eagle(draft)
@@ -77,7 +78,10 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
             " drafts with the same vocabulary alone."
         )
         raise InvalidRequestError(
-            detail, hint="Send a draft_model of the model's own family.", field="draft_model"
+            detail,
+            hint="Send a draft_model of the model's own family.",
+            field="draft_model",
+            code="incompatible-draft-model",
         )
     return msgspec.structs.replace(spec, draft=draft)
 
@@ -127,13 +131,16 @@ def check_draft(spec: ModelSpec, workload: Workload) -> None:
             " to draft tokens with."
         )
         hint = "Send speculative_tokens 0, or leave it out, or name a draft_model."
-        raise InvalidRequestError(said, hint=hint, field="speculative_tokens")
+        raise InvalidRequestError(said, hint=hint, field="speculative_tokens", code="unsupported")
     if spec.draft is None:
         return
     if not workload.speculative_tokens:
         said = "How many tokens the draft_model drafts in every step is not said."
         raise InvalidRequestError(
-            said, hint="Send speculative_tokens too, such as 3.", field="speculative_tokens"
+            said,
+            hint="Send speculative_tokens too, such as 3.",
+            field="speculative_tokens",
+            code="missing-field",
         )
     if spec.draft.query_heads % workload.tensor_parallel:
         said = (

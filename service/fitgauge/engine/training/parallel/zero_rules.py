@@ -16,7 +16,10 @@ def check_zero(workload: TrainingWorkload) -> None:
     if workload.framework == "deepspeed" and workload.pipeline_parallel > 1 and stage > 1:
         detail = f"DeepSpeed forbids ZeRO-{stage} with pipeline parallelism."
         raise InvalidRequestError(
-            detail, hint="Send zero_stage 0 or 1, or pipeline_parallel 1.", field="zero_stage"
+            detail,
+            hint="Send zero_stage 0 or 1, or pipeline_parallel 1.",
+            field="zero_stage",
+            code="unsupported",
         )
     if workload.framework == "megatron" and stage > 1:
         detail = f"Megatron's distributed optimizer is ZeRO-1; it has no stage {stage}."
@@ -24,6 +27,7 @@ def check_zero(workload: TrainingWorkload) -> None:
             detail,
             hint="Send zero_stage 0 or 1, or framework deepspeed or fsdp.",
             field="zero_stage",
+            code="unsupported",
         )
     if workload.framework == "deepspeed" and stage == 3 and workload.optimizer in EIGHT_BIT:
         detail = (
@@ -33,6 +37,7 @@ def check_zero(workload: TrainingWorkload) -> None:
             detail,
             hint="Send optimizer adamw with offload optimizer, or zero_stage 2.",
             field="optimizer",
+            code="unsupported",
         )
     if (
         workload.framework == "deepspeed"
@@ -43,6 +48,7 @@ def check_zero(workload: TrainingWorkload) -> None:
             "Parameters are offloaded by ZeRO-3 alone.",
             hint="Send zero_stage 3, or offload optimizer.",
             field="offload",
+            code="unsupported",
         )
 
 

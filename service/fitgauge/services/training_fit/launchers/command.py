@@ -9,7 +9,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, shell_quote
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
-from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf
+from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
@@ -83,7 +83,7 @@ def unsupported_settings(
                     " documentation for several.",
                 )
             )
-        notes += _lacking(tool.unsupported(model, workload, setup))
+        notes += tool.unsupported(model, workload, setup)
     elif _sampling_command(setup) is None:
         launcher = launcher_of(workload)
         if tool is not None and tool.title != launcher.title:
@@ -95,7 +95,7 @@ def unsupported_settings(
                     f" {launcher.title}'s.",
                 )
             )
-        notes += _lacking(launcher.unsupported(model, workload, setup))
+        notes += launcher.unsupported(model, workload, setup)
     runners = {one.kernels: one.name for one in TOOLS if one.kernels}
     if workload.kernels in runners and (tool is None or not tool.kernels):
         notes.append(
@@ -108,8 +108,7 @@ def unsupported_settings(
         )
     if workload.ema != "none":
         notes.append(
-            Note(
-                "command-lacks-flag",
+            lacking(
                 "ema",
                 "No flag sets up the moving average of the weights: add it to the trainer in code.",
             )
@@ -117,8 +116,7 @@ def unsupported_settings(
     if workload.optimizer_in_backward and not (tool and tool.steps_in_backward):
         others = ", ".join(one.name for one in TOOLS if one.steps_in_backward)
         notes.append(
-            Note(
-                "command-lacks-flag",
+            lacking(
                 "optimizer_in_backward",
                 "The command has no flag for optimizer_in_backward: set it up in code, or use"
                 f" {others}.",
@@ -133,7 +131,3 @@ def unsupported_settings(
             )
         )
     return notes
-
-
-def _lacking(messages: list[str]) -> list[Note]:
-    return [Note("command-lacks-flag", None, message) for message in messages]

@@ -20,6 +20,7 @@ FitgaugeError
 Each has a `hint` (what to send instead) and up to five `matches` (existing names that are close).
 A HubError says when to retry (`retry_after_seconds`)."""
 
+from collections.abc import Mapping
 from typing import Self
 
 
@@ -48,7 +49,22 @@ class FitgaugeError(Exception):
 
 
 class InvalidRequestError(FitgaugeError):
-    """The request is well formed and has no answer."""
+    """The request is well formed and has no answer.
+
+    send: fields to send instead, where some are known to work; None leaves one out.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str = "",
+        matches: tuple[str, ...] = (),
+        field: str | None = None,
+        send: Mapping[str, str | int | bool | None] | None = None,
+    ) -> None:
+        super().__init__(detail, hint=hint, matches=matches, field=field)
+        self.send = dict(send or {})
 
 
 class QuestionTooLargeError(FitgaugeError):

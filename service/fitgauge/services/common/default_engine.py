@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 
 USUAL: tuple[EngineName, ...] = ("vllm", "mlx", "llama.cpp")
 """The engines to try, in this order: the first that runs these weights on the GPU is taken."""
@@ -14,6 +15,6 @@ def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
     return next((engine for engine in USUAL if runs(engine)), USUAL[0])
 
 
-def unnamed(refused: str, engine: EngineName) -> str:
-    """Return why another engine than the first was taken. refused: its refusal, and a remedy."""
-    return f"`engine` not set: using {engine}, because {refused.partition('. Send ')[0]}."
+def unnamed(refused: UnsupportedError, engine: EngineName) -> str:
+    """Return why another engine than the first was taken. refused: its refusal."""
+    return f"`engine` not set: using {engine}, because {refused.reason}"

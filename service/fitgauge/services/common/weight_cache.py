@@ -35,7 +35,7 @@ _AS_TRAINED = Scheme(name="unquantized")
 
 
 def scheme_of(model: Model, quantization: str | None) -> Scheme:
-    """As if stored in `quantization`, else as published. Raises InvalidRequestError for an
+    """As if stored in `quantization`, else as published. Raises UnsupportedError for an
     unknown format."""
     return (
         requested_scheme(quantization, model.spec)
@@ -57,7 +57,7 @@ class WeightCache:
         self._recent: LruCache[tuple[ref[Model], CachedWeights]] = LruCache(size)
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """Return the weights of `model` on `engine`. Raises InvalidRequestError for an unknown
+        """Return the weights of `model` on `engine`. Raises UnsupportedError for an unknown
         format."""
         prepared = self.peek(model, quantization, engine)
         if prepared is not None:

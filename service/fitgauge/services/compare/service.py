@@ -15,6 +15,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.default_engine import USUAL, first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -160,10 +161,11 @@ def _judge(
 ) -> None:
     """Fill in how the cell turned out."""
     try:
-        row.note = fitting.refused(question, engine, accelerator)
+        refused = fitting.refused(question, engine, accelerator)
+        row.note = None if refused is None else sentence(refused)
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
-    except InvalidRequestError as error:
-        row.note = f"{error.detail} {error.hint}"
+    except IMPOSSIBLE as error:
+        row.note = sentence(error)
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
@@ -181,5 +183,5 @@ def _runs(
 ) -> bool:
     try:
         return fitting.refused(question, engine, accelerator) is None
-    except InvalidRequestError:
+    except IMPOSSIBLE:
         return False

@@ -21,11 +21,12 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
@@ -84,7 +85,7 @@ class BatchEstimator:
         self._engines = engines
         self._preparer = preparer
         self._schemes: dict[str | None, Scheme] = {}
-        self._refused: dict[Hashable, str | None] = {}
+        self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._asked: dict[Hashable, Workload] = {}
         self._workloads: LruCache[Workload] = LruCache(_WORKLOADS)
         self._demands: LruCache[Demand] = LruCache(_WORKLOADS)
@@ -96,20 +97,20 @@ class BatchEstimator:
         return self._engines.profile(engine, None)
 
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """Return the model's weights. Raises InvalidRequestError for an unknown format."""
+        """Return the model's weights. Raises UnsupportedError for an unknown format."""
         return self._preparer.prepare(self._model, quantization, engine)
 
     def _scheme(self, quantization: str | None) -> Scheme:
-        """Return the format of the weights. Raises InvalidRequestError for an unknown one."""
+        """Return the format of the weights. Raises UnsupportedError for an unknown one."""
         if quantization not in self._schemes:
             self._schemes[quantization] = scheme_of(self._model, quantization)
         return self._schemes[quantization]
 
     def refused(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
-    ) -> str | None:
+    ) -> UnsupportedError | None:
         """Return why the engine does not run it on one such card, None where it does. Raises
-        InvalidRequestError for an unknown format."""
+        UnsupportedError for an unknown format."""
         key = (
             request.quantization,
             request.kv_cache_dtype,
@@ -132,7 +133,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]
     ) -> set[Hashable]:
         """Return those classes of cards on which the engine runs it, asked of a card of each.
-        Raises InvalidRequestError for an unknown format."""
+        Raises UnsupportedError for an unknown format."""
         runs, found = self.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
@@ -150,7 +151,7 @@ class BatchEstimator:
         """Return the question on `count` cards; None where it is impossible."""
         try:
             return self.fitted(request, engine, accelerator, count)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def fitted(

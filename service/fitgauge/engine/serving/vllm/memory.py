@@ -51,7 +51,7 @@ def estimate(
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses
+    """Return the Estimate of every pipeline stage. Raises UnsupportedError where vLLM refuses
     the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
@@ -109,7 +109,7 @@ def loaded_stages(
     spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
-    Raises InvalidRequestError where vLLM refuses."""
+    Raises UnsupportedError where vLLM refuses."""
     deployed = (
         card_kind(accelerator),
         workload.version,

@@ -90,7 +90,7 @@ def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
     and adapters marked.
 
     Multi-token prediction heads are left out: transformers does not load them. Raises
-    InvalidRequestError for a quantization that is unknown. Kept for the models asked about
+    UnsupportedError for a quantization that is unknown. Kept for the models asked about
     lately: how ranks divide them, how long sequences are and what steps them changes no unit."""
     return _units(ByIdentity(spec), on_one_rank(workload))
 

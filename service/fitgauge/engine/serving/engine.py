@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
@@ -44,7 +44,7 @@ class SplitEstimate(NamedTuple):
     """The terms of the loaded weights, by pipeline stage."""
 
     stage_memory: Callable[
-        [ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]
+        [ModelSpec, Workload, Accelerator, EngineProfile, MixedMemo], tuple[StageMemory, ...]
     ]
     """All other memory, by pipeline stage. The memo holds earlier results of the same model and
     engine."""

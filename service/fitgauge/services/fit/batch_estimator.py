@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
@@ -24,7 +24,6 @@ from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
@@ -87,10 +86,10 @@ class BatchEstimator:
         self._schemes: dict[str | None, Scheme] = {}
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._asked: dict[Hashable, Workload] = {}
-        self._workloads: LruCache[Workload] = LruCache(_WORKLOADS)
-        self._demands: LruCache[Demand] = LruCache(_WORKLOADS)
-        self._beside: LruCache[tuple[StageMemory, ...]] = LruCache(_BESIDE)
-        self._known: defaultdict[EngineName, Memo] = defaultdict(Memo)
+        self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
+        self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
+        self._beside: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_BESIDE)
+        self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """Return the newest profile of an engine."""
@@ -200,11 +199,9 @@ class BatchEstimator:
         InvalidRequestError as `demand`."""
         kind = ENGINES[workload.engine].accelerator_kind(accelerator)
         key = (quantization, workload, kind)
-        kept = self._demands.get(key)
-        if kept is None:
-            kept = self._demand(quantization, workload, accelerator, kind)
-            self._demands.put(key, kept)
-        return kept
+        return self._demands.get_or_compute(
+            key, lambda: self._demand(quantization, workload, accelerator, kind)
+        )
 
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""
@@ -259,7 +256,7 @@ class BatchEstimator:
                     settled,
                     accelerator,
                     self.profile(workload.engine),
-                    self._known[workload.engine],
+                    self._derived[workload.engine],
                 )
             self._beside.put((workload, kind), known)
         return known
@@ -271,10 +268,9 @@ class BatchEstimator:
         weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         key = (asked, engine, count, self.kind(request, engine, accelerator))
-        kept = self._workloads.get(key)
-        if kept is None:
-            kept = base_workload(
+        return self._workloads.get_or_compute(
+            key,
+            lambda: base_workload(
                 request, self._model.spec, accelerator, count, self.profile(engine)
-            )
-            self._workloads.put(key, kept)
-        return kept
+            ),
+        )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
@@ -192,7 +192,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and the pool.
@@ -210,7 +210,7 @@ def stage_memory(
         and captures_graphs(accelerator)
     )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = memo.of(
+    held = memo.get_or_compute(
         (divided, card_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )

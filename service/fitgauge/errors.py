@@ -20,6 +20,7 @@ FitgaugeError
 Each has a stable `code` (docs/CODES.md), a `hint` (what to send instead) and up to five `matches`
 (existing names that are close). A HubError says when to retry (`retry_after_seconds`)."""
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 ErrorCode = Literal[
@@ -88,7 +89,23 @@ class FitgaugeError(Exception):
 
 
 class InvalidRequestError(FitgaugeError):
-    """The request is well formed and has no answer."""
+    """The request is well formed and has no answer.
+
+    send: fields to send instead, where some are known to work; None leaves one out.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str = "",
+        matches: tuple[str, ...] = (),
+        field: str | None = None,
+        code: ErrorCode | None = None,
+        send: Mapping[str, str | int | bool | None] | None = None,
+    ) -> None:
+        super().__init__(detail, hint=hint, matches=matches, field=field, code=code)
+        self.send = dict(send or {})
 
 
 class QuestionTooLargeError(FitgaugeError):

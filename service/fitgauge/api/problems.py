@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from msgspec import UNSET
 
 from fitgauge.api.media_types import PROBLEM_JSON
 from fitgauge.errors import (
@@ -113,6 +114,7 @@ def problem_of(status: int, slug: str, error: FitgaugeError | RequestError) -> P
         hint=error.hint or "See the detail.",
         matches=list(error.matches),
         field=error.field,
+        send=getattr(error, "send", None) or UNSET,
     )
 
 

@@ -17,6 +17,7 @@ from fitgauge.engine.quantity import GB, GIB
 from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
 MAX_COUNT = 4096
+MAX_CUSTOM_BYTES = 16_384 * GB
 
 _SIZE_TOLERANCE = 0.03
 """A size in a name may be the marketed one, the tool's or the process's: 80 GB, 81559 MiB and 79.2
@@ -233,10 +234,18 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
-    """Return a GPU named by its size alone: "80GB", "24 gb gpu"."""
+    """Return a GPU named by its size alone: "80GB", "24 gb gpu". Raise InvalidRequestError for a
+    size that is zero or absurd."""
     if len(spelling.sizes) != 1 or spelling.vendors:
         return []
-    return [custom(spelling.sizes[0].bytes, str(spelling.sizes[0]))]
+    size = spelling.sizes[0]
+    if not 0 < size.bytes <= MAX_CUSTOM_BYTES:
+        raise InvalidRequestError(
+            f"A GPU of {size} is out of range.",
+            hint='Send a size such as "24GB" or "80GiB".',
+            field="gpu",
+        )
+    return [custom(size.bytes, str(size))]
 
 
 def _sizes_as_words(spelling: Spelling) -> frozenset[str]:

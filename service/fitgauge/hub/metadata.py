@@ -11,7 +11,8 @@ from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Stored
 from fitgauge.engine.note import Note
-from fitgauge.errors import InvalidRequestError, MalformedModelError
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import no_weights
 
@@ -182,7 +183,7 @@ def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
     for name, count in elements.items():
         try:
             canonical = dtype(name)
-        except InvalidRequestError:
+        except UnsupportedError:
             unknown.append(name[:20])
         else:
             known[canonical] = known.get(canonical, 0) + count

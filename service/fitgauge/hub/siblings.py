@@ -13,7 +13,8 @@ import msgspec
 
 from fitgauge.engine.model.dtypes import dtype, size_of
 from fitgauge.engine.serving.engine import FileKind
-from fitgauge.errors import HubUnreachableError, InvalidRequestError, MalformedModelError
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import HubUnreachableError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
@@ -47,7 +48,7 @@ class Listed(msgspec.Struct, frozen=True):
             return 0
         try:
             return sum(size_of(count, dtype(name)) for name, count in counts.items())
-        except InvalidRequestError:
+        except UnsupportedError:
             return 0
 
 

@@ -56,44 +56,30 @@ def test_the_parts_of_a_list_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "model", "said"),
+    ("engine", "model", "lacking"),
     [
-        (
-            "tgi",
-            "Qwen/Qwen3-Next-80B-A3B-Instruct",
-            "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "tensorrt-llm",
-            "allenai/OLMo-2-1124-7B-Instruct",
-            "tensorrt-llm has no Olmo2ForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "llama.cpp",
-            "facebook/opt-125m",
-            "llama.cpp has no OPTForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "ollama",
-            "openai/whisper-large-v3",
-            "ollama has no WhisperForConditionalGeneration. Send engine vllm or sglang.",
-        ),
+        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3NextForCausalLM"),
+        ("tensorrt-llm", "allenai/OLMo-2-1124-7B-Instruct", "Olmo2ForCausalLM"),
+        ("llama.cpp", "facebook/opt-125m", "OPTForCausalLM"),
+        ("ollama", "openai/whisper-large-v3", "WhisperForConditionalGeneration"),
     ],
 )
 def test_an_engine_without_the_class_is_refused_with_those_that_have_it(
-    engine: EngineName, model: str, said: str
+    engine: EngineName, model: str, lacking: str
 ) -> None:
-    assert refusal(workload(engine), spec_of(model), None, H100) == said
+    refused = refusal(workload(engine), spec_of(model), None, H100)
+    assert refused is not None
+    assert lacking in refused.reason
+    assert refused.alternatives == ({"engine": ("vllm", "sglang")},)
 
 
 def test_what_is_sent_instead_runs_on_the_card() -> None:
     """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple
     silicon."""
     falcon = spec_of("Qwen/Qwen3-8B", architecture="FalconForCausalLM", model_type="falcon")
-    assert (
-        refusal(workload("mlx"), falcon, None, M3)
-        == "mlx has no FalconForCausalLM. Send engine llama.cpp or transformers."
-    )
+    refused = refusal(workload("mlx"), falcon, None, M3)
+    assert refused is not None
+    assert refused.alternatives == ({"engine": ("llama.cpp", "transformers")},)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -135,8 +121,9 @@ def test_towers_and_encoders_that_other_packages_run_are_not_refused() -> None:
 
 
 def test_tgi_gives_transformers_classes_no_awq() -> None:
-    said = "tgi reads no awq weights of Qwen3ForCausalLM. Send engine vllm or sglang."
-    assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), "awq", H100) == said
+    refused = refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), "awq", H100)
+    assert refused is not None
+    assert refused.alternatives == ({"engine": ("vllm", "sglang")},)
     assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), None, H100) is None
 
 

@@ -297,3 +297,17 @@ def test_what_cannot_be_is_refused_with_what_to_send(train, settings, field):
         train(**SMALL, **settings)
     assert refused.value.field == field
     assert refused.value.hint
+    if refused.value.send:
+        assert is_answered(train, {**SMALL, **settings, **refused.value.send})
+
+
+def is_answered(train, settings, times=3):
+    """Return whether a request is answered after what refusals tell to send is sent."""
+    try:
+        return bool(train(**settings))
+    except InvalidRequestError as error:
+        return (
+            times > 0
+            and bool(error.send)
+            and is_answered(train, {**settings, **error.send}, times - 1)
+        )

@@ -6,10 +6,9 @@ vllm-project/compressed-tensors config/base.py, AutoGPTQ, AutoAWQ and bitsandbyt
 read by vLLM 0.33 (model_executor/layers/quantization)."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization import formats as q
@@ -37,12 +36,15 @@ def published(spec: ModelSpec) -> Scheme | None:
     A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come
     from whatever key looks like bits. Raises MalformedModelError for one that costs more to
     match with the model's tensors than any real one."""
-    return _published(ByIdentity(spec)) if spec.quantization else None
+    if not spec.quantization:
+        return None
+    return _PUBLISHED.get_or_compute(spec, None, lambda: _published(spec))
 
 
-@lru_cache(maxsize=8)
-def _published(same: ByIdentity) -> Scheme | None:
-    spec = same.spec
+_PUBLISHED: WeakMemo[ModelSpec, None, Scheme | None] = WeakMemo(8)
+
+
+def _published(spec: ModelSpec) -> Scheme | None:
     values = spec.quantization or {}
     check_limit("characters of patterns", pattern_characters(values), MAX_PATTERN_CHARACTERS)
     scheme = _read(spec, values)

@@ -9,6 +9,7 @@ from fitgauge.engine.serving.engine import ArchitectureList
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.unsupported import UnsupportedError
 
 
 def supports(engine: EngineName, spec: ModelSpec) -> bool:
@@ -21,7 +22,7 @@ def supports(engine: EngineName, spec: ModelSpec) -> bool:
 
 def refusal(
     workload: Workload, spec: ModelSpec, method: str | None, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine has nothing that runs this model, with what has; None where it has,
     takes transformers' class, or may have.
 
@@ -38,11 +39,11 @@ def refusal(
     if supports(engine, spec):
         if spec.model_type not in listed.without_awq or method not in ("awq", "gptq"):
             return None
-        lacking = f"{engine} reads no {method} weights of {spec.architecture}."
-        return f"{lacking} {_others(engine, spec, accelerator)}"
+        lacking = f"{engine} reads no {method} weights of {spec.architecture}"
+        return _without(lacking, engine, spec, accelerator)
     if not _lacks(listed, spec):
         return None
-    return f"{engine} has no {spec.architecture}. {_others(engine, spec, accelerator)}"
+    return _without(f"{engine} has no {spec.architecture}", engine, spec, accelerator)
 
 
 def note(workload: Workload, spec: ModelSpec) -> Note | None:
@@ -81,15 +82,15 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     return spec.architecture in SETTLED and not elsewhere
 
 
-def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> str:
-    """Up to two engines that have the model and kernels for the card."""
-    others = [
+def _without(
+    lacking: str, engine: EngineName, spec: ModelSpec, accelerator: Accelerator
+) -> UnsupportedError:
+    """Return the refusal, with up to two engines that have the model and kernels for the GPU."""
+    others = tuple(
         name
         for name in preferred()
         if name != engine and supports(name, spec) and platforms.built(name, accelerator)
-    ]
-    return (
-        f"Send engine {' or '.join(others[:2])}."
-        if others
-        else "Send another GPU: no engine known here runs this model on it."
     )
+    if not others:
+        return UnsupportedError("gpu", f"{lacking}; no engine known here runs it on this GPU.")
+    return UnsupportedError("engine", f"{lacking}.", ({"engine": others[:2]},))

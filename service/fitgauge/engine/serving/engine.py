@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
@@ -19,6 +19,7 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 Capability = tuple[int, int]
@@ -44,7 +45,7 @@ class SplitEstimate(NamedTuple):
     """The terms of the loaded weights, by pipeline stage."""
 
     stage_memory: Callable[
-        [ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]
+        [ModelSpec, Workload, Accelerator, EngineProfile, MixedMemo], tuple[StageMemory, ...]
     ]
     """All other memory, by pipeline stage. The memo holds earlier results of the same model and
     engine."""
@@ -112,7 +113,7 @@ class ArchitectureList(NamedTuple):
     generates_only: bool = False
     """Whether towers, encoders and Whisper run in other packages of the same project."""
 
-    removed: Callable[[ModelSpec, Version], str | None] = lambda spec, version: None
+    removed: Callable[[ModelSpec, Version], UnsupportedError | None] = lambda spec, version: None
     """Why a release no longer has a model's class."""
 
 
@@ -157,7 +158,9 @@ def one_kind(accelerator: Accelerator) -> Hashable:
     return None
 
 
-def always_runs(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
+def always_runs(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> UnsupportedError | None:
     """Return None: the engine refuses nothing by rules of its own."""
     return None
 
@@ -216,7 +219,7 @@ class Engine(NamedTuple):
     accelerator_kind: Callable[[Accelerator], Hashable] = one_kind
     """Accelerators of one kind hold the same, but for what `split.for_accelerator` changes."""
 
-    refusal: Callable[[ModelSpec, Workload, Accelerator], str | None] = always_runs
+    refusal: Callable[[ModelSpec, Workload, Accelerator], UnsupportedError | None] = always_runs
     """Why the engine refuses a model by rules of its own."""
 
     min_compute_capability: Capability = ANY_CAPABILITY
@@ -225,8 +228,9 @@ class Engine(NamedTuple):
     removed_formats: Mapping[str, Version] = {}
     """By quantization method: the release that no longer reads it."""
 
-    format_hint: str | None = None
-    """The weights to send instead of those it cannot read; None: name engines that can."""
+    own_format: tuple[str, str] | None = None
+    """The only files it reads, in words, and the usual quantization of theirs; None where other
+    engines read what it does not."""
 
     wheels: tuple[Version, Capability] | None = None
     """The first release known to have wheels for newer GPUs alone, and their least capability."""

@@ -10,6 +10,7 @@ from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.engine import Platform
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 
 
 def maker(accelerator: Accelerator) -> str:
@@ -37,7 +38,7 @@ def built(engine: EngineName, accelerator: Accelerator) -> bool:
 
 def refusal(
     engine: EngineName, method: str | None, form: Format | None, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine does not run weights of this method on a card of its maker, with what
     does; None where it may.
 
@@ -52,10 +53,11 @@ def refusal(
     if method is None or platform.methods is None:
         return None
     if method not in platform.methods:
-        others = [name for name in ("awq", "fp8", "gptq") if name in platform.methods]
-        return (
-            f"{engine} reads no {method} weights on {accelerator.vendor} {accelerator.name}. Send"
-            f" quantization {' or '.join(others[:2])}."
+        others = tuple(name for name in ("awq", "fp8", "gptq") if name in platform.methods)
+        return UnsupportedError(
+            "quantization",
+            f"{engine} reads no {method} weights on {accelerator.vendor} {accelerator.name}.",
+            ({"quantization": (*others[:2], "bf16")},),
         )
     if (
         platform.fp8_targets is not None
@@ -64,10 +66,11 @@ def refusal(
         and accelerator.gfx is not None
         and accelerator.gfx not in platform.fp8_targets
     ):
-        units = f"{accelerator.name} ({accelerator.gfx}) has no fp8 matrix units"
-        return (
-            f"{units}, which {engine} needs for {method} weights. Send quantization awq, gptq or"
-            " w8a8."
+        return UnsupportedError(
+            "quantization",
+            f"{accelerator.name} ({accelerator.gfx}) has no fp8 matrix units, which {engine} needs"
+            f" for {method} weights.",
+            ({"quantization": ("awq", "gptq", "w8a8")},),
         )
     return None
 
@@ -99,19 +102,20 @@ def _built(platform: Platform | None, accelerator: Accelerator) -> bool:
     return not platform.targets or accelerator.gfx is None or accelerator.gfx in platform.targets
 
 
-def _no_kernels(engine: EngineName, accelerator: Accelerator, platform: Platform | None) -> str:
-    others = [name for name in engines_for(accelerator) if name != engine]
-    instead = (
-        f"Send engine {' or '.join(others[:2])}."
-        if others
-        else "Send another GPU: no engine known here runs on it."
-    )
+def _no_kernels(
+    engine: EngineName, accelerator: Accelerator, platform: Platform | None
+) -> UnsupportedError:
     if ENGINES[engine].platforms.keys() == {"apple"}:
-        return (
+        reason = (
             f"{engine} is for the unified memory of Apple silicon; {accelerator.name} is"
-            f" {accelerator.vendor}'s. {instead}"
+            f" {accelerator.vendor}'s"
         )
-    if maker(accelerator) == "apple":
-        return f"{engine} has no kernels for Apple silicon. {instead}"
-    target = f" ({accelerator.gfx})" if platform is not None and accelerator.gfx else ""
-    return f"{engine} has no kernels for {accelerator.vendor} {accelerator.name}{target}. {instead}"
+    elif maker(accelerator) == "apple":
+        reason = f"{engine} has no kernels for Apple silicon"
+    else:
+        target = f" ({accelerator.gfx})" if platform is not None and accelerator.gfx else ""
+        reason = f"{engine} has no kernels for {accelerator.vendor} {accelerator.name}{target}"
+    others = tuple(name for name in engines_for(accelerator) if name != engine)
+    if not others:
+        return UnsupportedError("gpu", f"{reason}, nor has any other engine.")
+    return UnsupportedError("engine", f"{reason}.", ({"engine": others[:2]},))

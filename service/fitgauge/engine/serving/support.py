@@ -11,11 +11,12 @@ from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import Capability
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.unsupported import Alternative, UnsupportedError
 
 
 def refusal(
     workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: ModelSpec
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine does not run `spec` stored in `scheme` on this card, with what does;
     None where it does or nothing is known."""
     engine, method = workload.engine, _method(scheme)
@@ -67,7 +68,7 @@ def _method(scheme: Scheme) -> str | None:
 
 def _format(
     engine: EngineName, version: tuple[int, ...], scheme: Scheme, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     method = _method(scheme)
     if method is None:
         return None
@@ -76,46 +77,52 @@ def _format(
     if until and version >= until:
         needed = None
     if needed is None:
-        readers = [
+        since = f" from {_dotted(until)} on" if until and version >= until else ""
+        reason = f"{engine} reads no {scheme.name} weights{since}"
+        if row.own_format is not None:
+            files, quantization = row.own_format
+            return UnsupportedError(
+                "quantization", f"{reason}, only {files}.", ({"quantization": (quantization,)},)
+            )
+        readers = tuple(
             name
             for name, other in ENGINES.items()
             if method in other.formats and method not in other.removed_formats
-        ]
-        instead = (
-            row.format_hint or f"engine {' or '.join(readers[:2])}, or an AWQ or 16-bit checkpoint"
-        )
-        message = f"{engine} reads no {scheme.name} weights"
-        return (
-            f"{message}{f' from {_dotted(until)} on' if until and version >= until else ''}. Send"
-            f" {instead}."
+        )[:2]
+        others: tuple[Alternative, ...] = ({"engine": readers},) if readers else ()
+        return UnsupportedError(
+            "quantization", f"{reason}.", (*others, {"quantization": ("awq", "bf16")})
         )
     capability = accelerator.compute_capability
     if capability is None or capability >= needed:
         return None
-    return (
+    return UnsupportedError(
+        "quantization",
         f"{engine} needs compute capability {_dotted(needed)} or newer for {scheme.name} weights;"
-        f" {accelerator.name} has {_dotted(capability)}. Send {_older_card(engine, capability)}."
+        f" {accelerator.name} has {_dotted(capability)}.",
+        (_older_card(engine, capability),),
     )
 
 
-def _older_card(engine: EngineName, capability: Capability) -> str:
+def _older_card(engine: EngineName, capability: Capability) -> Alternative:
     """Return the nearest format the engine runs on a card of this capability."""
     for method in ("awq", "gptq"):
         needed = ENGINES[engine].formats.get(method)
         if needed and max(needed, ENGINES[engine].min_compute_capability) <= capability:
-            return f"quantization {method}, or fp16 weights"
-    return "engine llama.cpp with quantization q4_k_m"
+            return {"quantization": (method, "fp16")}
+    return {"engine": ("llama.cpp",), "quantization": ("q4_k_m",)}
 
 
-def _kernels(engine: EngineName, accelerator: Accelerator) -> str | None:
+def _kernels(engine: EngineName, accelerator: Accelerator) -> UnsupportedError | None:
     capability = accelerator.compute_capability
     needed = ENGINES[engine].min_compute_capability
     if capability is None or capability >= needed:
         return None
-    has = f"{accelerator.name} has {_dotted(capability)}"
-    return (
-        f"{engine} needs compute capability {_dotted(needed)} or newer; {has}. Send engine"
-        " llama.cpp."
+    return UnsupportedError(
+        "engine",
+        f"{engine} needs compute capability {_dotted(needed)} or newer; {accelerator.name} has"
+        f" {_dotted(capability)}.",
+        ({"engine": ("llama.cpp",)},),
     )
 
 

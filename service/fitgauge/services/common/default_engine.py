@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.schemas import Assumption
 
 
@@ -13,7 +14,7 @@ def first_that_runs(runs: Callable[[EngineName], bool]) -> EngineName:
     return next((engine for engine in DEFAULT_ENGINES if runs(engine)), DEFAULT_ENGINES[0])
 
 
-def other_engine(refused: str, engine: EngineName) -> Assumption:
-    """Return why another engine than the first is assumed. refused: its refusal, and a remedy."""
-    why = refused.partition(". Send ")[0]
+def other_engine(refused: UnsupportedError, engine: EngineName) -> Assumption:
+    """Return why another engine than the first is assumed. refused: its refusal."""
+    why = refused.reason.rstrip(".")
     return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")

@@ -7,6 +7,7 @@ import msgspec
 
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.errors import (
@@ -18,7 +19,6 @@ from fitgauge.errors import (
 )
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
-from fitgauge.services.common.lru_cache import LruCache
 
 SECOND_BEST_SECONDS = 5.0
 
@@ -36,10 +36,10 @@ class ModelResolver:
         self._hub = hub
         self._snapshot = snapshot
         self._monotonic = monotonic
-        self._instead: LruCache[tuple[Model, float]] = LruCache(256)
-        self._bundled: LruCache[Model] = LruCache(256)
-        self._sizes: LruCache[Model] = LruCache(256)
-        self._references: LruCache[Reference] = LruCache(4096)
+        self._instead: Memo[Reference, tuple[Model, float]] = Memo(256)
+        self._bundled: Memo[str, Model] = Memo(256)
+        self._sizes: Memo[str, Model] = Memo(256)
+        self._references: Memo[str, Reference] = Memo(4096)
 
     @property
     def hub(self) -> Hub:

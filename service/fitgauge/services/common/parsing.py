@@ -9,6 +9,7 @@ from rapidfuzz import process
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
 
 _VERSION = re.compile(
@@ -111,7 +112,7 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
         return _CACHE_DTYPES[word]
     try:
         found = dtype(word)
-    except InvalidRequestError:
+    except UnsupportedError:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidRequestError(

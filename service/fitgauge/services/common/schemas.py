@@ -335,3 +335,9 @@ class Problem(Struct, kw_only=True):
     hint: str
     matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
     field: str | None = None
+    send: Annotated[
+        dict[str, str | int | bool | None] | UnsetType,
+        Meta(
+            description="Fields to send instead, where some are known to work; null leaves one out."
+        ),
+    ] = UNSET

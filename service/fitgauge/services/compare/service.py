@@ -16,6 +16,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -168,10 +169,13 @@ def _judge(
     """Fill in how the cell turned out."""
     try:
         refused = fitting.refused(question, engine, accelerator)
-        row.note = None if refused is None else CellNote("unsupported", "engine", refused)
+        if refused is not None:
+            row.note = CellNote("unsupported", refused.parameter, sentence(refused))
+        else:
+            row.note = None
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
-    except InvalidRequestError as error:
-        row.note = CellNote(error.code, error.field, f"{error.detail} {error.hint}")
+    except IMPOSSIBLE as error:
+        row.note = CellNote(code_of(error), refused_field(error), sentence(error))
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
@@ -191,5 +195,5 @@ def _runs(
 ) -> bool:
     try:
         return fitting.refused(question, engine, accelerator) is None
-    except InvalidRequestError:
+    except IMPOSSIBLE:
         return False

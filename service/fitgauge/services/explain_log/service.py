@@ -20,6 +20,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
 from fitgauge.services.explain_log.schemas import (
@@ -131,13 +132,12 @@ class LogExplainer:
         while True:
             try:
                 return self._serving.check(asked, model, found), asked
-            except InvalidRequestError as error:
-                if error.field not in log.flags or getattr(asked, error.field, None) is None:
+            except IMPOSSIBLE as error:
+                field = refused_field(error)
+                if field not in log.flags or getattr(asked, field, None) is None:
                     raise
-                notes.append(
-                    Note("flag-ignored", error.field, f"{error.detail} The estimate ignores it.")
-                )
-                asked = structs.replace(asked, **{error.field: None})
+                notes.append(Note("flag-ignored", field, f"{error} The estimate ignores it."))
+                asked = structs.replace(asked, **{field: None})
 
 
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:

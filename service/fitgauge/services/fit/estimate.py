@@ -17,9 +17,10 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
 
@@ -82,7 +83,7 @@ class FitEstimate:
         return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
 
     @property
-    def refused(self) -> str | None:
+    def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
         return refusal(self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec)
 
@@ -127,7 +128,7 @@ class Estimator:
         return self._engines.profile(words.engine(request.engine), version)
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
-        """Return the weights of the question. Raises InvalidRequestError for an unknown format."""
+        """Return the weights of the question. Raises UnsupportedError for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
@@ -141,19 +142,22 @@ class Estimator:
         """Return the estimate at the degrees asked for; those left out are the widest that the
         engine accepts.
 
-        Raises InvalidRequestError where the question is impossible, with what to send instead.
+        Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
         try:
             return self._estimated(asked, asked.request)
-        except InvalidRequestError as refused:
-            if asked.request.tensor_parallel is not None or refused.field != "tensor_parallel":
+        except IMPOSSIBLE as refused:
+            if (
+                asked.request.tensor_parallel is not None
+                or refused_field(refused) != "tensor_parallel"
+            ):
                 raise
             for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
                 try:
                     return self._estimated(
                         asked, structs.replace(asked.request, tensor_parallel=width)
                     )
-                except InvalidRequestError:
+                except IMPOSSIBLE:
                     continue
             raise
 
@@ -161,7 +165,7 @@ class Estimator:
         """Return the question, estimated; None where the engine refuses it."""
         try:
             return self.check(asked)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:

@@ -14,6 +14,7 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
+from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
@@ -54,7 +55,7 @@ class FitService:
     ) -> FitAnswer:
         """Return the FitAnswer. siblings: published repositories of the same weights, to suggest.
 
-        Raises InvalidRequestError where the question is impossible, with what to send instead.
+        Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
         asked = self._estimator.ask(request, model, found)
         checked = self._estimator.check(asked)
@@ -77,7 +78,9 @@ class FitService:
         )
         return FitAnswer(
             verdict="unsupported" if refused else checked.verdict,
-            summary=f"{model.id} is unsupported on {cards}: {refused}" if refused else said,
+            summary=f"{model.id} is unsupported on {cards}: {sentence(refused)}"
+            if refused
+            else said,
             fit_probability=None if refused else round(checked.probability, 4),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),

@@ -9,12 +9,12 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -72,8 +72,8 @@ class Recommender:
         self._engines = engines
         self._catalog = catalog
         self._preparer = WeightCache()
-        self._known_costs: LruCache[Costs] = LruCache(16)
-        self._pools: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
+        self._known_costs: Memo[object, Costs] = Memo(16)
+        self._pools: Memo[object, tuple[list[GpuLimit], GpuPool]] = Memo(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(

@@ -33,7 +33,7 @@ ENGINE = Engine(
     served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
     min_compute_capability=(5, 0),
-    format_hint="a GGUF file or quantization q4_k_m",
+    own_format=("GGUF files", "q4_k_m"),
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),

@@ -2,7 +2,7 @@
 compute buffer a card."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, gib
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -99,7 +99,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every card holds in addition to its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))

@@ -20,7 +20,7 @@ ENGINE = Engine(
     platforms={"apple": Platform()},
     formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
     served_formats=("int8", "int4"),
-    format_hint="an mlx-community checkpoint or quantization int4",
+    own_format=("MLX checkpoints", "int4"),
     without_flash_attention=None,
     architectures=ArchitectureList(
         MODEL_TYPES | VISION,

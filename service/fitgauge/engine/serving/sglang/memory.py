@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -235,7 +235,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition: the process, there before SGLang measures what
     is free, the pools, and what comes after them."""

@@ -8,7 +8,7 @@ every layer keeps every token, windows too."""
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import math_scores_term
@@ -75,7 +75,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to its weights, whatever the card."""
     block, scores = block_tokens(workload.engine_version), scores_terms(spec, workload)

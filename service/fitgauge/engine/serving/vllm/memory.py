@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
@@ -51,7 +51,7 @@ def estimate(
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses
+    """Return the Estimate of every pipeline stage. Raises UnsupportedError where vLLM refuses
     the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
@@ -111,7 +111,7 @@ def loaded_stages(
     spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
-    Raises InvalidRequestError where vLLM refuses."""
+    Raises UnsupportedError where vLLM refuses."""
     deployed = (
         card_kind(accelerator),
         workload.engine_version,
@@ -194,7 +194,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and the pool.
@@ -212,7 +212,7 @@ def stage_memory(
         and captures_graphs(accelerator)
     )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = memo.of(
+    held = memo.get_or_compute(
         (divided, card_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )

@@ -27,7 +27,7 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.quantity import GIB, largest_where
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import checkpoint_format
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from kv_layouts import NEWEST, kv_layout
 
 DATA = Path(__file__).parents[1] / "data"
@@ -347,7 +347,7 @@ def test_windows_beside_latents_are_kept_whole_where_pages_cannot_be_made_equal(
 
 
 def test_what_vllm_cannot_lay_out_is_refused():
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(UnsupportedError):
         _layout(_model((4, _LATENT), (4, _attention(chunk=2048))))
 
 
@@ -419,6 +419,6 @@ def test_packed_formats_count_their_scales(dtype, page):
 
 @pytest.mark.parametrize("dtype", ["q8_0", "F32", "int8", ""])
 def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         _layout(_model((1, _attention())), kv_cache_dtype=dtype)
-    assert "fp8" in refused.value.hint
+    assert "fp8" in refused.value.alternatives[0]["kv_cache_dtype"]

@@ -150,7 +150,7 @@ def model_groups(
     `kv_cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
     the card, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
     whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
-    state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidRequestError
+    state more for each of them (MambaSpec, num_speculative_blocks). Raises UnsupportedError
     for a dtype that vLLM has not."""
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)

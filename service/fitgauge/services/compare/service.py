@@ -9,6 +9,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -160,7 +161,9 @@ def _judge(
 ) -> None:
     """Fill in how the cell turned out."""
     try:
-        row.note = fitting.refused(question, engine, accelerator)
+        row.note = context_refusal(row.context_length, spec) or fitting.refused(
+            question, engine, accelerator
+        )
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
     except InvalidRequestError as error:
         row.note = f"{error.detail} {error.hint}"
@@ -169,11 +172,6 @@ def _judge(
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
     if row.note is None:
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
-        if spec.max_context_length and row.context_length > spec.max_context_length:
-            row.note = (
-                f"`context_length` {row.context_length:,} exceeds the model's maximum of"
-                f" {spec.max_context_length:,}."
-            )
 
 
 def _runs(

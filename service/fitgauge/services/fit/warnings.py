@@ -54,11 +54,6 @@ def _of_the_question(checked: FitEstimate) -> Iterator[str]:
             f"`context_length` not set: assuming {workload.context_length:,} tokens. The model's"
             f" maximum is {maximum:,}."
         )
-    elif maximum and workload.context_length > maximum:
-        yield (
-            f"`context_length` {workload.context_length:,} exceeds the model's maximum of"
-            f" {maximum:,}."
-        )
     if workload.gpus < count:
         yield (
             f"{count - workload.gpus} of {count} GPUs are idle: the parallel degrees use"

@@ -16,6 +16,9 @@ _Z90 = 1.645
 SURE, POSSIBLE = 0.9, 0.25
 """The least probability of `fits`, and of `tight`."""
 
+LISTED = 0.5
+"""The least probability of what a list of all that fits holds."""
+
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a deployment goes: cache tokens of one replica, the longest context at its

@@ -131,9 +131,8 @@ def summary(
         f" {gib(fullest.required.expected)}{each}"
     )
     share = estimate.budget.expected < estimate.accelerator.usable.expected
-    have = f"the {gib(estimate.budget.expected)} that " + (
-        f"{workload.engine} may use" if share else "a process can use"
-    )
+    who = f"{workload.engine} may use" if share else "a process can use"
+    have = f"the {gib(estimate.budget.expected)} that {who}"
     left = ""
     if share and limited_by == "device":
         rest = estimate.accelerator.usable.expected - estimate.budget.expected
@@ -150,7 +149,10 @@ def summary(
             f" {left or deciding} decide.{end}"
         )
     why = _obstacle(estimate, left)
-    return f"{model} does not fit on {cards}: {needs} of {have}. {why}{end}"
+    return (
+        f"{model} does not fit on {cards}: {needs}, {who} {gib(estimate.budget.expected)}."
+        f" {why}{end}"
+    )
 
 
 def host_in_words(host: HostMemory) -> str:

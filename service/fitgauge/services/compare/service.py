@@ -164,14 +164,15 @@ def _judge(
         row.note = context_refusal(row.context_length, spec) or fitting.refused(
             question, engine, accelerator
         )
+        if row.note is not None:
+            return
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
     except InvalidRequestError as error:
         row.note = f"{error.detail} {error.hint}"
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
-    if row.note is None:
-        row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
+    row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
 
 
 def _runs(

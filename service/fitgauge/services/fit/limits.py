@@ -112,7 +112,7 @@ def _sure_requests(checked: FitEstimate, pools: Pools) -> int:
 
 
 def _sure_pools(checked: FitEstimate) -> Pools:
-    """Return the largest cache of each stage that surely fits beside the rest of it."""
+    """Return the largest cache of each stage that surely fits with the rest of it."""
     keeping = [stage for stage in checked.estimate.stages if stage.layout.keeps]
     sizes: dict[Bytes, int] = {}
     if checked.starting_probability < SURE:
@@ -127,7 +127,7 @@ def _sure_pools(checked: FitEstimate) -> Pools:
 
 
 def _sure_pool(checked: FitEstimate, fixed: Bytes) -> int:
-    """Return the largest cache that surely fits beside `fixed` [bytes]."""
+    """Return the largest cache that surely fits in addition to `fixed` [bytes]."""
     budget, given = checked.estimate.budget, checked.estimate.given_pool_bytes
     if given is not None:
         return given if fit_probability(_more(fixed, given), budget) >= SURE else 0

@@ -10,6 +10,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -88,6 +89,9 @@ class Recommender:
             return structs.replace(
                 trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)]
             )
+        if refused := context_refusal(request.context_length or 0, model.spec):
+            detail, _, hint = refused.partition(" Send ")
+            raise InvalidRequestError(detail, hint=f"Send {hint}", field="context_length")
         fitting = BatchEstimator(model, self._engines, self._preparer, checkpoint)
         front = self.front(request, model, fitting)
         if not front:

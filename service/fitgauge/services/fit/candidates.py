@@ -103,10 +103,14 @@ def redundant(fields: Fields, found: Suggestion) -> bool:
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
-    """Return whether a tight suggestion changes the same fields as another one, which fits or
-    comes before it."""
+    """Return whether a tight suggestion is a part of one that fits, or changes the same fields as
+    one that fits or comes before it."""
     if suggestion.verdict == "fits":
         return False
+    if any(
+        one.verdict == "fits" and suggestion.request.items() < one.request.items() for one in others
+    ):
+        return True
     alike = [one for one in others if one.request.keys() == suggestion.request.keys()]
     return alike[0] is not suggestion or any(one.verdict == "fits" for one in alike)
 

@@ -2,6 +2,7 @@
 Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import ceil, floor
 
 from msgspec import structs
@@ -33,6 +34,7 @@ from fitgauge.services.fit.limits import deployable, fewest_cards, limits_of, su
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
 _GGUF_FORMATS = ("q8_0", "q4_k_m")
+_FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
 get_accelerator_view_from_cpu_tensor."""
@@ -156,6 +158,10 @@ def suggestions(
         suggestion for suggestion in remedies.found if not dominated(suggestion, remedies.found)
     ]
     found += _with_experts_on_host(asked, estimator)
+    if all(one.verdict != "fits" for one in found) and not asked.request.engine_version:
+        smaller = smaller_elsewhere(engines_for(asked.accelerator))
+        elsewhere = _running(smaller, asked, estimator) if not asked.request.quantization else ()
+        found += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
     found.sort(
         key=lambda suggestion: (
             suggestion.verdict != "fits",

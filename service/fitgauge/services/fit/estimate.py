@@ -17,9 +17,10 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest, HostMemory, LimitedBy
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
 
@@ -126,12 +127,12 @@ class FitEstimate:
         )
 
     @property
-    def too_long(self) -> str | None:
+    def too_long(self) -> UnsupportedError | None:
         """Why the model cannot read the context, None where it can."""
         return context_refusal(self.workload.context_length, self.asked.spec)
 
     @property
-    def refused(self) -> str | None:
+    def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
         return self.too_long or refusal(
             self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec
@@ -178,7 +179,7 @@ class Estimator:
         return self._engines.profile(words.engine(request.engine), version)
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
-        """Return the weights of the question. Raises InvalidRequestError for an unknown format."""
+        """Return the weights of the question. Raises UnsupportedError for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
@@ -210,19 +211,22 @@ class Estimator:
         """Return the estimate at the degrees asked for; those left out are the widest that the
         engine accepts.
 
-        Raises InvalidRequestError where the question is impossible, with what to send instead.
+        Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
         try:
             return self._estimated(asked, asked.request)
-        except InvalidRequestError as refused:
-            if asked.request.tensor_parallel is not None or refused.field != "tensor_parallel":
+        except IMPOSSIBLE as refused:
+            if (
+                asked.request.tensor_parallel is not None
+                or refused_field(refused) != "tensor_parallel"
+            ):
                 raise
             for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
                 try:
                     return self._estimated(
                         asked, structs.replace(asked.request, tensor_parallel=width)
                     )
-                except InvalidRequestError:
+                except IMPOSSIBLE:
                     continue
             raise
 
@@ -230,13 +234,13 @@ class Estimator:
         """Return the question, estimated; None where the engine refuses it."""
         try:
             return self.check(asked)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
         spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
         workload = serving_workload(request, spec, accelerator, asked.count, profile)
-        if request.other_memory_gib and not workload.taken_bytes:
+        if request.other_memory_gib and not workload.other_memory_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
         estimate = ENGINES[workload.engine].estimate(

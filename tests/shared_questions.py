@@ -45,7 +45,7 @@ ON_A_3090 = {
     "quantizations": "as published, awq",
     "limit": 8,
 }
-OF_FIVE = {"models": ", ".join(FIVE), "gpus": "2x L40S", "context_lengths": 65536}
+OF_FIVE = {"models": ", ".join(FIVE), "gpus": "2x L40S", "context_lengths": 32768}
 
 LAYERS, HIDDEN, WIDE, VOCABULARY, KV_HEADS, HEAD_DIM = 80, 8192, 28672, 128256, 8, 128
 """config.json of Llama-3.3-70B-Instruct."""
@@ -256,11 +256,11 @@ def _of_five(http: httpx.Client) -> str:
         " may use: nothing else need be counted."
     )
     parts = (
-        "## Which of these 5 models fits on my 2x L40S at 64k",
+        "## Which of these 5 models fits on my 2x L40S at 32k",
         _request("/v1/compare", OF_FIVE),
         _table(("model", "verdict", "needs, GiB", "may use, GiB"), rows),
         *(f"- {item['model']}: {item['note']}" for item in answer["items"] if item["note"]),
-        _terminal("compare", ", ".join(FIVE), "2x L40S", "--context-lengths", "65536"),
+        _terminal("compare", ", ".join(FIVE), "2x L40S", "--context-lengths", "32768"),
         "### Check it",
         check,
     )

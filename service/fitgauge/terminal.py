@@ -35,15 +35,16 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     """Print the verdict, a bar for every term against the budget, the limits and what to change."""
     console = console or Console()
     _headline(answer, console)
-    per_gpu = answer.per_gpu
-    _picture(
-        answer.terms,
-        per_gpu.required_bytes.expected,
-        per_gpu.budget_bytes,
-        _COLOURS[answer.verdict],
-        console,
-    )
-    _limits(answer.limits, console)
+    if answer.per_gpu is not None and answer.terms is not None:
+        _picture(
+            answer.terms,
+            answer.per_gpu.required_bytes.expected,
+            answer.per_gpu.budget_bytes,
+            _COLOURS[answer.verdict],
+            console,
+        )
+    if answer.limits is not None:
+        _limits(answer.limits, console)
     _advice(answer, console)
 
 
@@ -119,7 +120,8 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     messages = [assumption.message for assumption in answer.assumed]
     for message in (*messages, *(warning.message for warning in answer.warnings)):
         console.print(f"[dim]- {escape(message)}[/dim]")
-    console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
+    if answer.launch is not None:
+        console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
 
 
 def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hub_stand_in import HubStandIn, llama_config, safetensors_repository
 from live import client, serving
 from live.conformance import OPERATIONS
-from notes import codes
 
 
 def test_a_fit_answers_with_a_verdict_and_terms_that_add_up(ask):
@@ -51,10 +50,13 @@ def test_json_is_read_as_curl_declares_it(http, declared):
     assert http.post("/v1/fit", content=body, headers={"content-type": declared}).status_code == 200
 
 
-def test_a_context_beyond_the_models_maximum_is_answered_with_a_warning(ask):
+def test_a_context_beyond_the_models_maximum_is_unsupported_and_has_no_figures(ask):
     answer = ask(context_length=1_000_000)
     assert answer.status_code == 200
-    assert ("context-exceeds-model", "context_length") in codes(answer.json()["warnings"])
+    body = answer.json()
+    assert body["verdict"] == "unsupported"
+    assert "4,096" in body["summary"]
+    assert [body[name] for name in ("per_gpu", "terms", "limits", "launch")] == [None] * 4
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):

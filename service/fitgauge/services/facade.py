@@ -31,6 +31,7 @@ from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import LogExplainer, read
+from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
@@ -85,6 +86,7 @@ class Services:
         """question_seconds: the longest that a long question may take."""
         self._models = models
         self._siblings = QuantizedRepos(models)
+        self._longer = LongerModels(models)
         self._engines = engines
         self._serving = FitService(engines)
         self._ledger = LogExplainer(self._serving)
@@ -123,11 +125,12 @@ class Services:
             model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
             await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
-        if (
-            not wants_quantized_repos(model, request.quantization)
-            or self._serving.check(request, model, gpu).verdict == "fits"
-        ):
-            return dependencies._replace(model=model), self._serving.answer(request, model, gpu)
+        checked = self._serving.check(request, model, gpu)
+        if checked.too_long:
+            longer = self._longer.find(model, checked.workload.context_length)
+            return dependencies._replace(model=model), self._serving.answer_for(checked, longer)
+        if not wants_quantized_repos(model, request.quantization) or checked.verdict == "fits":
+            return dependencies._replace(model=model), self._serving.answer_for(checked)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
         dependencies = dependencies._replace(
@@ -140,7 +143,7 @@ class Services:
                     for one in siblings
                 ]
             )
-        return dependencies, self._serving.answer(request, model, gpu, siblings)
+        return dependencies, self._serving.answer_for(checked, siblings)
 
     async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
         """Return the model with its draft model, attached as the engine does, else as a default

@@ -42,8 +42,9 @@ def test_every_cell_says_what_check_fit_says(compare, check_fit):
             alone.gpu.count,
         )
         assert (row.verdict, row.fit_probability) == (alone.verdict, alone.fit_probability)
-        assert row.required_bytes == alone.per_gpu.required_bytes
-        assert row.headroom_bytes == alone.per_gpu.headroom_bytes
+        figures = alone.per_gpu
+        assert row.required_bytes == (figures and figures.required_bytes)
+        assert row.headroom_bytes == (figures and figures.headroom_bytes)
 
 
 def test_a_cell_that_is_impossible_says_why_and_the_others_are_answered(compare):
@@ -62,8 +63,9 @@ def test_a_cell_without_an_engine_takes_the_first_that_runs_it(compare):
     ]
 
 
-def test_a_context_beyond_the_models_maximum_is_told(compare):
+def test_a_context_beyond_the_models_maximum_is_unsupported(compare):
     (row,) = compare(models="google/gemma-2-9b-it", gpus="H100", context_lengths=100_000)
+    assert row.verdict == "unsupported"
     assert (row.note.code, row.note.field) == ("context-exceeds-model", "context_length")
 
 

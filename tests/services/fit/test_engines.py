@@ -39,7 +39,8 @@ def test_terms_add_up_and_a_larger_card_holds_no_less(check_fit: Check, engine: 
             for term in answer.terms
         )
     assert answers[0].limits.kv_cache_tokens <= answers[1].limits.kv_cache_tokens  # type: ignore[operator]
-    assert answers[0].launch.command
+    for answer in answers:
+        assert (answer.launch is None) == (answer.verdict == "does_not_fit")
 
 
 @pytest.mark.parametrize("engine", ["sglang", "tensorrt-llm", "tgi"])
@@ -91,14 +92,18 @@ def test_what_does_not_fit_whole_is_offered_with_weights_on_the_host(check_fit: 
         "quantization": "q4_k_m",
         "context_length": 8192,
     }
-    offered = [
-        suggestion.request
-        for suggestion in check_fit(**asked).suggestions
-        if "cpu_offload_gib" in suggestion.request
-    ]
+    answer = check_fit(**asked)
+    offered = [one for one in answer.suggestions if "cpu_offload_gib" in one.request]
     assert offered
-    assert "-ngl all --n-cpu-moe" in check_fit(**asked, **offered[0]).launch.command
-    assert "--n-cpu-moe" not in check_fit(**asked).launch.command
+    again = check_fit(**asked, **offered[0].request)
+    assert "-ngl all --n-cpu-moe" in again.launch.command
+    assert offered[0].launch == again.launch
+    assert offered[0].host_memory == again.host_memory
+    assert again.host_memory.total_bytes >= answer.per_gpu.required_bytes.expected - (
+        again.per_gpu.required_bytes.expected
+    )
+    assert answer.launch is None
+    assert answer.host_memory is None
 
 
 def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: Check) -> None:
@@ -155,7 +160,7 @@ def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: C
         ),
         (
             "tgi",
-            {"enforce_eager": True, "concurrency": 200},
+            {"enforce_eager": True, "concurrency": 200, "context_length": 1024},
             "--max-concurrent-requests 200 --cuda-graphs 0",
         ),
         (

@@ -74,7 +74,9 @@ def test_what_others_hold_stops_a_start_at_the_same_share_and_a_lower_one_is_off
     assert (check_fit(**asked).verdict, answer.verdict) == ("fits", "does_not_fit")
     assert answer.per_gpu.budget_bytes == check_fit(**asked).per_gpu.budget_bytes
     assert (answer.limits.kv_cache_tokens, answer.limits.max_concurrency) == (0, 0)
-    assert "outside that share of the GPU" in answer.summary
+    assert (answer.per_gpu.limited_by, answer.launch) == ("device", None)
+    assert answer.per_gpu.headroom_bytes > 0
+    assert answer.per_gpu.shown_bytes.expected > answer.per_gpu.usable_bytes
     lower = answer.suggestions[0].request["gpu_memory_utilization"]
     assert lower < 0.9
     assert (

@@ -87,10 +87,10 @@ def test_a_model_that_does_not_start_holds_no_request(check_fit: Check) -> None:
     assert answer.limits.max_concurrency == 0
 
 
-def test_what_is_unsupported_has_no_number_of_gpus_that_helps(check_fit: Check) -> None:
+def test_what_is_unsupported_has_no_figures_and_no_command(check_fit: Check) -> None:
     answer = check_fit(model="meta-llama/Llama-3.1-8B-Instruct", gpu="M3 Max 64GB", engine="vllm")
     assert answer.verdict == "unsupported"
-    assert answer.limits.min_gpu_count is None
+    assert (answer.per_gpu, answer.terms, answer.limits, answer.launch) == (None,) * 4
 
 
 def test_no_suggestion_asks_for_more_than_another_that_fits(check_fit: Check) -> None:

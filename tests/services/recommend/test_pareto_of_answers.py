@@ -86,9 +86,10 @@ def everything_that_fits(request, asked, cards):
 def test_no_option_is_beaten_and_none_that_fits_is_missing(
     cards, prices, name, context, concurrency, engine, budget, slowest, nodes
 ):
+    longest = KNOWN[name].spec.max_context_length
     request = RecommendRequest(
         model=name,
-        context_length=context,
+        context_length=min(context, longest or context),
         concurrency=concurrency,
         engine=engine,
         max_gpu_count=3,

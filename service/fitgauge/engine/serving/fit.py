@@ -13,6 +13,12 @@ Verdict = Literal["fits", "tight", "does_not_fit"]
 _Z90 = 1.645
 """Half width of a 90 % interval of a normal distribution, in standard deviations."""
 
+SURE, POSSIBLE = 0.9, 0.25
+"""The least probability of `fits`, and of `tight`."""
+
+LISTED = 0.5
+"""The least probability of what a list of all that fits holds."""
+
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a deployment goes: cache tokens of one replica, the longest context at its
@@ -55,40 +61,21 @@ def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable:
 
 
 def verdict(probability: float) -> Verdict:
-    """`tight` where the 90 % interval straddles the capacity, that is where the chance is
-    neither above 95 % nor below 5 %."""
-    if probability >= 0.95:
+    """Return the verdict of a probability: the only place that knows the thresholds."""
+    if probability >= SURE:
         return "fits"
-    return "tight" if probability >= 0.05 else "does_not_fit"
+    return "tight" if probability >= POSSIBLE else "does_not_fit"
 
 
-def serving_limits(
-    estimate: Estimate,
-    *,
-    concurrency: int,
-    context_length: int,
-    data_parallel: int,
-    max_context_length: int,
-) -> ServingLimits:
-    """Return the limits of the expected pool. concurrency: requests one replica holds; the
-    answer's max_concurrency counts all replicas."""
-    pool = estimate.pool_bytes
-    keeping = [stage for stage in estimate.stages if stage.layout.keeps]
-    if not keeping:
-        return ServingLimits(
-            kv_cache_tokens=0, max_context_length=max_context_length, max_concurrency=None
-        )
-    return ServingLimits(
-        kv_cache_tokens=min(stage.layout.tokens(pool) for stage in keeping),
-        max_concurrency=data_parallel
-        * min(_most_requests(stage, pool, context_length) for stage in keeping),
-        max_context_length=min(
-            longest_context(stage, pool, concurrency, max_context_length) for stage in keeping
-        ),
-    )
+def cache_tokens(estimate: Estimate) -> int:
+    """Return the tokens of cache the engine would report for the expected pool."""
+    tokens = [
+        stage.layout.tokens(estimate.pool_bytes) for stage in estimate.stages if stage.layout.keeps
+    ]
+    return min(tokens, default=0)
 
 
-def _most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
+def most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
     """Return the requests of `context_length` tokens in `pool` bytes; 0 where the engine needs
     more than that to start at all."""
     return (

@@ -29,6 +29,23 @@ def refusal(
     )
 
 
+def context_refusal(context_length: int, spec: ModelSpec) -> UnsupportedError | None:
+    """Return why a context is longer than the model reads; None where it is not.
+
+    vLLM, SGLang and TGI refuse to start with it, Ollama shortens it, the others generate nonsense
+    beyond it. Source: vllm/config/model.py, _get_and_verify_max_len; sglang
+    srt/configs/model_config.py, _derive_context_length; ollama llm/server.go, NewLlamaServer."""
+    longest = spec.max_context_length
+    if not longest or context_length <= longest:
+        return None
+    return UnsupportedError(
+        "context_length",
+        f"`context_length` {context_length:,} exceeds the {longest:,} tokens that the model reads;"
+        " a repository whose config.json extends it by RoPE scaling (YaRN) reads more.",
+        ({"context_length": (longest,)},),
+    )
+
+
 def family(scheme: Scheme) -> str | None:
     """Return what engines call the method behind a scheme; None where nothing is quantized."""
     if scheme.form is None:

@@ -11,7 +11,15 @@ from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.fit import ServingLimits, Verdict, fit_probability, verdict
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.training.estimate import TrainingStage
-from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, PerGpu, RankAnswer, TermAnswer
+from fitgauge.services.common.schemas import (
+    GpuAnswer,
+    HostMemory,
+    LimitedBy,
+    ModelAnswer,
+    PerGpu,
+    RankAnswer,
+    TermAnswer,
+)
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
@@ -39,9 +47,12 @@ def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
     return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
 
 
-def per_gpu(estimate: Estimate, other_memory_bytes: int = 0) -> PerGpu:
+def per_gpu(
+    estimate: Estimate, limited_by: LimitedBy, shown: Bytes, other_memory_bytes: int = 0
+) -> PerGpu:
     """Return the memory of the fullest GPU.
 
+    shown: what the device will show [bytes].
     other_memory_bytes: memory of other processes [bytes], where the estimate counts the whole GPU.
     """
     fullest = estimate.fullest
@@ -50,6 +61,8 @@ def per_gpu(estimate: Estimate, other_memory_bytes: int = 0) -> PerGpu:
         budget_bytes=estimate.budget.expected,
         required_bytes=fullest.required,
         headroom_bytes=estimate.budget.expected - fullest.required.expected,
+        limited_by=limited_by,
+        shown_bytes=shown,
         rank=fullest.stage,
     )
 
@@ -92,43 +105,75 @@ def _rank_answer(stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes)
 
 
 def summary(
-    model: Model,
+    model: str,
     cards: str,
     workload: Workload,
     estimate: Estimate,
     found: Verdict,
     probability: float,
     limits: ServingLimits,
+    *,
+    limited_by: LimitedBy,
+    outside: Bytes,
+    host: HostMemory | None = None,
 ) -> str:
-    """Return a summary of one or two sentences."""
+    """Return a summary of a few sentences, with the memory that decides.
+
+    model: its name. outside: what is held outside the engine's share of the GPU [bytes].
+    host: what is offloaded.
+    """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
-    need, have = gib(fullest.required.expected), gib(estimate.budget.expected)
-    asked = (
+    requests = (
         f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
     )
-    asked += " needs" if workload.concurrency == 1 else " need"
+    needs = (
+        f"{requests} {'needs' if workload.concurrency == 1 else 'need'}"
+        f" {gib(fullest.required.expected)}{each}"
+    )
+    share = estimate.budget.expected < estimate.accelerator.usable.expected
+    who = f"{workload.engine} may use" if share else "a process can use"
+    have = f"the {gib(estimate.budget.expected)} that {who}"
+    left = ""
+    if share and limited_by == "device":
+        rest = estimate.accelerator.usable.expected - estimate.budget.expected
+        left = f"{gib(outside.expected)} outside that share, of {gib(rest)} left there,"
+    end = f" {host_in_words(host)}" if host else ""
     if found == "fits":
         longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
-        return f"{model.id} fits on {cards}: {asked} {need}{each} of {have}. {longest}"
+        decides = f"; {left} decide" if left else ""
+        return f"{model} fits on {cards}: {needs} of {have}{decides}. {longest}{end}"
     deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
     if found == "tight":
         return (
-            f"{model.id} on {cards} is tight ({probability:.0%} likely): {asked} {need}{each} of"
-            f" {have}; {deciding} decide."
+            f"{model} on {cards} is tight ({probability:.0%} likely): {needs} of {have};"
+            f" {left or deciding} decide.{end}"
         )
+    why = _obstacle(estimate, left)
     return (
-        f"{model.id} does not fit on {cards}: {asked} {need}{each}, the engine may use {have}."
-        f" {_obstacle(estimate)}"
+        f"{model} does not fit on {cards}: {needs}, {who} {gib(estimate.budget.expected)}."
+        f" {why}{end}"
     )
 
 
-def _obstacle(estimate: Estimate) -> str:
+def host_in_words(host: HostMemory) -> str:
+    """Return how much host memory the offloaded part needs, per GPU and in all."""
+    if host.total_bytes == host.per_gpu_bytes:
+        return f"It needs {gib(host.total_bytes)} of host memory in addition."
+    return (
+        f"It needs {gib(host.per_gpu_bytes)} of host memory per GPU in addition,"
+        f" {gib(host.total_bytes)} in all."
+    )
+
+
+def _obstacle(estimate: Estimate, left: str) -> str:
     """Return why it does not fit: one term that is too large by itself, else how much is missing
-    and the largest terms."""
+    and the largest terms. left: what is held outside the engine's share, where that decides."""
     first, second = estimate.fullest.terms[:2]
     if estimate.fullest.required.expected <= estimate.budget.expected:
+        if left:
+            return f"It does not start: {left} are too much."
         if estimate.given_pool_bytes is None:
-            return "Memory held outside that share of the GPU leaves too little free to start."
+            return "The interval of the estimate reaches too far beyond that."
         return f"The requested KV cache of {gib(estimate.pool_bytes)} is too small for them."
     if first.bytes > estimate.budget.expected:
         words = _words(first)

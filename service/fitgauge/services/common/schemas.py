@@ -173,6 +173,17 @@ class GpuAnswer(Struct, kw_only=True):
     count: int
 
 
+LimitedBy = Annotated[
+    Literal["budget", "device"],
+    Meta(
+        description=(
+            "What decides the verdict: the engine's share of the GPU (budget_bytes), or the whole"
+            " GPU (usable_bytes)."
+        )
+    ),
+]
+
+
 class PerGpu(Struct, kw_only=True):
     """Memory of the fullest GPU [bytes]."""
 
@@ -183,14 +194,38 @@ class PerGpu(Struct, kw_only=True):
         int,
         Meta(description="Memory the engine may use (vLLM: usable x gpu_memory_utilization)."),
     ]
-    required_bytes: Bytes
+    required_bytes: Annotated[
+        Bytes,
+        Meta(
+            description=(
+                "The sum of `terms`, which decides the verdict, and the figure in `summary`."
+            )
+        ),
+    ]
     headroom_bytes: Annotated[
         int,
         Meta(
             description=("budget_bytes minus expected required_bytes; negative if it does not fit.")
         ),
     ]
+    limited_by: LimitedBy
+    shown_bytes: Annotated[
+        Bytes,
+        Meta(
+            description=(
+                "What nvidia-smi will show: an engine with a preallocated KV cache fills its share"
+                " of the GPU, whatever the requests need."
+            )
+        ),
+    ]
     rank: int
+
+
+class HostMemory(Struct, kw_only=True):
+    """Host memory that is needed in addition [bytes]."""
+
+    per_gpu_bytes: Annotated[int, Meta(description="Of the GPU that offloads most.")]
+    total_bytes: Annotated[int, Meta(description="Of all GPUs together.")]
 
 
 class TermAnswer(Struct, kw_only=True, omit_defaults=True):
@@ -213,15 +248,26 @@ class Limits(Struct, kw_only=True):
         Meta(description="KV cache tokens of one replica, as the engine logs them."),
     ] = None
     max_context_length: Annotated[
-        int | None, Meta(description="Longest context at this concurrency.")
+        int | None,
+        Meta(description="Longest context that fits at this concurrency; 0 if none does."),
     ] = None
     max_concurrency: Annotated[
-        int | None, Meta(description=("Maximum concurrent requests at this context."))
+        int | None,
+        Meta(description="Most concurrent requests that fit at this context; 0 if none does."),
     ] = None
-    max_micro_batch_size: int | None = None
-    min_gpu_count: Annotated[int | None, Meta(description="Fewest of these GPUs it fits on.")] = (
-        None
-    )
+    max_micro_batch_size: Annotated[
+        int | None, Meta(description="Largest micro-batch that fits; 0 if none does.")
+    ] = None
+    min_gpu_count: Annotated[
+        int | None,
+        Meta(description="Fewest of these GPUs it fits on, everything else as requested."),
+    ] = None
+
+
+class Launch(Struct, kw_only=True):
+    """The launch command of what was estimated."""
+
+    command: str
 
 
 class Suggestion(Struct, kw_only=True):
@@ -230,13 +276,16 @@ class Suggestion(Struct, kw_only=True):
     change: str
     verdict: Verdict
     required_bytes: int
-    request: Annotated[dict[str, str | int | float | bool], Meta(description="Fields to send.")]
-
-
-class Launch(Struct, kw_only=True):
-    """The launch command of what was estimated."""
-
-    command: str
+    request: Annotated[
+        dict[str, str | int | float | bool],
+        Meta(description="Fields to send with the request, in place of its own."),
+    ]
+    launch: Annotated[
+        Launch | None, Meta(description="How to start it; null unless it fits or is tight.")
+    ] = None
+    host_memory: Annotated[
+        HostMemory | None, Meta(description="Null where nothing is offloaded.")
+    ] = None
 
 
 class RankAnswer(Struct, kw_only=True):
@@ -271,9 +320,10 @@ class FitAnswer(Struct, kw_only=True):
     ]
     model: ModelAnswer
     gpu: GpuAnswer
-    per_gpu: PerGpu
-    terms: list[TermAnswer]
-    limits: Limits
+    per_gpu: Annotated[PerGpu | None, Meta(description="Null if unsupported.")]
+    terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
+    limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
+    host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
     suggestions: list[Suggestion]
     warnings: list[Note]
     assumed: Annotated[
@@ -284,7 +334,7 @@ class FitAnswer(Struct, kw_only=True):
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),
     ]
-    launch: Launch
+    launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
     ranks: list[RankAnswer] | UnsetType = UNSET
 
 

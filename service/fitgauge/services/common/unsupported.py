@@ -18,6 +18,7 @@ _MOST_VALUES = 12
 """Values that a hint names of one field."""
 
 _CODES: dict[str, ErrorCode] = {
+    "context_length": "unsupported",
     "dtype": "unknown-quantization",
     "draft_model": "incompatible-draft-model",
     "gpu": "unsupported",

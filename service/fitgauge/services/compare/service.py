@@ -10,6 +10,7 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -168,26 +169,22 @@ def _judge(
 ) -> None:
     """Fill in how the cell turned out."""
     try:
-        refused = fitting.refused(question, engine, accelerator)
+        too_long = context_refusal(row.context_length, spec)
+        refused = too_long or fitting.refused(question, engine, accelerator)
         if refused is not None:
-            row.note = CellNote("unsupported", refused.parameter, sentence(refused))
-        else:
-            row.note = None
+            row.note = CellNote(
+                "context-exceeds-model" if too_long else "unsupported",
+                refused.parameter,
+                sentence(refused),
+            )
+            return
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
     except IMPOSSIBLE as error:
         row.note = CellNote(code_of(error), refused_field(error), sentence(error))
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
-    if row.note is None:
-        row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
-        if spec.max_context_length and row.context_length > spec.max_context_length:
-            row.note = CellNote(
-                "context-exceeds-model",
-                "context_length",
-                f"`context_length` {row.context_length:,} exceeds the model's maximum of"
-                f" {spec.max_context_length:,}.",
-            )
+    row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
 
 
 def _runs(

@@ -59,7 +59,7 @@ def combined_with(
     workload (`limits`) or more GPUs."""
     for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
         if not change[1].keys() & base[1].keys():
-            yield combine(base, change)
+            yield combine(change, base)
 
 
 def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
@@ -114,15 +114,16 @@ def redundant(fields: Fields, found: Suggestion) -> bool:
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
-    """Return whether a tight suggestion changes only an amount that another one, which fits,
-    changes."""
-    names = suggestion.request.keys()
-    alone = len(names) == 1 and names <= _AMOUNTS
-    return (
-        suggestion.verdict != "fits"
-        and alone
-        and any(other.verdict == "fits" and other.request.keys() == names for other in others)
-    )
+    """Return whether a tight suggestion is a part of one that fits, or changes the same fields as
+    one that fits or comes before it."""
+    if suggestion.verdict == "fits":
+        return False
+    if any(
+        one.verdict == "fits" and suggestion.request.items() < one.request.items() for one in others
+    ):
+        return True
+    alike = [one for one in others if one.request.keys() == suggestion.request.keys()]
+    return alike[0] is not suggestion or any(one.verdict == "fits" for one in alike)
 
 
 _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "model"}
@@ -210,8 +211,8 @@ def _share(workload: Workload) -> Iterator[Candidate]:
 
 
 def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
-    """Yield smaller workloads: what is expected to fit, and less for certainty."""
-    for share in (1.0, 0.9, 0.75):
+    """Yield smaller workloads: what fits, and less where other memory grows as well."""
+    for share in (1.0, 0.9):
         requests = int((limits.max_concurrency or 0) * share)
         if 0 < requests < workload.concurrency:
             words = "1 request" if requests == 1 else f"{requests:,} requests"
@@ -219,7 +220,7 @@ def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
                 f"lower concurrency to {words} instead of {workload.concurrency:,}",
                 {"concurrency": requests},
             )
-    for share in (1.0, 0.9, 0.75):
+    for share in (1.0, 0.9):
         shorter = int(limits.max_context_length * share) // 256 * 256
         if _SHORTEST <= shorter < workload.context_length:
             yield (
@@ -240,8 +241,32 @@ def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
 
 
 def combine(*several: Candidate) -> Candidate:
-    """Return several changes as one."""
+    """Return several changes as one: the first in words, the others as what comes with it."""
     fields: Fields = {}
     for _, change in several:
         fields |= change
-    return ", ".join(words.partition(": ")[0] for words, _ in several), fields
+    own = several[0][0].partition(": ")[0].partition(" instead of ")[0]
+    shown = [
+        text
+        for _, change in several[1:]
+        for name, value in change.items()
+        if value is not None and (text := _in_short(name, value)) not in own
+    ]
+    if not shown:
+        return own, fields
+    return f"{own}, with {', '.join(shown[:-1])}{' and ' if shown[1:] else ''}{shown[-1]}", fields
+
+
+def _in_short(name: str, value: str | float) -> str:
+    """Return a changed field as what comes with another change."""
+    return {
+        "model": f"{value}",
+        "engine": f"{value}",
+        "quantization": f"{value} weights",
+        "kv_cache_dtype": f"the KV cache in {value}",
+        "cpu_offload_gib": f"{value} GiB of weights per GPU in host memory",
+        "concurrency": f"{value} requests at once",
+        "context_length": f"{value} tokens",
+        "gpu_count": f"{value} GPUs",
+        "enforce_eager": "CUDA graphs disabled",
+    }.get(name, f"{name} {value}")

@@ -11,15 +11,15 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import GIB, Bytes, total
-from fitgauge.engine.serving.estimate import Estimate
-from fitgauge.engine.serving.fit import Verdict, verdict
+from fitgauge.engine.serving.estimate import Estimate, StageEstimate
+from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import refusal
+from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.schemas import FitRequest, HostMemory, LimitedBy
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
@@ -83,9 +83,60 @@ class FitEstimate:
         return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
 
     @property
+    def starting_probability(self) -> float:
+        """How likely what is held outside the engine's share leaves it its share."""
+        row, estimate = ENGINES[self.workload.engine], self.estimate
+        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
+            return 1.0
+        nothing = Bytes(low=0, expected=0, high=0)
+        return starting_probability(
+            nothing, estimate.budget, self.outside, estimate.accelerator.usable
+        )
+
+    @property
+    def limited_by(self) -> LimitedBy:
+        """What decides: the engine's share of the fullest card, or the whole card."""
+        workload, estimate = self.workload, self.estimate
+        row = ENGINES[workload.engine]
+        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
+            return "device"
+        within = fit_probability(estimate.fullest.required, estimate.budget)
+        return "budget" if within <= self.probability else "device"
+
+    @property
+    def shown(self) -> Bytes:
+        """What the device will show of the fullest card [bytes]: all that is needed, or, where the
+        engine fills its share with a KV cache, that share, less what it leaves free; and what is
+        outside."""
+        estimate, fullest = self.estimate, self.estimate.fullest
+        within = fullest.required
+        fills = ENGINES[self.workload.engine].preallocates_kv_cache and fullest.layout.keeps
+        if fills and estimate.given_pool_bytes is None:
+            budget = estimate.budget
+            within = Bytes(
+                low=max(budget.low, within.low),
+                expected=max(budget.expected, within.expected),
+                high=max(budget.high, within.high),
+            )
+        free = sum(term.bytes for term in fullest.fixed if term.name == "reserve")
+        outside = self.outside
+        return Bytes(
+            low=within.low - free + outside.low,
+            expected=within.expected - free + outside.expected,
+            high=within.high - free + outside.high,
+        )
+
+    @property
+    def too_long(self) -> UnsupportedError | None:
+        """Why the model cannot read the context, None where it can."""
+        return context_refusal(self.workload.context_length, self.asked.spec)
+
+    @property
     def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
-        return refusal(self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec)
+        return self.too_long or refusal(
+            self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec
+        )
 
 
 class Estimator:
@@ -137,6 +188,24 @@ class Estimator:
             self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine)
             is not None
         )
+
+    def host_memory(self, checked: FitEstimate) -> HostMemory | None:
+        """Return the host memory of what is offloaded: what weights and cache take of the GPUs
+        without, less what they take with it."""
+        if not checked.workload.cpu_offload_bytes:
+            return None
+        whole = self.possible(self.change(checked.asked, {"cpu_offload_gib": None}))
+        if whole is None:
+            return None
+        workload = checked.workload
+        ranks = workload.tensor_parallel * workload.data_parallel
+        before, after = whole.estimate.stages, checked.estimate.stages
+        sizes = [
+            _held_bytes(one) - _held_bytes(other) for one, other in zip(before, after, strict=True)
+        ]
+        if sum(sizes) <= 0:
+            return None
+        return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
 
     def check(self, asked: FitQuery) -> FitEstimate:
         """Return the estimate at the degrees asked for; those left out are the widest that the
@@ -194,3 +263,9 @@ def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:
         stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length)
         for stage in estimate.stages
     )
+
+
+def _held_bytes(stage: StageEstimate) -> int:
+    """Return the expected weights and cache of one pipeline stage [bytes]."""
+    weights = [term for term in stage.fixed if term.name == "weights"]
+    return sum(term.bytes for term in (*weights, *stage.cache))

@@ -1,88 +1,205 @@
-"""Limits of a deployment: tokens, context, requests, and the fewest GPUs it fits on."""
+"""Limits of a deployment: tokens, context, requests, and the fewest GPUs it fits on.
 
-from msgspec import structs
+Each limit fits when the question is asked again with it: verdict `fits`, not just expected to.
+"""
+
+from collections.abc import Callable
 
 from fitgauge.engine.accelerator import Accelerator, most_cards
-from fitgauge.engine.quantity import largest_where
-from fitgauge.engine.serving.fit import ServingLimits, serving_limits
+from fitgauge.engine.quantity import Bytes, largest_where, total
+from fitgauge.engine.serving.estimate import StageEstimate
+from fitgauge.engine.serving.fit import (
+    SURE,
+    ServingLimits,
+    cache_tokens,
+    fit_probability,
+    longest_context,
+    most_requests,
+)
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.fit.estimate import Estimator, FitEstimate
 
-_ANY_DEGREES = dict.fromkeys(
-    ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
-)
+_STEPS, _EXACT_BITS = 16, 7
+"""Estimates that close in on a limit, at most, and the share of it that may be missing. One or two
+do where memory other than the cache barely grows with it."""
+
+_SMALL = 16
+"""GPUs up to which every number is tried."""
+
+_STEP_BYTES = 2**18
+"""How exactly the memory for the cache is known."""
 
 
 def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
-    """Return the limits on these GPUs, re-estimated for engines whose activations grow with the
-    context."""
-    limits = held_limits(checked)
-    return (
-        _reached(limits, checked, estimator)
-        if ENGINES[checked.workload.engine].activations_grow_with_context
-        else limits
-    )
-
-
-def held_limits(checked: FitEstimate) -> ServingLimits:
-    """Return the limits of the memory left by the weights.
-
-    They are 0 where memory outside the engine's share prevents its start. A KV cache of a fixed
-    size that does not fit next to the weights holds no request; its tokens are reported as long
-    as the GPU could hold it alone.
-    """
-    workload, estimate = checked.workload, checked.estimate
-    limits = serving_limits(
-        estimate,
-        concurrency=workload.requests_per_replica,
-        context_length=workload.context_length,
-        data_parallel=workload.data_parallel,
-        max_context_length=checked.asked.spec.max_context_length or workload.context_length,
-    )
-    given, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
-    starts_not = given is None and within and checked.verdict == "does_not_fit"
-    if limits.max_concurrency is None or not (starts_not or (given is not None and not within)):
-        return limits
-    tokens = (
-        limits.kv_cache_tokens
-        if given is not None and given <= estimate.accelerator.usable.high
-        else 0
-    )
-    return ServingLimits(kv_cache_tokens=tokens, max_context_length=0, max_concurrency=0)
-
-
-def _reached(limits: ServingLimits, checked: FitEstimate, estimator: Estimator) -> ServingLimits:
-    """At most what `limits` say, as far as the whole question then fits."""
-
-    def fits(name: str, value: int) -> bool:
-        tried = estimator.possible(estimator.change(checked.asked, {name: value}))
-        return tried is not None and tried.required <= tried.estimate.budget.expected
-
-    longest = largest_where(
-        limits.max_context_length, lambda length: fits("context_length", length)
+    """Return the limits on these GPUs: the tokens that the engine would log, and the longest
+    context and the most requests that surely fit."""
+    limits = sure_limits(checked)
+    row = ENGINES[checked.workload.engine]
+    only_cache = row.split is not None and row.split.with_concurrency is not None
+    longest = _confirmed(
+        checked,
+        estimator,
+        "context_length",
+        checked.workload.context_length,
+        limits.max_context_length,
+        _sure_context,
     )
     if limits.max_concurrency is None:
-        return structs.replace(limits, max_context_length=longest)
-    requests = largest_where(limits.max_concurrency, lambda number: fits("concurrency", number))
-    tokens = limits.kv_cache_tokens * requests // max(1, limits.max_concurrency)
-    return structs.replace(
-        limits, max_context_length=longest, max_concurrency=requests, kv_cache_tokens=tokens
+        return ServingLimits(kv_cache_tokens=0, max_context_length=longest, max_concurrency=None)
+    requests = checked.workload.concurrency
+    if only_cache and checked.verdict == "fits":
+        requests = max(requests, limits.max_concurrency)
+    else:
+        requests = _confirmed(
+            checked, estimator, "concurrency", requests, limits.max_concurrency, _sure_requests
+        )
+    tokens = cache_tokens_of(checked)
+    if row.activations_grow_with_context:
+        tokens = min(
+            tokens,
+            max(longest * checked.workload.concurrency, requests * checked.workload.context_length),
+        )
+    return ServingLimits(
+        kv_cache_tokens=tokens, max_context_length=longest, max_concurrency=requests
     )
+
+
+def cache_tokens_of(checked: FitEstimate) -> int:
+    """Return the tokens of cache that the engine would log, 0 where it does not start.
+
+    A KV cache of a fixed size that does not fit next to the weights holds no request; its tokens
+    are reported as long as the GPU could hold it alone."""
+    estimate = checked.estimate
+    given, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
+    if given is None:
+        starts = not within or checked.verdict != "does_not_fit"
+    else:
+        starts = within or given <= estimate.accelerator.usable.high
+    return cache_tokens(estimate) if starts else 0
+
+
+def sure_limits(checked: FitEstimate) -> ServingLimits:
+    """Return the limits of the cache that surely fits, as if all other memory stayed as it is."""
+    pools = _sure_pools(checked)
+    return ServingLimits(
+        kv_cache_tokens=0,
+        max_context_length=_sure_context(checked, pools),
+        max_concurrency=_sure_requests(checked, pools) if pools else None,
+    )
+
+
+Pools = list[tuple[StageEstimate, int]]
+"""Stages that keep a cache, each with the bytes of it."""
+
+
+def _sure_context(checked: FitEstimate, pools: Pools) -> int:
+    """Return the longest context that these pools hold at the requested concurrency."""
+    requests = checked.workload.requests_per_replica
+    ceiling = checked.asked.spec.max_context_length or checked.workload.context_length
+    return min(
+        (longest_context(stage, pool, requests, ceiling) for stage, pool in pools),
+        default=ceiling,
+    )
+
+
+def _sure_requests(checked: FitEstimate, pools: Pools) -> int:
+    """Return the most requests that these pools, of one stage or more, hold at the requested
+    context."""
+    length = checked.workload.context_length
+    most = min(most_requests(stage, pool, length) for stage, pool in pools)
+    return most * checked.workload.data_parallel
+
+
+def _sure_pools(checked: FitEstimate) -> Pools:
+    """Return the largest cache of each stage that surely fits with the rest of it."""
+    keeping = [stage for stage in checked.estimate.stages if stage.layout.keeps]
+    sizes: dict[Bytes, int] = {}
+    if checked.starting_probability < SURE:
+        return [(stage, 0) for stage in keeping]
+    pools = []
+    for stage in keeping:
+        fixed = total(stage.fixed)
+        if fixed not in sizes:
+            sizes[fixed] = _sure_pool(checked, fixed)
+        pools.append((stage, sizes[fixed]))
+    return pools
+
+
+def _sure_pool(checked: FitEstimate, fixed: Bytes) -> int:
+    """Return the largest cache that surely fits in addition to `fixed` [bytes]."""
+    budget, given = checked.estimate.budget, checked.estimate.given_pool_bytes
+    if given is not None:
+        return given if fit_probability(_more(fixed, given), budget) >= SURE else 0
+    most = max(0, budget.expected - fixed.expected)
+    return _STEP_BYTES * largest_where(
+        most // _STEP_BYTES,
+        lambda steps: fit_probability(_more(fixed, steps * _STEP_BYTES), budget) >= SURE,
+    )
+
+
+def _more(size: Bytes, exact: int) -> Bytes:
+    """Return an uncertain size and an exact one together [bytes]."""
+    return Bytes(low=size.low + exact, expected=size.expected + exact, high=size.high + exact)
+
+
+def _confirmed(
+    checked: FitEstimate,
+    estimator: Estimator,
+    name: str,
+    requested: int,
+    value: int,
+    bound: Callable[[FitEstimate, Pools], int],
+) -> int:
+    """Return the largest value of a field that fits when it is estimated, from a first `value`
+    on. bound: what an estimate says of the limit, its other memory staying as it is there."""
+    fits = checked.verdict == "fits"
+    best, ceiling = (requested, None) if fits else (0, requested)
+    fixed = checked.estimate.fullest.fixed_bytes
+    for _ in range(_STEPS):
+        if ceiling is not None and not best < value < ceiling:
+            value = (best + ceiling) // 2
+        if value <= best + (best >> _EXACT_BITS):
+            return best
+        tried = estimator.possible(estimator.change(checked.asked, {name: value}))
+        if tried is not None and tried.verdict == "fits":
+            best = value
+            if tried.estimate.fullest.fixed_bytes == fixed:
+                return best
+        else:
+            ceiling = value
+        value = 0 if tried is None else bound(tried, _sure_pools(tried))
+    return best
 
 
 def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
-    """Return the least of 1, 2, 4, ... 64 GPUs, or the requested count, that it fits on, for any
-    degrees."""
-    for count in sorted({*deployable(checked.asked.accelerator, *COUNTS), checked.count}):
-        if count == checked.count and checked.verdict == "fits":
-            return count
-        if checked.prepared.total_bytes > count * checked.estimate.budget.expected:
-            continue
-        tried = estimator.possible(estimator.change(checked.asked, _ANY_DEGREES, count=count))
-        if tried is not None and tried.verdict == "fits":
-            return count
+    """Return the least number of GPUs, up to 64, that it fits on with nothing else changed: of 1,
+    2, 4, ... 64 and the requested count first, then of those between."""
+    accelerator = checked.asked.accelerator
+    failed = 0
+    for count in sorted({*deployable(accelerator, *COUNTS), checked.count}):
+        if _fits_on(count, checked, estimator):
+            between = deployable(accelerator, *_between(failed, count))
+            return next((one for one in between if _fits_on(one, checked, estimator)), count)
+        failed = count
     return None
+
+
+def _between(low: int, high: int) -> range:
+    """Return the counts to try between two: all up to 16, then whole halves of a node."""
+    step = high // 8 if high > _SMALL else 1
+    return range(low + step, high, step)
+
+
+def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
+    """Return whether it fits on `count` GPUs."""
+    if count == checked.count:
+        return checked.verdict == "fits"
+    least = checked.prepared.total_bytes // count - checked.workload.cpu_offload_bytes
+    if least > checked.estimate.budget.expected:
+        return False
+    tried = estimator.possible(estimator.change(checked.asked, {"gpu_count": count}, count=count))
+    return tried is not None and tried.verdict == "fits"
 
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:

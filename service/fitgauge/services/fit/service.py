@@ -2,28 +2,26 @@
 
 from collections.abc import Sequence
 
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
-from fitgauge.services.common.schemas import FitAnswer, FitRequest, Launch, Limits
+from fitgauge.services.common.schemas import FitAnswer, FitRequest, Limits
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
-from fitgauge.services.fit.launch import launch_command
+from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import fewest_cards, limits_of
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.warnings import notes
-from fitgauge.services.fit.workload import serving_workload
 
 
 class FitService:
@@ -53,57 +51,91 @@ class FitService:
         found: GpuMatch,
         siblings: Sequence[QuantizedRepo] = (),
     ) -> FitAnswer:
-        """Return the FitAnswer. siblings: published repositories of the same weights, to suggest.
+        """Return the FitAnswer. siblings: as in `answer_for`.
 
         Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
-        asked = self._estimator.ask(request, model, found)
-        checked = self._estimator.check(asked)
-        refused = checked.refused
-        if refused and (usual := self._usual(asked)):
+        return self.answer_for(self.check(request, model, found), siblings)
+
+    def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
+        """Return the FitAnswer of what `check` returned. siblings: repositories to suggest, of the
+        same weights in other formats, or, where the context is too long, of models alike that
+        read more.
+
+        Raises InvalidRequestError where no engine can be laid out so."""
+        asked, refused = checked.asked, checked.refused
+        if refused and not checked.too_long and (usual := self._usual(asked)):
             instead_of = self.answer(
-                structs.replace(asked.request, engine=usual), model, found, siblings
+                structs.replace(asked.request, engine=usual), asked.model, asked.card, siblings
             )
             return structs.replace(
                 instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
-        limits = limits_of(checked, self._estimator)
-        cards, full = (
-            answers.cards_in_words(asked.accelerator, asked.count),
-            asked.request.detail == "full",
-        )
-        workload, estimate = checked.workload, checked.estimate
-        said = answers.summary(
-            model, cards, workload, estimate, checked.verdict, checked.probability, limits
-        )
-        return FitAnswer(
-            verdict="unsupported" if refused else checked.verdict,
-            summary=f"{model.id} is unsupported on {cards}: {sentence(refused)}"
-            if refused
-            else said,
-            fit_probability=None if refused else round(checked.probability, 4),
-            model=answers.model_answer(model),
+        cards = answers.cards_in_words(asked.accelerator, asked.count)
+        answer = FitAnswer(
+            verdict="unsupported",
+            summary=f"{asked.model.id} is unsupported on {cards}.",
+            fit_probability=None,
+            model=answers.model_answer(asked.model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),
-            per_gpu=answers.per_gpu(estimate, workload.other_memory_bytes),
-            terms=answers.term_answers(estimate.fullest.terms, full),
-            limits=_limits(limits, None if refused else fewest_cards(checked, self._estimator)),
-            suggestions=(
-                suggest(asked, self._estimator)
-                if refused
-                else suggestions(checked, limits, self._estimator, siblings)
-            ),
+            per_gpu=None,
+            terms=None,
+            limits=None,
+            host_memory=None,
+            suggestions=[],
             warnings=[
-                *model_notes(model),
+                *model_notes(asked.model),
                 *checked.prepared.scheme.warnings,
                 *notes(checked),
             ],
             assumed=assumptions(checked),
             understood_as=understood_as(checked),
-            launch=Launch(command=_command(checked, limits)),
-            ranks=(
-                answers.rank_answers(estimate) if full and workload.pipeline_parallel > 1 else UNSET
-            ),
+            launch=None,
         )
+        if refused:
+            answer.summary = f"{asked.model.id} is unsupported on {cards}: {sentence(refused)}"
+            answer.suggestions = suggest(checked, self._estimator, siblings)
+            return answer
+        self._judge(answer, checked, siblings)
+        return answer
+
+    def _judge(
+        self, answer: FitAnswer, checked: FitEstimate, siblings: Sequence[QuantizedRepo]
+    ) -> None:
+        """Fill in the verdict and the figures of what the engine runs."""
+        workload, estimate = checked.workload, checked.estimate
+        full = checked.asked.request.detail == "full"
+        limits = limits_of(checked, self._estimator)
+        fewest = fewest_cards(checked, self._estimator)
+        answer.verdict = checked.verdict
+        answer.fit_probability = round(checked.probability, 4)
+        answer.host_memory = self._estimator.host_memory(checked)
+        answer.summary = answers.summary(
+            answer.model.id,
+            answers.cards_in_words(checked.asked.accelerator, checked.count),
+            workload,
+            estimate,
+            checked.verdict,
+            checked.probability,
+            limits,
+            limited_by=checked.limited_by,
+            outside=checked.outside,
+            host=answer.host_memory,
+        )
+        answer.per_gpu = answers.per_gpu(
+            estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
+        )
+        answer.terms = answers.term_answers(estimate.fullest.terms, full)
+        answer.limits = Limits(
+            kv_cache_tokens=limits.kv_cache_tokens,
+            max_context_length=limits.max_context_length,
+            max_concurrency=limits.max_concurrency,
+            min_gpu_count=fewest,
+        )
+        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, siblings)
+        answer.launch = launch_of(checked)
+        if full and workload.pipeline_parallel > 1:
+            answer.ranks = answers.rank_answers(estimate)
 
     def _usual(self, asked: FitQuery) -> EngineName | None:
         """Return the engine to take where none was named and the first usual one does not run
@@ -120,32 +152,3 @@ class FitService:
             if tried is not None and tried.refused is None:
                 return engine
         return None
-
-
-def _limits(limits: ServingLimits, fewest: int | None) -> Limits:
-    return Limits(
-        kv_cache_tokens=limits.kv_cache_tokens,
-        max_context_length=limits.max_context_length,
-        max_concurrency=limits.max_concurrency,
-        min_gpu_count=fewest,
-    )
-
-
-def _command(checked: FitEstimate, limits: ServingLimits) -> str:
-    """Return how to start it, without settings that only repeat what the engine takes by itself."""
-    asked, workload = checked.asked, checked.workload
-    request = asked.request
-    for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
-        if getattr(request, name) is not None:
-            without = structs.replace(
-                request, **{name: None}, tensor_parallel=workload.tensor_parallel
-            )
-            default = serving_workload(
-                without, asked.spec, asked.accelerator, asked.count, asked.profile
-            )
-            if getattr(default, name) == getattr(workload, name):
-                request = structs.replace(request, **{name: None})
-    tokens = limits.kv_cache_tokens if checked.estimate.given_pool_bytes is not None else None
-    return launch_command(
-        asked.model, request, workload, pool_tokens=tokens, laid=checked.prepared.laid
-    )

@@ -2,14 +2,17 @@
 Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import ceil, floor
 
+from msgspec import structs
+
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import refusal
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
@@ -27,9 +30,11 @@ from fitgauge.services.fit.candidates import (
     smaller_elsewhere,
 )
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery, needed_pool_bytes
-from fitgauge.services.fit.limits import deployable, held_limits
+from fitgauge.services.fit.launch_answer import launch_of
+from fitgauge.services.fit.limits import deployable, fewest_cards, limits_of, sure_limits
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
+_FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
 get_accelerator_view_from_cpu_tensor."""
@@ -65,29 +70,18 @@ class SuggestionSearch:
             redundant(fields, one) for one in self.found
         ):
             return
-        asked, workload = self._changed(fields), self._checked.workload
-        if (
-            refusal(workload, self._estimator.prepared(asked).scheme, asked.accelerator, asked.spec)
-            is not None
-        ):
+        again = self._estimator.possible(self._changed(fields))
+        if again is None or again.refused is not None:
             return
-        again = self._estimator.possible(asked)
-        if again is None or again.verdict in ("does_not_fit", self._checked.verdict):
-            self.failed.extend([(candidate, again)] if again else [])
+        if again.verdict in ("does_not_fit", self._checked.verdict):
+            self.failed.append((candidate, again))
             return
         sent = to_send(fields, self._checked.asked, again)
         if not any(
             one.verdict == again.verdict and one.request.items() <= sent.items()
             for one in self.found
         ):
-            self.found.append(
-                Suggestion(
-                    change=change,
-                    verdict=again.verdict,
-                    required_bytes=again.required,
-                    request=sent,
-                )
-            )
+            self.found.append(suggestion_of(change, sent, again, self._estimator))
 
     def _changed(self, fields: Fields) -> FitQuery:
         count = fields.get("gpu_count")
@@ -100,22 +94,43 @@ class SuggestionSearch:
         )
 
 
+def suggestion_of(
+    change: str,
+    fields: dict[str, str | int | float | bool],
+    again: FitEstimate,
+    estimator: Estimator,
+) -> Suggestion:
+    """Return a change as a suggestion: what was estimated, and how to start it."""
+    host = estimator.host_memory(again)
+    if host is not None and host.total_bytes > host.per_gpu_bytes:
+        change += f" ({gib(host.total_bytes)} of host memory in all)"
+    return Suggestion(
+        change=change,
+        verdict=again.verdict,
+        required_bytes=again.required,
+        request=fields,
+        launch=launch_of(again),
+        host_memory=host,
+    )
+
+
 def suggestions(
     checked: FitEstimate,
     limits: ServingLimits,
+    fewest: int | None,
     estimator: Estimator,
     siblings: Sequence[QuantizedRepo],
 ) -> list[Suggestion]:
     """Return the smallest changes that make it fit, each re-estimated; two at once where none does
-    alone."""
+    alone. fewest: the least number of GPUs that it fits on."""
     if checked.verdict == "fits":
         return []
     asked, remedies = checked.asked, SuggestionSearch(checked, estimator, siblings)
-    one_more = (checked.count + 1,) if checked.count < USUAL_NODE else ()
+    few = (fewest,) if fewest is not None and fewest <= USUAL_NODE else ()
     most = asked.card.quota
     counts = tuple(
         count
-        for count in sorted({*deployable(asked.accelerator, *COUNTS, *one_more)})
+        for count in sorted({*deployable(asked.accelerator, *COUNTS, *few)})
         if most is None or count <= most
     )
     remedies.consider((*_other_pool(checked), *_lower_share(checked)))
@@ -137,12 +152,16 @@ def suggestions(
     ):
         for base, again in tuple(remedies.failed):
             remedies.consider(
-                combined_with(base, again.workload, held_limits(again), again.count, counts)
+                combined_with(base, again.workload, sure_limits(again), again.count, counts)
             )
     found = [
         suggestion for suggestion in remedies.found if not dominated(suggestion, remedies.found)
     ]
     found += _with_experts_on_host(asked, estimator)
+    if all(one.verdict != "fits" for one in found) and not asked.request.engine_version:
+        smaller = smaller_elsewhere(engines_for(asked.accelerator))
+        elsewhere = _running(smaller, asked, estimator) if not asked.request.quantization else ()
+        found += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
     found.sort(
         key=lambda suggestion: (
             suggestion.verdict != "fits",
@@ -168,14 +187,7 @@ def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggest
         if again is None or again.refused is not None:
             continue
         if again.verdict == "fits":
-            return [
-                Suggestion(
-                    change=change,
-                    verdict="fits",
-                    required_bytes=again.required,
-                    request=to_send(fields, asked, again),
-                )
-            ]
+            return [suggestion_of(change, to_send(fields, asked, again), again, estimator)]
         if not tried and reads_host_memory(asked.accelerator):
             tried = [
                 combine((change, fields), more)
@@ -184,11 +196,51 @@ def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggest
     return []
 
 
-def suggest(asked: FitQuery, estimator: Estimator) -> list[Suggestion]:
-    """Format and engines that run on this card where what was asked for does not."""
+def suggest(
+    checked: FitEstimate, estimator: Estimator, siblings: Sequence[QuantizedRepo]
+) -> list[Suggestion]:
+    """Return what runs on this card where what was requested does not: a context that the model
+    reads, or another format or engine."""
+    asked = checked.asked
+    if checked.too_long:
+        return _shorter(checked, estimator, siblings)
     found = list(_running(alternatives(asked.request, asked.spec), asked, estimator))
     if not found:
         found = list(_running(smaller_elsewhere(engines_for(asked.accelerator)), asked, estimator))
+    return found[:MOST_SUGGESTIONS]
+
+
+def _shorter(
+    checked: FitEstimate, estimator: Estimator, siblings: Sequence[QuantizedRepo]
+) -> list[Suggestion]:
+    """Return models alike that read the context, and the longest that this one reads; with one
+    more change where they need it."""
+    asked, longest = checked.asked, checked.asked.spec.max_context_length
+    tried: list[tuple[str, Fields, Model | None]] = [
+        (
+            f"use {one.text}, which reads {one.model.spec.max_context_length:,} tokens",
+            {"model": one.text},
+            one.model,
+        )
+        for one in siblings
+    ]
+    tried.append((f"lower context_length to {longest:,} tokens", {"context_length": longest}, None))
+    found: list[Suggestion] = []
+    for change, fields, model in tried:
+        again = estimator.possible(estimator.change(asked, fields, model=model))
+        if again is None or again.refused is not None:
+            continue
+        sent = to_send(fields, asked, again)
+        if again.verdict != "does_not_fit":
+            found.append(suggestion_of(change, sent, again, estimator))
+            continue
+        fewest = fewest_cards(again, estimator)
+        more = suggestions(again, limits_of(again, estimator), fewest, estimator, ())
+        found += [
+            structs.replace(one, change=f"{change}, and {one.change}", request=sent | one.request)
+            for one in more[:2]
+            if not one.request.keys() & sent.keys()
+        ]
     return found[:MOST_SUGGESTIONS]
 
 
@@ -199,12 +251,7 @@ def _running(
     for change, fields in changes:
         again = estimator.possible(estimator.change(asked, fields))
         if again is not None and again.verdict != "does_not_fit" and again.refused is None:
-            yield Suggestion(
-                change=change,
-                verdict=again.verdict,
-                required_bytes=again.required,
-                request=dict(fields),
-            )
+            yield suggestion_of(change, dict(fields), again, estimator)
 
 
 def reads_host_memory(accelerator: Accelerator) -> bool:
@@ -241,7 +288,11 @@ def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
     usable = estimate.accelerator.usable
     share = floor(100 * (usable.low - checked.outside.high) / usable.low) / 100
     if 0 < share < workload.gpu_memory_utilization:
-        yield f"lower gpu_memory_utilization to {share:g}", {"gpu_memory_utilization": share}
+        yield (
+            f"lower gpu_memory_utilization to {share:g}: {gib(checked.outside.expected)} of the GPU"
+            " are held outside that share",
+            {"gpu_memory_utilization": share},
+        )
 
 
 def to_send(

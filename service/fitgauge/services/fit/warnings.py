@@ -42,7 +42,6 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
         checked.workload,
         checked.count,
     )
-    maximum = checked.asked.spec.max_context_length
     yield from card.warnings
     if request.gpu_count is not None and card.count not in (1, request.gpu_count):
         yield Note(
@@ -56,13 +55,6 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
             "gpu-quota",
             "gpu_count",
             f"{count} x {card.accelerator.name} exceed the catalog's quota of {card.quota}.",
-        )
-    if request.context_length is not None and 0 < maximum < workload.context_length:
-        yield Note(
-            "context-exceeds-model",
-            "context_length",
-            f"`context_length` {workload.context_length:,} exceeds the model's maximum of"
-            f" {maximum:,}.",
         )
     if workload.gpus < count:
         yield Note(

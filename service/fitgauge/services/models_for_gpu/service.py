@@ -6,6 +6,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -123,7 +124,7 @@ class ModelsForGpu:
             )
             if engine is not None:
                 fitted = fitting.possible(question, engine, found.accelerator, count)
-                if fitted is not None and fitted.verdict != "does_not_fit":
+                if fitted is not None and fitted.probability >= LISTED:
                     yield _row(model, quantization, fitted)
 
 

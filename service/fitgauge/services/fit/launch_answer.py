@@ -1,0 +1,37 @@
+"""The launch of an answer: the command of what was judged, where it runs."""
+
+from msgspec import structs
+
+from fitgauge.services.common.schemas import Launch
+from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.launch import launch_command
+from fitgauge.services.fit.limits import cache_tokens_of
+from fitgauge.services.fit.workload import serving_workload
+
+
+def launch_of(checked: FitEstimate) -> Launch | None:
+    """Return how to start it, without settings that only repeat the engine's own; None where it
+    does not fit or is unsupported."""
+    if checked.verdict == "does_not_fit" or checked.refused is not None:
+        return None
+    asked, workload = checked.asked, checked.workload
+    request = asked.request
+    for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
+        if getattr(request, name) is not None:
+            without = structs.replace(
+                request, **{name: None}, tensor_parallel=workload.tensor_parallel
+            )
+            default = serving_workload(
+                without, asked.spec, asked.accelerator, asked.count, asked.profile
+            )
+            if getattr(default, name) == getattr(workload, name):
+                request = structs.replace(request, **{name: None})
+    given = checked.estimate.given_pool_bytes is not None
+    command = launch_command(
+        asked.model,
+        request,
+        workload,
+        pool_tokens=cache_tokens_of(checked) if given else None,
+        laid=checked.prepared.laid,
+    )
+    return Launch(command=command)

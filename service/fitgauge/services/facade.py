@@ -31,6 +31,7 @@ from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import LogExplainer, read
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
@@ -85,11 +86,12 @@ class Services:
         """question_seconds: the longest that a long question may take."""
         self._models = models
         self._siblings = QuantizedRepos(models)
+        self._checkpoints = Checkpoints(models)
         self._engines = engines
-        self._serving = FitService(engines)
+        self._serving = FitService(engines, self._checkpoints)
         self._ledger = LogExplainer(self._serving)
         self._training = TrainingFitService(load_training(), engines)
-        self._comparer = Comparer(engines)
+        self._comparer = Comparer(engines, self._checkpoints)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
@@ -99,7 +101,7 @@ class Services:
     def use(self, catalog: Catalog) -> None:
         """Switch to this catalog. Questions in progress finish with the previous one."""
         self._catalog = catalog
-        self._recommender = Recommender(self._engines, catalog)
+        self._recommender = Recommender(self._engines, catalog, self._checkpoints)
 
     @property
     def catalog(self) -> Catalog:
@@ -115,7 +117,8 @@ class Services:
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
 
-        Where the model does not surely fit, look up quantized repositories of it, briefly."""
+        Where the model does not surely fit, or no checkpoint is known in the format to serve, look
+        up quantized repositories of it, briefly."""
         dependencies = CacheDependencies(self._catalog, request.model)
         gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
@@ -123,8 +126,8 @@ class Services:
             model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
             await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
-        if (
-            not wants_quantized_repos(model, request.quantization)
+        if not self._serving.lacks_checkpoint(request, model, gpu) and (
+            not wants_quantized_repos(model, words.quantization(request.quantization))
             or self._serving.check(request, model, gpu).verdict == "fits"
         ):
             return dependencies._replace(model=model), self._serving.answer(request, model, gpu)

@@ -72,6 +72,8 @@ class SuggestionSearch:
         ):
             return
         again = self._estimator.possible(asked)
+        if again is not None and again.refused is not None:
+            return
         if again is None or again.verdict in ("does_not_fit", self._checked.verdict):
             self.failed.extend([(candidate, again)] if again else [])
             return

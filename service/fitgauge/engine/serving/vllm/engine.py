@@ -41,6 +41,7 @@ ENGINE = Engine(
         removed=removed,
     ),
     online_formats=launch.ONLINE_FORMATS,
+    dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset(

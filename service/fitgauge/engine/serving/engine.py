@@ -299,6 +299,9 @@ class Engine(NamedTuple):
     hub_prefix: str = ""
     """What its command writes before a repository of the Hub."""
 
+    sets_kv_cache_dtype: Callable[[ModelSpec], bool] | None = None
+    """Whether a checkpoint's quantization sets the format of the KV cache too; None: never."""
+
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a
     checkpoint."""

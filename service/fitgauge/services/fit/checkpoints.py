@@ -13,7 +13,6 @@ from fitgauge.engine.quantization.same_format import holds_format
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import family
-from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.fit.quantized_repos import QuantizedRepo, bundled_repos
@@ -119,7 +118,8 @@ def _holds(repo: QuantizedRepo, quantization: str) -> bool:
 def _runs_as_widely(model: Model, requested: Scheme, engine: EngineName) -> bool:
     """Return whether the engine reads the repository on every accelerator on which it reads the
     requested format, with a cache in the same format."""
-    if checkpoint_format(model.spec.quantization) != AUTO:
+    setters = (other.sets_kv_cache_dtype for other in ENGINES.values())
+    if any(sets(model.spec) for sets in setters if sets is not None):
         return False
     scheme, row = published(model.spec), ENGINES[engine]
     method = family(scheme) if scheme is not None else None

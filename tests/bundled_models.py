@@ -27,7 +27,11 @@ def spec_of(name: str) -> ModelSpec:
     return model_of(name).spec
 
 
+def offline_models() -> ModelResolver:
+    """Return the bundled models, without a Hub."""
+    return ModelResolver(Hub(HubSettings(offline=True, cache_dir=None, token=False)), SNAPSHOT)
+
+
 def offline_questions() -> Services:
     """Return every answer, without a Hub."""
-    hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
-    return Services(ModelResolver(hub, SNAPSHOT), load_engines(), bundled())
+    return Services(offline_models(), load_engines(), bundled())

@@ -191,7 +191,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
             f" `detail: full`: {needs:.2f} of {has:.2f} GiB.\n\n{listed}"
         ),
         f"- Start it: `{best['launch']['command']}`"
-        + (f", with {best['checkpoint']}." if best["checkpoint"] else "."),
+        + (f", with {best['checkpoint'][1:-1]}." if best["checkpoint"] else "."),
     ]
 
 

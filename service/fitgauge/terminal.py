@@ -275,7 +275,8 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         first = answer.items[0]
         console.print(f"\n{escape(first.launch.command)}", soft_wrap=True, highlight=False)
         if first.checkpoint:
-            console.print(f"[dim]with {escape(first.checkpoint)}[/dim]", soft_wrap=True)
+            replaced = escape(first.checkpoint)
+            console.print(f"[dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 

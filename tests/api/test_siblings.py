@@ -82,8 +82,22 @@ def test_a_model_that_fits_costs_two_requests(ask, hub):
     assert len(hub.requests) == 2
 
 
+def test_a_requested_format_is_served_from_the_repository_that_holds_it(ask):
+    answer = ask(quantization="awq")
+    assert "serve other/large-AWQ " in answer["launch"]["command"]
+    assert answer["model"]["id"] == "acme/large"
+    published = ask(model="other/large-AWQ")
+    assert answer["per_gpu"] == published["per_gpu"]
+    assert answer["terms"] == published["terms"]
+
+
+def test_no_repository_of_another_format_is_served(ask):
+    launch = ask(quantization="gptq")["launch"]
+    assert launch["placeholder"] == "<a GPTQ checkpoint of acme/large>"
+
+
 @pytest.mark.parametrize(
-    "fields", [{"quantization": "int8"}, {"model": "acme/large-FP8"}, {"model": "13b"}]
+    "fields", [{"quantization": "bf16"}, {"model": "acme/large-FP8"}, {"model": "13b"}]
 )
 def test_what_is_quantized_or_only_a_size_has_no_siblings(ask, hub, fields):
     ask(**fields)
@@ -100,8 +114,14 @@ def test_engines_for_gguf_files_are_given_files(hub):
     files = {"large-Q8_0.gguf": 6_300_000_000, "large-Q4_K_M.gguf": 3_600_000_000}
     hub.add(gguf_repository("acme/large-GGUF", values, files, quantizes="acme/large", downloads=1))
     with serving(hub, sibling_seconds=5.0) as url, client(url) as http:
-        answer = http.post("/v1/fit", json={**FULL, "engine": "llama.cpp", "concurrency": 8}).json()
-    assert sibling(answer) == ["acme/large-GGUF:Q8_0"]
+        asked = {**FULL, "engine": "llama.cpp", "concurrency": 8}
+        wide = http.post("/v1/fit", json={**asked, "quantization": "as published"}).json()
+        usual = http.post("/v1/fit", json=asked).json()
+        file = http.post("/v1/fit", json={**asked, "model": "acme/large-GGUF:Q4_K_M"}).json()
+    assert sibling(wide) == ["acme/large-GGUF:Q8_0"]
+    assert "-hf acme/large-GGUF:Q4_K_M " in usual["launch"]["command"]
+    assert usual["launch"]["command"] == file["launch"]["command"]
+    assert usual["per_gpu"] == file["per_gpu"]
 
 
 def test_an_answer_does_not_wait_for_a_list_that_hangs_and_a_later_one_has_it(hub):

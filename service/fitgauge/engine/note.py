@@ -39,6 +39,7 @@ NoteCode = Literal[
     "tensor-parallel-across-nodes",
     # serving
     "architecture-unlisted",
+    "checkpoint-loaded",
     "checkpoint-needed",
     "context-exceeds-model",
     "engine-ignores-field",
@@ -46,10 +47,10 @@ NoteCode = Literal[
     "engine-version-unknown",
     "field-ignored",
     "flash-attention-unsupported",
-    "gguf-needed",
     "int8-is-llm-int8",
     "memory-outside-share",
     "requests-queued",
+    "server-settings",
     "weights-offloaded",
     "wheels-for-newer-gpus",
     # the command

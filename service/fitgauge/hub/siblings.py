@@ -7,6 +7,7 @@ id, whatever names redirect to it."""
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -70,6 +71,8 @@ def names_same(base_id: str, other_id: str) -> bool:
     owner, _, base = base_id.rpartition("/")
     other_owner, _, other = other_id.rpartition("/")
     wanted, words = _words(base), _words(other)
+    if wanted[-1:] == ["hf"]:
+        wanted = wanted[:-1]
     starts = [
         start
         for start in range(len(words) - len(wanted) + 1)
@@ -82,6 +85,7 @@ def names_same(base_id: str, other_id: str) -> bool:
     return bool(extra) and all(word in owners or _FORMAT_WORD.fullmatch(word) for word in extra)
 
 
+@lru_cache(maxsize=8192)
 def _words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", name.lower())
 

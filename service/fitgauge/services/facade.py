@@ -31,6 +31,7 @@ from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import LogExplainer, read
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
@@ -87,11 +88,12 @@ class Services:
         self._models = models
         self._siblings = QuantizedRepos(models)
         self._longer = LongerModels(models)
+        self._checkpoints = Checkpoints(models)
         self._engines = engines
-        self._serving = FitService(engines)
+        self._serving = FitService(engines, self._checkpoints)
         self._ledger = LogExplainer(self._serving)
         self._training = TrainingFitService(load_training(), engines)
-        self._comparer = Comparer(engines)
+        self._comparer = Comparer(engines, self._checkpoints)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
@@ -101,7 +103,7 @@ class Services:
     def use(self, catalog: Catalog) -> None:
         """Switch to this catalog. Questions in progress finish with the previous one."""
         self._catalog = catalog
-        self._recommender = Recommender(self._engines, catalog)
+        self._recommender = Recommender(self._engines, catalog, self._checkpoints)
 
     @property
     def catalog(self) -> Catalog:
@@ -117,7 +119,8 @@ class Services:
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
 
-        Where the model does not surely fit, look up quantized repositories of it, briefly."""
+        Where the model does not surely fit, or no checkpoint is known in the format to serve, look
+        up quantized repositories of it, briefly."""
         dependencies = CacheDependencies(self._catalog, request.model)
         gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
@@ -129,7 +132,10 @@ class Services:
         if checked.too_long:
             longer = self._longer.find(model, checked.workload.context_length)
             return dependencies._replace(model=model), self._serving.answer_for(checked, longer)
-        if not wants_quantized_repos(model, request.quantization) or checked.verdict == "fits":
+        if not self._serving.lacks_checkpoint(request, model, gpu) and (
+            not wants_quantized_repos(model, words.quantization(request.quantization))
+            or checked.verdict == "fits"
+        ):
             return dependencies._replace(model=model), self._serving.answer_for(checked)
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
@@ -143,7 +149,7 @@ class Services:
                     for one in siblings
                 ]
             )
-        return dependencies, self._serving.answer_for(checked, siblings)
+        return dependencies, self._serving.answer(request, model, gpu, siblings)
 
     async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
         """Return the model with its draft model, attached as the engine does, else as a default

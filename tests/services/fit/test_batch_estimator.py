@@ -1,6 +1,7 @@
 """One estimate for cards alike is the estimate that each of them gets by itself."""
 
 import pytest
+from msgspec import structs
 
 from bundled_models import model_of
 from fitgauge.catalog import accelerators
@@ -22,9 +23,15 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
     for accelerator in accelerators.load().all():
         for count in (1, 2):
             request = FitRequest(
-                model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4
+                model=name,
+                gpu=accelerator.name,
+                gpu_count=count,
+                engine=engine,
+                quantization="as published",
+                concurrency=4,
             )
-            shared = fitting.fitted(request, engine, accelerator, count)
+            published = structs.replace(request, quantization=None)
+            shared = fitting.fitted(published, engine, accelerator, count)
             alone = serving.check(request, model, GpuMatch(accelerator, count))
             assert shared.required == alone.estimate.fullest.required, accelerator.name
             assert shared.budget == alone.estimate.budget, accelerator.name

@@ -105,19 +105,21 @@ def test_no_suggestion_asks_for_more_than_another_that_fits(check_fit: Check) ->
 
 
 @pytest.mark.parametrize(
-    ("fields", "code"),
+    "fields",
     [
-        ({"quantization": "awq"}, "checkpoint-needed"),
-        ({"quantization": "int8"}, "checkpoint-needed"),
-        ({"engine": "llama.cpp", "quantization": "q4_k_m"}, "gguf-needed"),
-        ({"engine": "mlx", "quantization": "int4", "gpu": "M2 Max 64GB"}, "checkpoint-needed"),
+        {"quantization": "gptq"},
+        {"quantization": "w8a8"},
+        {"engine": "llama.cpp", "quantization": "q8_0"},
+        {"engine": "mlx", "quantization": "int4", "gpu": "M2 Max 64GB"},
     ],
 )
-def test_a_command_that_loads_another_checkpoint_is_said_to(
-    check_fit: Check, fields: dict[str, Any], code: str
+def test_a_command_whose_checkpoint_is_unknown_has_a_placeholder(
+    check_fit: Check, fields: dict[str, Any]
 ) -> None:
-    answer = check_fit(**{"model": "Qwen/Qwen3-8B", "gpu": "H100", **fields})
-    assert code in {warning.code for warning in answer.warnings}
+    launch = check_fit(**{"model": "Qwen/Qwen3-8B", "gpu": "H100", **fields}).launch
+    assert launch.placeholder is not None
+    assert "Qwen/Qwen3-8B" in launch.placeholder
+    assert f"'{launch.placeholder}'" in launch.command
 
 
 @pytest.mark.parametrize(
@@ -129,11 +131,12 @@ def test_a_command_that_loads_another_checkpoint_is_said_to(
         {"engine": "transformers", "quantization": "nf4"},
     ],
 )
-def test_a_command_that_loads_what_was_asked_needs_no_warning(
+def test_a_command_that_loads_what_was_asked_has_no_placeholder(
     check_fit: Check, fields: dict[str, Any]
 ) -> None:
-    answer = check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields)
-    assert ("checkpoint-needed", "quantization") not in codes(answer.warnings)
+    launch = check_fit(model="Qwen/Qwen3-8B", gpu="H100", **fields).launch
+    assert launch.placeholder is None
+    assert "Qwen/Qwen3-8B" in launch.command
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,9 @@ def test_transformers_loads_a_model_with_the_class_of_its_task(
 
 
 def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
-    assert check_fit(model="7b", gpu="H100").launch.command.startswith("vllm serve MODEL ")
+    launch = check_fit(model="7b", gpu="H100").launch
+    assert launch.placeholder == "<a 7b model>"
+    assert launch.command.startswith("vllm serve '<a 7b model>' ")
 
 
 def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:

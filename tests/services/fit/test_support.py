@@ -155,3 +155,47 @@ def test_an_engine_that_takes_transformers_classes_is_warned_of(check_fit: Check
     answer = check_fit(model="bigscience/bloom-560m", gpu="H100", engine="sglang")
     assert answer.verdict != "unsupported"
     assert ("architecture-unlisted", "engine") in codes(answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "gpu", "fields"),
+    [
+        ("vllm", "Qwen/Qwen3-8B", "T4", {"kv_cache_dtype": "fp8"}),
+        ("vllm", "Qwen/Qwen3-8B", "RTX 2080 Ti", {"kv_cache_dtype": "fp8_e5m2"}),
+        ("vllm", "google/gemma-3-12b-it", "A100 80GB", {"kv_cache_dtype": "fp8"}),
+        ("vllm", "deepseek-ai/DeepSeek-V4-Flash", "8x RTX 2080 Ti", {}),
+        ("vllm", "deepseek-ai/DeepSeek-V4-Flash", "8x A100 80GB", {}),
+        ("vllm", "deepseek-ai/DeepSeek-V4-Flash", "8x RTX 4090", {}),
+        ("sglang", "deepseek-ai/DeepSeek-V4-Flash", "8x A100 80GB", {}),
+        ("sglang", "deepseek-ai/DeepSeek-V3.2", "8x A100 80GB", {}),
+        ("mlx", "nvidia/Gemma-4-31B-IT-NVFP4", "M3 Ultra 512GB", {}),
+    ],
+)
+def test_what_has_no_kernel_on_a_gpu_is_unsupported(
+    check_fit: Check, engine: str, model: str, gpu: str, fields: dict[str, Any]
+) -> None:
+    assert check_fit(model=model, gpu=gpu, engine=engine, **fields).verdict == "unsupported"
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "fields"),
+    [
+        ("Qwen/Qwen3-8B", "T4", {}),
+        ("Qwen/Qwen3-8B", "T4", {"kv_cache_dtype": "fp8", "engine_version": "0.23"}),  # FlashInfer
+        ("Qwen/Qwen3-8B", "A100 80GB", {"kv_cache_dtype": "fp8"}),
+        ("Qwen/Qwen3-8B", "RTX 4090", {"kv_cache_dtype": "fp8"}),
+        ("deepseek-ai/DeepSeek-V4-Flash", "8x H200", {}),
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "B200", {}),
+    ],
+)
+def test_what_has_a_kernel_is_answered(
+    check_fit: Check, model: str, gpu: str, fields: dict[str, Any]
+) -> None:
+    assert check_fit(model=model, gpu=gpu, engine="vllm", **fields).verdict != "unsupported"
+
+
+@pytest.mark.parametrize("gpu", ["T4", "RTX 2080 Ti"])
+def test_no_cache_is_suggested_that_the_gpu_cannot_read(check_fit: Check, gpu: str) -> None:
+    for model in ("google/gemma-3-12b-it", "Qwen/Qwen3-14B"):
+        answer = check_fit(model=model, gpu=gpu, context_length=32768)
+        assert not any("kv_cache_dtype" in one.request for one in answer.suggestions)

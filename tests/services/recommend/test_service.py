@@ -7,9 +7,11 @@ from math import inf
 import pytest
 from msgspec import structs
 
+from bundled_models import offline_models
 from fitgauge.catalog.accelerators import load as load_accelerators
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from made_up import ENGINES, KNOWN, card, catalog_of, vector
@@ -17,7 +19,7 @@ from made_up import ENGINES, KNOWN, card, catalog_of, vector
 
 @pytest.fixture(scope="module")
 def recommend():
-    recommender = Recommender(ENGINES, bundled())
+    recommender = Recommender(ENGINES, bundled(), Checkpoints(offline_models()))
     asked = KNOWN["Qwen/Qwen3-32B"]
     return lambda **fields: recommender.answer(
         RecommendRequest(model=asked.id, **{"context_length": 8192, **fields}), asked
@@ -295,11 +297,12 @@ def test_a_most_power_leaves_out_what_draws_more_or_is_unknown():
 
 def test_a_command_that_loads_another_format_says_what_to_load(recommend):
     items = recommend(gpus="H100", limit=1000).items
-    assert {item.quantization for item in items if item.checkpoint is None} <= {
-        "as published",
-        "fp8",
-    }
-    assert all(item.quantization in item.checkpoint for item in items if item.checkpoint)
+    unknown = [item for item in items if item.checkpoint]
+    assert unknown
+    assert all(item.quantization in item.checkpoint.lower() for item in unknown)
+    assert all(f"'{item.checkpoint}'" in item.launch.command for item in unknown)
+    awq = next(item for item in items if item.quantization == "awq")
+    assert "Qwen/Qwen3-32B-AWQ" in awq.launch.command
 
 
 def test_more_requests_than_an_engine_runs_by_itself_are_told_to_it(recommend):

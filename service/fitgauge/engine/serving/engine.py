@@ -33,6 +33,10 @@ FileKind = Literal["safetensors", "gguf", "mlx"]
 ANY_CAPABILITY: Capability = (0, 0)
 
 
+CheckpointKind = Literal["gguf", "mlx", "ollama"]
+"""A repository of GGUF files or of MLX weights on the Hub; a tag of Ollama's library."""
+
+
 class SplitEstimate(NamedTuple):
     """An estimate in two parts: what the weights take, and all other memory.
 
@@ -283,12 +287,33 @@ class Engine(NamedTuple):
     own_quantizers: bool = False
     """Its formats are made by other quantizers than those whose quality was measured."""
 
+    default_quantization: str | None = None
+    """The format people serve a 16-bit model in without naming one; None: as published."""
+
+    checkpoint_kinds: tuple[CheckpointKind, ...] = ()
+    """The kinds of published checkpoints made for it, the one to prefer first."""
+
+    checkpoint_word: str = "checkpoint"
+    """What such a checkpoint is called."""
+
+    hub_prefix: str = ""
+    """What its command writes before a repository of the Hub."""
+
+    sets_kv_cache_dtype: Callable[[ModelSpec], bool] | None = None
+    """Whether a checkpoint's quantization sets the format of the KV cache too; None: never."""
+
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a
     checkpoint."""
 
+    dtypes: Mapping[str, str] = {}
+    """What its flag calls a dtype that weights are converted to while they load."""
+
     cache_dtypes: Mapping[str, str] | None = None
     """What its flag calls a format of the KV cache; it takes no others. None: no such list."""
+
+    reads_server_variables: bool = False
+    """Takes its settings from environment variables of a server that the command may not start."""
 
     unsupported_flags: tuple[tuple[str, str], ...] = ()
     """Settings that its command line has no flag for, and what to do instead."""
@@ -321,9 +346,6 @@ class Engine(NamedTuple):
 
     file_kind: FileKind = "safetensors"
     """The files it loads."""
-
-    gguf_remedy: str = "use a GGUF repository in the command, of"
-    """What to do with a repository without GGUF files; the model's name follows."""
 
     preallocates_kv_cache: bool = False
     """Has a pool for the cache, whose size can be given outright."""

@@ -14,10 +14,6 @@ class LaunchSettings(Protocol):
     """The settings that a request sets itself; None leaves the engine's default."""
 
     @property
-    def quantization(self) -> str | None:
-        """The number format of the weights."""
-
-    @property
     def gpu_memory_utilization(self) -> float | None:
         """The share of the device that the engine may use."""
 
@@ -42,6 +38,11 @@ class Launch(NamedTuple):
     """One deployment to start."""
 
     model: Model
+    """The model whose weights are loaded."""
+
+    repository: str
+    """What the engine loads: a repository, a tag, or a placeholder to replace."""
+
     settings: LaunchSettings
     workload: Workload
 
@@ -50,6 +51,10 @@ class Launch(NamedTuple):
 
     quantization: str | None
     """The engine's own word for the format it quantizes to while it loads."""
+
+    dtype: str | None
+    """The engine's own word for the dtype of the weights, where another is requested than the
+    repository has."""
 
     kv_cache_dtype: str | None
     """The engine's own word for the format of the KV cache; None for its default."""

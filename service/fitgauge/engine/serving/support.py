@@ -46,6 +46,11 @@ def context_refusal(context_length: int, spec: ModelSpec) -> UnsupportedError | 
     )
 
 
+def runs_engine(engine: EngineName, accelerator: Accelerator) -> bool:
+    """Return whether the engine runs on this accelerator at all, whatever the weights."""
+    return platforms.built(engine, accelerator) and _kernels(engine, accelerator) is None
+
+
 def family(scheme: Scheme) -> str | None:
     """Return what engines call the method behind a scheme; None where nothing is quantized."""
     if scheme.form is None:
@@ -62,7 +67,8 @@ def family(scheme: Scheme) -> str | None:
 
 
 _FAMILIES = (
-    ("modelopt_nvfp4", "nvfp4"), ("modelopt_mxfp8", "mxfp8"), ("modelopt", "modelopt"),
+    ("modelopt_nvfp4", "modelopt_nvfp4"), ("modelopt_mxfp8", "modelopt_mxfp8"),
+    ("modelopt", "modelopt"),
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"),
     ("mxfp8", "mxfp8"), ("fbgemm", "fbgemm_fp8"), ("fp8", "fp8"), ("awq", "awq"), ("gptq", "gptq"),
     ("nf4", "bitsandbytes"),

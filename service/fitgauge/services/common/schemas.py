@@ -268,6 +268,15 @@ class Launch(Struct, kw_only=True):
     """The launch command of what was estimated."""
 
     command: str
+    placeholder: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "What to put in the command before it can run: a checkpoint that is not known"
+                " here. null: it runs as it stands."
+            )
+        ),
+    ] = None
 
 
 class Suggestion(Struct, kw_only=True):

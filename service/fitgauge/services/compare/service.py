@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
+from msgspec import structs
+
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
@@ -21,6 +23,7 @@ from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_fi
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.checkpoints import Checkpoints, default_format
 from fitgauge.services.fit.workload import context_length_of
 
 Setting = tuple[EngineName | None, str | None, int | None, int]
@@ -48,8 +51,10 @@ class Comparer:
     """Fills tables. Arithmetic alone; the rows are made as they are asked for, so that a caller
     can rest between them."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: Engines, checkpoints: Checkpoints | None = None) -> None:
+        """checkpoints: the published repositories that cells may load."""
         self._engines = engines
+        self._checkpoints = checkpoints
         self._preparer = WeightCache()
 
     def compare(
@@ -73,10 +78,21 @@ class Comparer:
     ) -> Iterator[CompareRow]:
         number = 0
         for model in models:
-            fitting = BatchEstimator(model, self._engines, self._preparer)
+            fitting = BatchEstimator(
+                model, self._engines, self._preparer, checkpoints=self._checkpoints
+            )
             for found, setting in product(gpus, settings):
                 number += 1
-                yield _row(number, total, request.kv_cache_dtype, model, found, setting, fitting)
+                yield _row(
+                    number,
+                    total,
+                    request.kv_cache_dtype,
+                    model,
+                    found,
+                    setting,
+                    fitting,
+                    named=request.quantizations is not None,
+                )
 
 
 def cells(models: int, gpus: int, settings: int) -> int:
@@ -128,8 +144,11 @@ def _row(
     found: GpuMatch,
     setting: Setting,
     fitting: BatchEstimator,
+    *,
+    named: bool,
 ) -> CompareRow:
-    """Return one cell; what is impossible is unsupported, with the reason."""
+    """Return one cell; what is impossible is unsupported, with the reason. named: whether the
+    format was named, and is not the engine's default."""
     asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
     question = FitRequest(
@@ -143,6 +162,9 @@ def _row(
         kv_cache_dtype=kv_cache_dtype,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
+    if not named:
+        quantization = default_format(model, engine)
+        question = structs.replace(question, quantization=quantization)
     row = CompareRow(
         number=number,
         of=total,

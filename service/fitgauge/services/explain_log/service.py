@@ -131,7 +131,7 @@ class LogExplainer:
         """Return the estimate. Flags of the log it does not support are dropped, with a note."""
         while True:
             try:
-                return self._serving.check(asked, model, found), asked
+                return self._serving.check(asked, model, found, as_launched=True), asked
             except IMPOSSIBLE as error:
                 field = refused_field(error)
                 if field not in log.flags or getattr(asked, field, None) is None:

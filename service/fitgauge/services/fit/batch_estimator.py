@@ -27,6 +27,7 @@ from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
+from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
 _WORKLOADS, _BESIDE = 4096, 512
@@ -77,13 +78,18 @@ class BatchEstimator:
         engines: Engines,
         preparer: WeightCache,
         checkpoint: Checkpoint = no_checkpoint,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
-        """checkpoint: called before every estimate; what it raises ends the question."""
+        """checkpoint: called before every estimate; what it raises ends the question.
+        checkpoints: the published repositories that may be loaded instead of the model."""
         self._checkpoint = checkpoint
+        self._checkpoints = checkpoints or Checkpoints(None)
+        self._choices: dict[tuple[str | None, EngineName], CheckpointChoice] = {}
+        self._others: dict[str, BatchEstimator] = {}
         self._model = model
         self._engines = engines
         self._preparer = preparer
-        self._schemes: dict[str | None, Scheme] = {}
+        self._schemes: dict[tuple[str | None, EngineName], Scheme] = {}
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._asked: dict[Hashable, Workload] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
@@ -97,13 +103,35 @@ class BatchEstimator:
 
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
         """Return the model's weights. Raises UnsupportedError for an unknown format."""
-        return self._preparer.prepare(self._model, quantization, engine)
+        choice = self.choice(quantization, engine)
+        return self._preparer.prepare(choice.model, choice.derived, engine)
 
-    def _scheme(self, quantization: str | None) -> Scheme:
+    def choice(self, quantization: str | None, engine: EngineName) -> CheckpointChoice:
+        """Return what the engine loads in a format. Raises UnsupportedError for an unknown
+        one."""
+        key = quantization, engine
+        if key not in self._choices:
+            self._choices[key] = self._checkpoints.choose(self._model, quantization, engine)
+        return self._choices[key]
+
+    def _scheme(self, quantization: str | None, engine: EngineName) -> Scheme:
         """Return the format of the weights. Raises UnsupportedError for an unknown one."""
-        if quantization not in self._schemes:
-            self._schemes[quantization] = scheme_of(self._model, quantization)
-        return self._schemes[quantization]
+        key = quantization, engine
+        if key not in self._schemes:
+            choice = self.choice(quantization, engine)
+            self._schemes[key] = scheme_of(choice.model, choice.derived)
+        return self._schemes[key]
+
+    def _of_other_shape(self, choice: CheckpointChoice) -> "BatchEstimator | None":
+        """Return the estimator of a repository whose layers differ from the model's (a width
+        padded for its groups); None where they are the same."""
+        if choice.repo is None or choice.model.spec.blocks == self._model.spec.blocks:
+            return None
+        if choice.repo.text not in self._others:
+            self._others[choice.repo.text] = BatchEstimator(
+                choice.model, self._engines, self._preparer, self._checkpoint
+            )
+        return self._others[choice.repo.text]
 
     def refused(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
@@ -122,7 +150,7 @@ class BatchEstimator:
             same_on_all = key[1:4]
             if same_on_all not in self._asked:
                 self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
-            scheme = self._scheme(request.quantization)
+            scheme = self._scheme(request.quantization, engine)
             self._refused[key] = refusal(
                 self._asked[same_on_all], scheme, accelerator, self._model.spec
             )
@@ -200,8 +228,17 @@ class BatchEstimator:
         kind = ENGINES[workload.engine].accelerator_kind(accelerator)
         key = (quantization, workload, kind)
         return self._demands.get_or_compute(
-            key, lambda: self._demand(quantization, workload, accelerator, kind)
+            key, lambda: self._demand_loaded(quantization, workload, accelerator, kind)
         )
+
+    def _demand_loaded(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
+    ) -> Demand:
+        """Return the demand of what is loaded in a format."""
+        other = self._of_other_shape(self.choice(quantization, workload.engine))
+        if other is not None:
+            return other.demand_of(None, workload, accelerator)
+        return self._demand(quantization, workload, accelerator, kind)
 
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""

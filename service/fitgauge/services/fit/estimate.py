@@ -1,8 +1,8 @@
 """A serving question, estimated: what it names is found, its degrees are settled, and its need
 is set against the card."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -22,6 +22,8 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest, HostMemory, LimitedBy
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
+from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, default_format
+from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
 
 
@@ -31,15 +33,29 @@ class FitQuery:
     the engine."""
 
     request: FitRequest
+    """With the format that is judged."""
+    original: FitRequest
+    """As it was sent."""
     model: Model
+    """The model that the request names."""
     card: GpuMatch
     count: int
     profile: EngineProfile
+    choice: CheckpointChoice
+    """What the engine loads of it."""
+    siblings: Sequence[QuantizedRepo] = ()
+    """Published repositories of the same weights, of which one may be loaded."""
+
+    @property
+    def loaded(self) -> Model:
+        """The model as the engine loads it: a published repository of it in another format, or
+        itself."""
+        return self.choice.model
 
     @property
     def spec(self) -> ModelSpec:
         """What the model is made of."""
-        return self.model.spec
+        return self.loaded.spec
 
     @property
     def accelerator(self) -> Accelerator:
@@ -143,16 +159,45 @@ class Estimator:
     """Estimates questions about models that are at hand, and changes of them. Pure arithmetic:
     no I/O, no await."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: Engines, checkpoints: Checkpoints | None = None) -> None:
+        """checkpoints: the published repositories at hand; None: nothing but the models
+        themselves."""
         self._engines = engines
+        self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = WeightCache()
 
-    def ask(self, request: FitRequest, model: Model, card: GpuMatch) -> FitQuery:
-        """Return the question. Raises InvalidRequestError for an engine or a version that is not
-        sized here."""
-        request = structs.replace(request, quantization=words.quantization(request.quantization))
+    def ask(
+        self,
+        request: FitRequest,
+        model: Model,
+        card: GpuMatch,
+        *,
+        siblings: Sequence[QuantizedRepo] = (),
+        count: int | None = None,
+        as_launched: bool = False,
+    ) -> FitQuery:
+        """Return the question. siblings: repositories found on the Hub. count: the GPUs, where
+        it is settled. as_launched: the model and the format are those of a launch, which no
+        default changes. Raises InvalidRequestError for an engine or a version that is not sized
+        here, and for an unknown format."""
+        profile = self._profile(request)
+        quantization = words.quantization(request.quantization)
+        if request.quantization is None and not as_launched:
+            quantization = default_format(model, profile.engine)
+        settled = structs.replace(request, quantization=quantization)
         return FitQuery(
-            request, model, card, gpu_count(request, card.count), self._profile(request)
+            request=settled,
+            original=request,
+            model=model,
+            card=card,
+            count=count or gpu_count(request, card.count),
+            profile=profile,
+            choice=(
+                CheckpointChoice(model, quantization)
+                if as_launched
+                else self._checkpoints.choose(model, quantization, profile.engine, siblings)
+            ),
+            siblings=siblings,
         )
 
     def change(
@@ -165,13 +210,12 @@ class Estimator:
     ) -> FitQuery:
         """Return the question with other `fields`, and another model or number of cards where
         they are given. Raises as `ask`."""
-        request = structs.replace(asked.request, **fields)
-        return replace(
-            asked,
-            request=request,
-            model=model or asked.model,
+        return self.ask(
+            structs.replace(asked.original, **fields),
+            model or asked.model,
+            asked.card,
+            siblings=asked.siblings,
             count=count or asked.count,
-            profile=self._profile(request),
         )
 
     def _profile(self, request: FitRequest) -> EngineProfile:
@@ -180,12 +224,12 @@ class Estimator:
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
         """Return the weights of the question. Raises UnsupportedError for an unknown format."""
-        return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
+        return self._preparer.prepare(asked.loaded, asked.choice.derived, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
         """Return whether the weights of the question are laid out already."""
         return (
-            self._preparer.peek(asked.model, asked.request.quantization, asked.profile.engine)
+            self._preparer.peek(asked.loaded, asked.choice.derived, asked.profile.engine)
             is not None
         )
 

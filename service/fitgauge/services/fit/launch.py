@@ -1,43 +1,141 @@
 """How to start what was estimated: the command with the settings of the answer, flags only where
 they differ from the engine's defaults."""
 
-from msgspec import structs
+from typing import NamedTuple
 
+from fitgauge.catalog.checkpoints import checkpoint_name
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
+from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.serving.launch import Launch
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.launch import Launch as EngineLaunch
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.hub.gguf_files import GgufFiles
+from fitgauge.services.common.schemas import FitRequest, Launch
+from fitgauge.services.fit.checkpoints import holds_requested, loads_while_quantizing
+
+_FORMAT_WORDS = {"int4": "4-bit", "int8": "8-bit"}
+_VOWELS = frozenset("AEFILMNORSX8")
+"""First letters and digits of formats that are spoken with a vowel first: an FP8, an 8-bit."""
 
 
-def launch_command(
+class Source(NamedTuple):
+    """What a command loads."""
+
+    repository: str
+    """A repository, a tag of Ollama's library, or a placeholder in angle brackets."""
+
+    quantization: str | None = None
+    """The engine's word for a format it quantizes to while it loads."""
+
+    dtype: str | None = None
+    """The engine's word for a dtype it converts the weights to while it loads."""
+
+    @property
+    def placeholder(self) -> str | None:
+        """The repository where it is only a placeholder."""
+        return self.repository if self.repository.startswith("<") else None
+
+
+def launch(
     model: Model,
     request: FitRequest,
     workload: Workload,
     *,
     pool_tokens: int | None = None,
     laid: ShardedWeights | None = None,
-) -> str:
-    """Return the command line of the engine. pool_tokens: of a pool given outright, which some
-    engines take in tokens; laid: the weights, for an engine that takes layers in host memory by
-    their number."""
-    pinned = model.revision and model.source == "hub" and "@" in request.model
+) -> Launch:
+    """Return the command of a workload.
+
+    model: what is loaded; where it is no checkpoint of the request's format, and the engine does
+    not quantize to it while it loads, the command holds a placeholder. pool_tokens: of a pool
+    given outright, which some engines take in tokens; laid: the weights, for an engine that takes
+    layers in host memory by their number."""
     row = ENGINES[workload.engine]
-    return row.command(
-        Launch(
-            model=structs.replace(model, id="MODEL") if model.source == "size" else model,
+    source = source_of(model, request.quantization, workload.engine)
+    command = row.command(
+        EngineLaunch(
+            model=model,
+            repository=source.repository,
             settings=request,
             workload=workload,
-            revision=model.revision if pinned else None,
-            quantization=_online_format(request, workload.engine),
+            revision=model.revision if _pins(request, model) else None,
+            quantization=source.quantization,
+            dtype=source.dtype,
             kv_cache_dtype=(row.cache_dtypes or {}).get(workload.kv_cache_dtype),
             pool_tokens=pool_tokens,
             weights=laid,
         )
     )
+    return Launch(command=command, placeholder=source.placeholder)
+
+
+def source_of(model: Model, quantization: str | None, engine: EngineName) -> Source:
+    """Return what the engine's command loads for a model in a format (None: as published)."""
+    row = ENGINES[engine]
+    if row.reads_gguf:
+        return _gguf(model, quantization, row)
+    sized = model.source == "size"
+    repository = f"<a {model.id} model>" if sized else model.id
+    if quantization is None:
+        return Source(repository)
+    online = loads_while_quantizing(model, quantization, engine)
+    if online is not None:
+        return Source(repository, quantization=online)
+    name = canonical_name(quantization)
+    dtype = UNQUANTIZED.get(name)
+    if dtype is not None and not model.is_quantized:
+        if dtype == model.spec.dtype or sized:
+            return Source(repository)
+        if dtype in row.dtypes:
+            return Source(repository, dtype=row.dtypes[dtype])
+    if holds_requested(model, quantization):
+        return Source(repository)
+    published_name = _known(model, row, name)
+    if published_name is not None:
+        return Source(published_name)
+    return Source(_placeholder(model, _FORMAT_WORDS.get(name, name.upper()), row))
+
+
+def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
+    """Return a GGUF file: of the repository itself, of one that is known, or a placeholder."""
+    if model.stored is not None and model.stored.file_name is not None:
+        name = model.stored.file_name.removesuffix(".gguf")
+        return Source(f"{row.hub_prefix}{model.id}:{GgufFiles(name, ()).label}")
+    if quantization is not None:
+        name = canonical_name(quantization)
+        form = UNQUANTIZED.get(name, name.upper())
+    else:
+        scheme = published(model.spec)
+        form = scheme.name.upper() if scheme else model.spec.dtype
+    known = _known(model, row, form)
+    return Source(known if known is not None else _placeholder(model, form, row))
+
+
+def _known(model: Model, row: Engine, form: str) -> str | None:
+    """Return a published checkpoint made for this engine, as its command writes it."""
+    for kind in row.checkpoint_kinds:
+        name = checkpoint_name(model.id, kind, form)
+        if name is not None:
+            on_hub = "/" in name
+            label = f":{form}" if row.reads_gguf and on_hub and form != "MXFP4" else ""
+            return f"{row.hub_prefix if on_hub else ''}{name}{label}"
+    return None
+
+
+def _placeholder(model: Model, form: str, row: Engine) -> str:
+    article = "an" if form[0] in _VOWELS else "a"
+    named = f"a {model.id} model" if model.source == "size" else model.id
+    return f"<{article} {form} {row.checkpoint_word} of {named}>"
+
+
+def _pins(request: FitRequest, model: Model) -> bool:
+    """Return whether the request names a revision of this repository."""
+    named, _, revision = request.model.partition("@")
+    return bool(revision and model.revision and model.source == "hub" and named.endswith(model.id))
 
 
 def unsupported_flags(request: FitRequest, workload: Workload) -> list[Note]:
@@ -56,21 +154,3 @@ def unsupported_flags(request: FitRequest, workload: Workload) -> list[Note]:
         )
         notes.append(Note("command-lacks-flag", "kv_cache_dtype", message))
     return notes
-
-
-def loads_asked_format(request: FitRequest, engine: EngineName) -> bool:
-    """Return whether the command loads the weights in the requested format, and not as they are
-    published."""
-    name = request.quantization
-    return (
-        name is None
-        or canonical_name(name) in UNQUANTIZED
-        or _online_format(request, engine) is not None
-    )
-
-
-def _online_format(request: FitRequest, engine: EngineName) -> str | None:
-    """Return the engine's word for the requested format; None where it does not quantize to it
-    while it loads."""
-    formats, name = ENGINES[engine].online_formats, request.quantization
-    return formats.get(canonical_name(name)) if name else None

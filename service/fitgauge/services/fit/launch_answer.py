@@ -4,7 +4,7 @@ from msgspec import structs
 
 from fitgauge.services.common.schemas import Launch
 from fitgauge.services.fit.estimate import FitEstimate
-from fitgauge.services.fit.launch import launch_command
+from fitgauge.services.fit.launch import launch
 from fitgauge.services.fit.limits import cache_tokens_of
 from fitgauge.services.fit.workload import serving_workload
 
@@ -27,11 +27,10 @@ def launch_of(checked: FitEstimate) -> Launch | None:
             if getattr(default, name) == getattr(workload, name):
                 request = structs.replace(request, **{name: None})
     given = checked.estimate.given_pool_bytes is not None
-    command = launch_command(
-        asked.model,
+    return launch(
+        asked.loaded,
         request,
         workload,
         pool_tokens=cache_tokens_of(checked) if given else None,
         laid=checked.prepared.laid,
     )
-    return Launch(command=command)

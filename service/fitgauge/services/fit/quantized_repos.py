@@ -146,24 +146,25 @@ class QuantizedRepos:
         """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
         if key[1] != "safetensors":
             return ()
-        named = (
-            model_id for model_id in self._models.snapshot.ids() if names_same(model.id, model_id)
-        )
-        rows = [
-            QuantizedRepo(model_id, one)
-            for model_id in named
-            if (one := self._models.bundled(model_id)) is not None and _alike(model, one)
-        ]
-        rows.sort(
-            key=lambda row: (
-                row.text.partition("/")[0] != model.id.partition("/")[0],
-                row.text.lower(),
-            )
-        )
+        rows = bundled_repos(self._models, model)
         of_bits = {
             bits: next((row for row in rows if _bits(row.model) == bits), None) for bits in (8, 4)
         }
         return tuple(row for row in of_bits.values() if row is not None)
+
+
+def bundled_repos(models: ModelResolver, model: Model) -> list[QuantizedRepo]:
+    """Return every bundled repository of the same weights in another format, the owner's own
+    first."""
+    named = (model_id for model_id in models.snapshot.ids() if names_same(model.id, model_id))
+    rows = [
+        QuantizedRepo(model_id, one)
+        for model_id in named
+        if (one := models.bundled(model_id)) is not None and _alike(model, one)
+    ]
+    owner = model.id.partition("/")[0]
+    rows.sort(key=lambda row: (row.text.partition("/")[0] != owner, row.text.lower()))
+    return rows
 
 
 def wants_quantized_repos(model: Model, quantization: str | None) -> bool:

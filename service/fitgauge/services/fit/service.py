@@ -1,22 +1,27 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.engine.serving.support import runs_engine
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.assumptions import model_notes
+from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
-from fitgauge.services.common.schemas import FitAnswer, FitRequest, Limits
+from fitgauge.services.common.schemas import Assumption, FitAnswer, FitRequest, Limits
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
+from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import fewest_cards, limits_of
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -28,8 +33,9 @@ class FitService:
     """Answers serving questions about models that are at hand. Pure arithmetic: no I/O, no
     await."""
 
-    def __init__(self, engines: Engines) -> None:
-        self._estimator = Estimator(engines)
+    def __init__(self, engines: Engines, checkpoints: Checkpoints | None = None) -> None:
+        """checkpoints: published repositories that may be loaded instead of a model."""
+        self._estimator = Estimator(engines, checkpoints)
 
     def is_prepared(self, request: FitRequest, model: Model, found: GpuMatch) -> bool:
         """Return whether the model's weights are laid out already. Raise as `check`."""
@@ -39,10 +45,29 @@ class FitService:
         """Lay the model's weights out, which takes longer than an estimate. Raise as `check`."""
         self._estimator.prepared(self._estimator.ask(request, model, found))
 
-    def check(self, request: FitRequest, model: Model, found: GpuMatch) -> FitEstimate:
-        """Return the estimate behind `answer`. Raises InvalidRequestError where the question is
-        impossible."""
-        return self._estimator.check(self._estimator.ask(request, model, found))
+    def lacks_checkpoint(self, request: FitRequest, model: Model, found: GpuMatch) -> bool:
+        """Return whether the Hub may list a checkpoint in the format to serve, and none is known.
+        Raise as `check`."""
+        if model.source != "hub":
+            return False
+        asked = self._estimator.ask(request, model, found)
+        source = source_of(asked.loaded, asked.request.quantization, asked.profile.engine)
+        return asked.choice.derived is not None and source.placeholder is not None
+
+    def check(
+        self,
+        request: FitRequest,
+        model: Model,
+        found: GpuMatch,
+        *,
+        siblings: Sequence[QuantizedRepo] = (),
+        as_launched: bool = False,
+    ) -> FitEstimate:
+        """Return the estimate behind `answer`; as_launched: of the model and the format named,
+        which no default changes. Raises InvalidRequestError where the question is impossible."""
+        return self._estimator.check(
+            self._estimator.ask(request, model, found, siblings=siblings, as_launched=as_launched)
+        )
 
     def answer(
         self,
@@ -55,7 +80,7 @@ class FitService:
 
         Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
-        return self.answer_for(self.check(request, model, found), siblings)
+        return self.answer_for(self.check(request, model, found, siblings=siblings), siblings)
 
     def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
         """Return the FitAnswer of what `check` returned. siblings: repositories to suggest, of the
@@ -66,7 +91,7 @@ class FitService:
         asked, refused = checked.asked, checked.refused
         if refused and not checked.too_long and (usual := self._usual(asked)):
             instead_of = self.answer(
-                structs.replace(asked.request, engine=usual), asked.model, asked.card, siblings
+                structs.replace(asked.original, engine=usual), asked.model, asked.card, siblings
             )
             return structs.replace(
                 instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
@@ -88,7 +113,7 @@ class FitService:
                 *checked.prepared.scheme.warnings,
                 *notes(checked),
             ],
-            assumed=assumptions(checked),
+            assumed=[*assumptions(checked), *self._default_format(checked)],
             understood_as=understood_as(checked),
             launch=None,
         )
@@ -132,14 +157,31 @@ class FitService:
             max_concurrency=limits.max_concurrency,
             min_gpu_count=fewest,
         )
-        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, siblings)
+        asked_format = words.quantization(checked.asked.original.quantization)
+        repositories = siblings if asked_format is None else ()
+        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         answer.launch = launch_of(checked)
         if full and workload.pipeline_parallel > 1:
             answer.ranks = answers.rank_answers(estimate)
 
+    def _default_format(self, checked: FitEstimate) -> Iterator[Assumption]:
+        """Yield that the engine's default format is assumed, with what the published one needs."""
+        asked = checked.asked
+        quantization = asked.request.quantization
+        if asked.original.quantization is not None or quantization is None:
+            return
+        changes = {"quantization": words.AS_PUBLISHED}
+        wide = self._estimator.possible(self._estimator.change(asked, changes))
+        published = f" (as published: {gib(wide.required)})" if wide is not None else ""
+        why = f", {checked.workload.engine}'s default{published}"
+        yield default_of("quantization", quantization.upper(), why)
+
     def _usual(self, asked: FitQuery) -> EngineName | None:
         """Return the engine to take where none was named and the first usual one does not run
-        these weights on the card; None for no other."""
+        these weights on the card; None for no other.
+
+        Where the first one runs on such cards, and only not these weights, another must run
+        them as they are published."""
         request = asked.request
         if (
             request.engine is not None
@@ -148,7 +190,11 @@ class FitService:
         ):
             return None
         for engine in DEFAULT_ENGINES[1:]:
-            tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
+            changes: dict[str, object] = {"engine": engine}
+            runs = runs_engine(asked.profile.engine, asked.accelerator)
+            if runs and request.quantization is None:
+                changes["quantization"] = words.AS_PUBLISHED
+            tried = self._estimator.possible(self._estimator.change(asked, changes))
             if tried is not None and tried.refused is None:
                 return engine
         return None

@@ -13,7 +13,7 @@ from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.parsing import version
 from fitgauge.services.fit.estimate import FitEstimate
-from fitgauge.services.fit.launch import loads_asked_format, unsupported_flags
+from fitgauge.services.fit.launch import source_of, unsupported_flags
 
 _LLM_INT8 = Note(
     "int8-is-llm-int8",
@@ -102,19 +102,27 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
 
 
 def _of_the_weights(checked: FitEstimate) -> Iterator[Note]:
-    """Yield a warning where the repository lacks files the engine can load."""
-    model, request, engine = checked.asked.model, checked.asked.request, checked.workload.engine
-    if model.source == "size":
-        return
-    if ENGINES[engine].reads_gguf and not (model.stored and model.stored.file_name):
-        message = f"{engine} loads GGUF files: {ENGINES[engine].gguf_remedy} {model.id}."
-        yield Note("gguf-needed", "model", message)
-    elif not loads_asked_format(request, engine):
+    """Yield what is loaded where it is not the model itself."""
+    asked, engine = checked.asked, checked.workload.engine
+    row, quantization = ENGINES[engine], asked.request.quantization
+    if asked.choice.repo is not None:
+        message = f"Estimated and launched: {asked.choice.repo.text}, which holds {quantization}."
+        yield Note("checkpoint-loaded", "quantization", message)
+    elif asked.model.source != "size":
+        source = source_of(asked.loaded, quantization, engine)
+        if source.placeholder is not None:
+            form = quantization or "its own format"
+            yield Note(
+                "checkpoint-needed",
+                "quantization",
+                f"No published {row.checkpoint_word} of {asked.model.id} in {form} is known here:"
+                " put one in the command.",
+            )
+    if row.reads_server_variables:
         yield Note(
-            "checkpoint-needed",
-            "quantization",
-            f"{model.id} is not stored in {request.quantization}: use a checkpoint in that format"
-            " in the command.",
+            "server-settings",
+            None,
+            f"{engine}'s variables are read by its server: set them where `{engine} serve` runs.",
         )
 
 

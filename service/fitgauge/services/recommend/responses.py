@@ -13,10 +13,13 @@ from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD
 from fitgauge.engine.performance.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.schemas import FitRequest, Launch
-from fitgauge.services.fit.launch import launch_command, loads_asked_format
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.launch import launch
 from fitgauge.services.recommend.constraints import watts
 from fitgauge.services.recommend.costs import CostAnswer, Costs
 from fitgauge.services.recommend.gpu_options import Plan
@@ -59,7 +62,9 @@ class ResponseBuilder:
         objective: Objective,
         costs: Costs,
         prompts: Prompts,
+        fitting: BatchEstimator,
     ) -> None:
+        self._fitting = fitting
         self._request = request
         self._question = question
         self._model = model
@@ -81,7 +86,7 @@ class ResponseBuilder:
             "concurrency": fitted.workload.concurrency,
         }
         optional = {
-            "quantization": plan.quantization,
+            "quantization": plan.quantization or _as_published(plan.engine),
             "kv_cache_dtype": request.kv_cache_dtype,
             "max_num_seqs": self._question.max_num_seqs,
         }
@@ -89,6 +94,8 @@ class ResponseBuilder:
         question = structs.replace(
             self._question, model=request.model, quantization=plan.quantization
         )
+        loaded = self._fitting.choice(plan.quantization, plan.engine).model
+        started = launch(loaded, question, fitted.workload)
         decode = None
         if speed:
             each = round(speed.expected / fitted.workload.concurrency, 2)
@@ -115,12 +122,8 @@ class ResponseBuilder:
                 option.accelerator, option.gpus, fitted.workload, request.gpus_per_node
             ),
             request=sent,
-            launch=Launch(command=launch_command(self._model, question, fitted.workload)),
-            checkpoint=(
-                None
-                if loads_asked_format(question, plan.engine)
-                else f"a checkpoint of {self._model.id} in {plan.quantization}"
-            ),
+            launch=started,
+            checkpoint=started.placeholder,
         )
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
@@ -295,6 +298,11 @@ class ResponseBuilder:
             for name in ("vendors", "gpus", "clouds")
         }
         return filled | {name: value for name, value in fields.items() if value is not None}
+
+
+def _as_published(engine: EngineName) -> str | None:
+    """Return what names the published format, where leaving it out means another."""
+    return words.AS_PUBLISHED if ENGINES[engine].default_quantization else None
 
 
 def quality(plan: Plan) -> QualityAnswer | None:

@@ -350,8 +350,8 @@ class Recommendation(Struct, kw_only=True):
         str | None,
         Meta(
             description=(
-                "Replacement for the model in the command; null if the command quantizes while"
-                " loading."
+                "The placeholder in the command, where no checkpoint in the option's format is"
+                " known; null where the command runs as it stands."
             )
         ),
     ]

@@ -19,6 +19,7 @@ from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.workload import context_length_of
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend import objectives as orders
@@ -69,8 +70,12 @@ class Recommender:
     """Searches the cards of a catalog for one model. Arithmetic alone; tens of milliseconds, so
     not for an event loop."""
 
-    def __init__(self, engines: Engines, catalog: Catalog) -> None:
+    def __init__(
+        self, engines: Engines, catalog: Catalog, checkpoints: Checkpoints | None = None
+    ) -> None:
+        """checkpoints: the published repositories that options may load."""
         self._engines = engines
+        self._checkpoints = checkpoints
         self._catalog = catalog
         self._preparer = WeightCache()
         self._known_costs: Memo[object, Costs] = Memo(16)
@@ -91,7 +96,9 @@ class Recommender:
             )
         if too_long := context_refusal(request.context_length or 0, model.spec):
             raise too_long
-        fitting = BatchEstimator(model, self._engines, self._preparer, checkpoint)
+        fitting = BatchEstimator(
+            model, self._engines, self._preparer, checkpoint, self._checkpoints
+        )
         front = self.front(request, model, fitting)
         if not front:
             raise self._nothing(request, model, fitting)
@@ -105,6 +112,7 @@ class Recommender:
             objective,
             self._costs(request),
             self._prompts(request, question, model, fitting),
+            fitting,
         )
         shown = front[start : start + (request.limit or _PAGE)]
         items = [telling.recommendation(option) for option in shown]
@@ -189,7 +197,7 @@ class Recommender:
         """Return the error of a request without options: quotas, some of the constraints, else the
         workload."""
         if self._catalog.quotas and (
-            found := Recommender(self._engines, self._catalog.unlimited()).front(
+            found := Recommender(self._engines, self._catalog.unlimited(), self._checkpoints).front(
                 request, model, fitting
             )
         ):

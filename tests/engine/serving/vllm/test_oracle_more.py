@@ -177,20 +177,24 @@ def test_what_vllm_refuses_is_refused(row):
     )
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
-    reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability)
+    reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability, _version(row))
     if reason is None:
         with pytest.raises(UnsupportedError):
             layout.check_parallel(spec, _laid(row), tensor_parallel=degree, version=_version(row))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if "refused" not in row], ids=_name)
+def _has_kernels(row: dict[str, Any]) -> bool:
+    """Return whether what vLLM builds on a fake card has kernels on a real one: those of DeepSeek
+    V4 are called without the selection of backends, and fail before Hopper (vLLM issue 40851)."""
+    return "DeepSeek-V4" not in row["model"] or tuple(row["capability"]) >= (9, 0)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if "refused" not in row and _has_kernels(row)], ids=_name
+)
 def test_what_vllm_runs_is_not_refused(row):
-    assert (
-        cards.refusal(
-            spec_of(row["model"]), row.get("kv_cache_dtype", "auto"), tuple(row["capability"])
-        )
-        is None
-    )
+    dtype, capability = row.get("kv_cache_dtype", "auto"), tuple(row["capability"])
+    assert cards.refusal(spec_of(row["model"]), dtype, capability, _version(row)) is None
 
 
 def test_the_answers_cover_five_cards_and_four_releases():

@@ -10,7 +10,7 @@ def command(launch: Launch) -> str:
     itself what does not fit (--fit)."""
     spec, settings, workload = launch.model.spec, launch.settings, launch.workload
     tokens = workload.context_length * workload.concurrency
-    flags: Flags = ["llama-server", "-hf", _repository(launch), "-c", tokens]
+    flags: Flags = ["llama-server", "-hf", launch.repository, "-c", tokens]
     on_host = workload.cpu_offload_bytes * workload.pipeline_parallel
     if launch.weights is not None and on_host:
         offload = offloaded(launch.weights, spec.layers, on_host)
@@ -31,15 +31,11 @@ def command(launch: Launch) -> str:
     )
 
 
-def _repository(launch: Launch) -> str:
-    """Return a repository with the quantization after a colon, as llama-server's -hf takes it."""
-    wanted = launch.settings.quantization
-    return f"{launch.model.id}:{wanted.strip().upper()}" if wanted else launch.model.id
-
-
 def ollama_command(launch: Launch) -> str:
-    """Return the command line of Ollama, which takes the fewest GPUs that hold a model, unless
-    OLLAMA_SCHED_SPREAD is set."""
+    """Return the command line of Ollama. Its server reads the variables; `ollama run` loads the
+    model.
+
+    Ollama takes the fewest GPUs that hold a model, unless OLLAMA_SCHED_SPREAD is set."""
     workload = launch.workload
     settings: Flags = [f"OLLAMA_CONTEXT_LENGTH={workload.context_length}"]
     parallel = max(workload.concurrency, workload.max_num_seqs)
@@ -52,4 +48,4 @@ def ollama_command(launch: Launch) -> str:
             "OLLAMA_FLASH_ATTENTION=1",
             f"OLLAMA_KV_CACHE_TYPE={workload.kv_cache_dtype.lower()}",
         ]
-    return shell(["env", *settings, "ollama", "serve"])
+    return shell([*settings, "ollama", "run", launch.repository])

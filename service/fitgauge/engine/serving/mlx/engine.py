@@ -46,5 +46,7 @@ ENGINE = Engine(
     suggested_vendors=frozenset({"apple"}),
     own_quantizers=True,
     file_kind="mlx",
+    checkpoint_kinds=("mlx",),
+    checkpoint_word="MLX checkpoint",
     splits_layers=True,
 )

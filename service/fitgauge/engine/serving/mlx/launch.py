@@ -9,7 +9,7 @@ _MAX_REQUESTS = 32
 def command(launch: Launch) -> str:
     """Return the command line."""
     requests = launch.workload.requests_per_replica
-    flags: Flags = ["mlx_lm.server", "--model", launch.model.id]
+    flags: Flags = ["mlx_lm.server", "--model", launch.repository]
     flags += optional(
         ("--prefill-step-size", launch.settings.max_batched_tokens),
         ("--decode-concurrency", requests if requests > _MAX_REQUESTS else None),

@@ -10,7 +10,7 @@ from fitgauge.engine.serving.engine import (
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.sglang import launch, memory, start_log
+from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.vllm.weights import shard_weights
@@ -29,7 +29,8 @@ ENGINE = Engine(
         "amd": Platform(
             targets=frozenset({"gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201"}),
             methods=frozenset({
-                "awq", "gptq", "fp8", "compressed-tensors", "quark", "mxfp4", "nvfp4", "torchao",
+                "awq", "gptq", "fp8", "compressed-tensors", "quark", "mxfp4", "nvfp4",
+                "modelopt_nvfp4", "torchao",
                 "int8", "int4", "bitsandbytes",
             }),
         ),
@@ -41,7 +42,8 @@ ENGINE = Engine(
     },
     formats={
         "awq": (7, 5), "gptq": (8, 0), "fp8": (8, 0), "mxfp4": (8, 0), "mxfp8": (10, 0),
-        "nvfp4": (8, 0), "modelopt": (8, 9), "compressed-tensors": (7, 0), "torchao": (8, 0),
+        "nvfp4": (8, 0), "modelopt_nvfp4": (8, 0), "modelopt_mxfp8": (10, 0), "modelopt": (8, 9),
+        "compressed-tensors": (7, 0), "torchao": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
@@ -51,9 +53,11 @@ ENGINE = Engine(
     with_defaults=memory.with_engine_defaults,
     budget=memory.budget_bytes,
     accelerator_kind=memory.card_kind,
+    refusal=support.refusal,
     min_compute_capability=(7, 5),
     architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
     online_formats=launch.ONLINE_FORMATS,
+    dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),

@@ -3,21 +3,23 @@
 from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 CACHE_DTYPES = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2", "BF16": "bf16"}
 
 
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
-    flags: Flags = ["python", "-m", "sglang.launch_server", "--model-path", launch.model.id]
+    flags: Flags = ["python", "-m", "sglang.launch_server", "--model-path", launch.repository]
     flags += ["--context-length", workload.context_length]
     flags += optional(
         ("--revision", launch.revision),
-        ("--tp", degree(workload.tensor_parallel)),
-        ("--pp", degree(workload.pipeline_parallel)),
-        ("--dp", degree(workload.data_parallel)),
-        ("--ep", degree(workload.expert_parallel)),
+        ("--tp-size", degree(workload.tensor_parallel)),
+        ("--pp-size", degree(workload.pipeline_parallel)),
+        ("--dp-size", degree(workload.data_parallel)),
+        ("--ep-size", degree(workload.expert_parallel)),
         ("--quantization", launch.quantization),
+        ("--dtype", launch.dtype),
         ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--mem-fraction-static", settings.gpu_memory_utilization),
         ("--max-running-requests", settings.max_num_seqs),

@@ -23,7 +23,8 @@ ENGINE = Engine(
     command=launch.command,
     platforms={"nvidia": Platform()},
     formats={
-        "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "mxfp4": (9, 0),
+        "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "modelopt_nvfp4": (10, 0),
+        "mxfp4": (9, 0),
         "modelopt": (8, 9), "int8": (8, 0), "int4": (8, 0), "compressed-tensors": (8, 9),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),

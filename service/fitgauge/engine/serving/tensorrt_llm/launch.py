@@ -16,7 +16,7 @@ _FILE = "trtllm.json"
 def command(launch: Launch) -> str:
     """Return the command line, which first writes what trtllm-serve reads from a file alone."""
     settings, workload = launch.settings, launch.workload
-    flags: Flags = ["trtllm-serve", launch.model.id, "--max_seq_len", workload.context_length]
+    flags: Flags = ["trtllm-serve", launch.repository, "--max_seq_len", workload.context_length]
     flags += optional(
         ("--revision", launch.revision),
         ("--tp_size", degree(workload.tensor_parallel)),

@@ -46,6 +46,7 @@ ENGINE = Engine(
         without_awq=AUTOMATIC - MODEL_TYPES,  # models/__init__.py, get_model
     ),
     online_formats=launch.ONLINE_FORMATS,
+    dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("max_num_seqs", "cpu_offload_gib",),

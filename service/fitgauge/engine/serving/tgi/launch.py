@@ -8,6 +8,7 @@ ONLINE_FORMATS = {
     "nf4": "bitsandbytes-nf4",
     "fp4": "bitsandbytes-fp4",
 }
+DTYPES = {"F16": "float16", "BF16": "bfloat16"}
 CACHE_DTYPES = {"F8_E4M3": "fp8_e4m3fn", "F8_E5M2": "fp8_e5m2"}
 
 _DERIVES_PREFILL = (3,)
@@ -21,7 +22,7 @@ _MAX_REQUESTS = 128
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
-    flags: Flags = ["text-generation-launcher", "--model-id", launch.model.id]
+    flags: Flags = ["text-generation-launcher", "--model-id", launch.repository]
     flags += ["--max-total-tokens", workload.context_length]
     derives = workload.engine_version >= _DERIVES_PREFILL
     prefill = workload.max_batched_tokens if derives else settings.max_batched_tokens
@@ -30,6 +31,7 @@ def command(launch: Launch) -> str:
         ("--revision", launch.revision),
         ("--num-shard", degree(workload.tensor_parallel)),
         ("--quantize", launch.quantization),
+        ("--dtype", launch.dtype),
         ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--cuda-memory-fraction", settings.gpu_memory_utilization),
         ("--max-batch-prefill-tokens", prefill),

@@ -31,7 +31,7 @@ ENGINE = Engine(
     },
     formats={
         "awq": (7, 5), "gptq": ANY_CAPABILITY, "fp8": (8, 9), "fbgemm_fp8": (9, 0),
-        "mxfp4": (7, 5), "nvfp4": (9, 0), "bitsandbytes": ANY_CAPABILITY,
+        "mxfp4": (7, 5), "nvfp4": (9, 0), "modelopt_nvfp4": (9, 0), "bitsandbytes": ANY_CAPABILITY,
         "compressed-tensors": ANY_CAPABILITY, "torchao": ANY_CAPABILITY, "quark": ANY_CAPABILITY,
         "int8": ANY_CAPABILITY, "int4": ANY_CAPABILITY, "gguf": ANY_CAPABILITY,
         "modelopt": (8, 9),
@@ -40,6 +40,7 @@ ENGINE = Engine(
     min_compute_capability=(5, 0),
     without_flash_attention="use attn_implementation='sdpa'",
     online_formats=launch.ONLINE_FORMATS,
+    dtypes=launch.DTYPES,
     unsupported_flags=(
         ("data_parallel", "start as many processes"),
         (

@@ -10,6 +10,8 @@ ONLINE_FORMATS = {
     "fp4": "load_in_4bit=True",
 }
 
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
+
 
 def command(launch: Launch) -> str:
     """Return the command line. device_map spreads layers over GPUs; tensor parallelism (tp_plan)
@@ -23,8 +25,8 @@ def command(launch: Launch) -> str:
         config += f", revision={launch.revision!r}"
     spread = "tp_plan='auto'" if ranks > 1 else "device_map='auto'"
     load = (
-        f"from transformers import {imported}; M.from_pretrained({model.id!r}, dtype='auto',"
-        f" {spread}{config})"
+        f"from transformers import {imported}; M.from_pretrained({launch.repository!r},"
+        f" dtype={launch.dtype or 'auto'!r}, {spread}{config})"
     )
     launcher: Flags = ["torchrun", "--nproc-per-node", ranks, "--no-python"] if ranks > 1 else []
     return shell([*launcher, "python", "-c", load])

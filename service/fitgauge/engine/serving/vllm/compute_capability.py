@@ -10,8 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
-from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec, Split
+from fitgauge.engine.model.spec import (
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    ModelSpec,
+    Split,
+)
 from fitgauge.engine.serving.runtime import elsewhere
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
@@ -191,15 +198,19 @@ def _symmetric(
 
 
 def refusal(
-    spec: ModelSpec, kv_cache_dtype: str, compute_capability: tuple[int, int] | None
+    spec: ModelSpec,
+    kv_cache_dtype: str,
+    compute_capability: tuple[int, int] | None,
+    version: tuple[int, ...],
 ) -> UnsupportedError | None:
     """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA card,
     None where one does.
 
-    Sparse MLA has kernels from Hopper on. Below 8.9 an fp8 cache is read by FlashInfer alone,
-    which has no MLA there, no attention sinks, no images that look ahead and heads of a few
-    sizes. Sources: platforms/cuda.py (_get_backend_priorities) and the backends' supports_*
-    methods."""
+    Sparse MLA and DeepSeek V4's compressed attention have kernels from Hopper on. Below 8.9 an
+    fp8 cache is read by FlashInfer alone, which has no MLA there, no attention sinks, no images
+    that look ahead and heads of a few sizes, and starts at 8.0 since
+    `releases.FLASHINFER_FROM_AMPERE`. Sources: platforms/cuda.py (_get_backend_priorities) and
+    the backends' supports_* methods; of DeepSeek V4, vLLM issues 40851 and 57144."""
     if compute_capability is None:
         return None
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
@@ -210,13 +221,23 @@ def refusal(
             "gpu",
             f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer.",
         )
+    if compute_capability < (HOPPER, 0) and any(
+        isinstance(mixer, CompressedAttention) for mixer in mixers
+    ):
+        return UnsupportedError(
+            "gpu", f"vLLM has no kernel of compressed attention for {card}; it needs 9.0 or newer."
+        )
     if compute_capability >= FP8_ATTENTION or not resolved_format(
         spec, kv_cache_dtype, compute_capability
     ).startswith("fp8"):
         return None
+    before_flashinfer = (
+        compute_capability < (AMPERE, 0) and version >= releases.FLASHINFER_FROM_AMPERE
+    )
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
     if (
-        latent
+        before_flashinfer
+        or latent
         or spec.image_prefix
         or quirks(spec).attention_sinks
         or quirks(spec).triton_attention

@@ -11,6 +11,7 @@ from fitgauge.engine.serving.vllm import (
 )
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -40,7 +41,9 @@ ENGINE = Engine(
         borrows=True,
         removed=removed,
     ),
+    sets_kv_cache_dtype=lambda spec: checkpoint_format(spec.quantization) != AUTO,
     online_formats=launch.ONLINE_FORMATS,
+    dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset(

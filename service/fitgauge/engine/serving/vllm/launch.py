@@ -5,13 +5,14 @@ from msgspec import json
 from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
+DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 CACHE_DTYPES = {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "BF16": "bfloat16", "F16": "float16"}
 
 
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
-    flags: Flags = ["vllm", "serve", launch.model.id, "--max-model-len", workload.context_length]
+    flags: Flags = ["vllm", "serve", launch.repository, "--max-model-len", workload.context_length]
     flags += optional(
         ("--revision", launch.revision),
         ("--tensor-parallel-size", degree(workload.tensor_parallel)),
@@ -22,6 +23,7 @@ def command(launch: Launch) -> str:
         flags.append("--enable-expert-parallel")
     flags += optional(
         ("--quantization", launch.quantization),
+        ("--dtype", launch.dtype),
         ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--gpu-memory-utilization", settings.gpu_memory_utilization),
         ("--max-num-seqs", settings.max_num_seqs),

@@ -78,6 +78,10 @@ TOKENS_BY_REQUEST = (0, 21)
 """The first version that logs concurrency x max_model_len; before it, blocks of one group.
 Source: posted logs of both."""
 
+FLASHINFER_FROM_AMPERE = (0, 24)
+"""The first version whose FlashInfer backend starts at compute capability 8.0 instead of 7.5.
+Source: vLLM pull request 45375; issue 47549 of 0.24.0."""
+
 IN_FLIGHT_COUNTED = (0, 26)
 """The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
 request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and

@@ -15,7 +15,8 @@ from fitgauge.engine.unsupported import UnsupportedError
 
 FORMATS: dict[str, Capability] = {
     "awq": (7, 5), "gptq": (6, 0), "fp8": (7, 5), "fbgemm_fp8": (8, 0), "mxfp4": (8, 0),
-    "mxfp8": (8, 0), "nvfp4": (7, 5), "modelopt": (8, 0), "compressed-tensors": (7, 0),
+    "mxfp8": (8, 0), "nvfp4": (7, 5), "modelopt": (8, 0), "modelopt_nvfp4": (7, 5),
+    "modelopt_mxfp8": (8, 0), "compressed-tensors": (7, 0),
     "torchao": (7, 5), "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0),
     "gguf": (6, 0),
 }  # fmt: skip
@@ -29,12 +30,14 @@ PLATFORMS = {
         }),
         methods=frozenset({
             "awq", "gptq", "fp8", "fbgemm_fp8", "compressed-tensors", "quark", "mxfp4", "mxfp8",
-            "nvfp4", "torchao", "modelopt", "int8", "int4", "gguf",
+            "nvfp4", "modelopt_nvfp4", "modelopt_mxfp8", "torchao", "modelopt", "int8", "int4",
+            "gguf",
         }),
         fp8_targets=frozenset({"gfx942", "gfx950", "gfx1200", "gfx1201"}),
     ),
     "intel": Platform(methods=frozenset({
-        "awq", "gptq", "fp8", "mxfp4", "mxfp8", "modelopt", "compressed-tensors", "int8", "int4",
+        "awq", "gptq", "fp8", "mxfp4", "mxfp8", "modelopt", "modelopt_mxfp8",
+        "compressed-tensors", "int8", "int4",
     })),
     "gaudi": Platform(plugin="vllm-gaudi"),
     "google": Platform(
@@ -69,7 +72,12 @@ def refusal(
     """Return why vLLM does not run the model on this accelerator; None where it does."""
     return (
         removed(spec, workload.engine_version)
-        or compute_capability.refusal(spec, workload.kv_cache_dtype, accelerator.compute_capability)
+        or compute_capability.refusal(
+            spec,
+            workload.kv_cache_dtype,
+            accelerator.compute_capability,
+            workload.engine_version,
+        )
         or _encoder_decoder(spec, workload.engine_version)
     )
 

@@ -1,0 +1,49 @@
+"""Published quantizations that the bundled models do not hold: GGUF files, MLX checkpoints and
+tags of Ollama's library.
+
+data/checkpoints.tsv: a model, the kind of files, their format, the name to load and the source, a
+row a line."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from fitgauge.engine.serving.engine import CheckpointKind
+
+_TABLE = files("fitgauge.catalog") / "data" / "checkpoints.tsv"
+
+
+class PublishedCheckpoint(NamedTuple):
+    """One row of the table."""
+
+    model: str
+    kind: str
+    form: str
+    name: str
+    """The repository or tag."""
+    source: str
+
+
+def checkpoint_name(model_id: str, kind: CheckpointKind, form: str) -> str | None:
+    """Return the repository or tag that holds a model in a format (Q4_K_M, MXFP4, int4), in any
+    case of letters; None where none is known."""
+    return _names().get((model_id.lower(), kind, form.lower()))
+
+
+def models_of(name: str) -> list[str]:
+    """Return the models that a repository or tag holds; none for an unknown one."""
+    return list(dict.fromkeys(row.model for row in rows() if row.name == name))
+
+
+@cache
+def rows() -> tuple[PublishedCheckpoint, ...]:
+    """Return the table."""
+    return tuple(
+        PublishedCheckpoint(*line.split("\t")) for line in _TABLE.read_text("utf-8").splitlines()
+    )
+
+
+@cache
+def _names() -> Mapping[tuple[str, str, str], str]:
+    return {(row.model.lower(), row.kind, row.form.lower()): row.name for row in rows()}

@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
+from fitgauge.engine.serving.ladders import Ladders
 from fitgauge.engine.serving.launch import Launch
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.start_log.lines import Line
@@ -173,6 +174,9 @@ class Engine(NamedTuple):
 
     formats: Mapping[str, Capability]
     """Quantization methods it reads, each with its least compute capability."""
+
+    ladders: Ladders = Ladders()
+    """What its settings may be changed to where its defaults do not run a workload."""
 
     split: SplitEstimate | None = None
     """The estimate in two parts, where it comes apart."""

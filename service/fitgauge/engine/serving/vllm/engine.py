@@ -4,6 +4,7 @@ from fitgauge.engine.serving.engine import ArchitectureList, Engine, LogParser, 
 from fitgauge.engine.serving.vllm import architectures, launch, memory, start_log, support
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -13,6 +14,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),

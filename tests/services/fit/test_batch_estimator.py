@@ -22,7 +22,12 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
     for accelerator in accelerators.load().all():
         for count in (1, 2):
             request = FitRequest(
-                model=name, gpu=accelerator.name, gpu_count=count, engine=engine, concurrency=4
+                model=name,
+                gpu=accelerator.name,
+                gpu_count=count,
+                engine=engine,
+                concurrency=4,
+                settings="defaults",
             )
             shared = fitting.fitted(request, engine, accelerator, count)
             alone = serving.check(request, model, GpuMatch(accelerator, count))

@@ -7,6 +7,7 @@ field may take instead of the engine's default, the nearest to the default first
 changes what a caller gets: no number format, no context, no host memory."""
 
 from collections.abc import Callable, Iterator
+from math import ceil, floor
 from typing import NamedTuple
 
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
@@ -17,6 +18,9 @@ FEWEST_TOKENS = 2048
 """Tokens of a forward pass below which no ladder goes: smaller passes read prompts slowly."""
 
 MOST_LAYOUTS = 12
+
+_ROUNDING = 1e-6
+"""How far a share of whole hundredths may be off as a float."""
 
 
 class Ladder(NamedTuple):
@@ -47,7 +51,9 @@ class Share(NamedTuple):
         """Return the shares above the default, nearest first."""
         return tuple(
             hundredth / 100
-            for hundredth in range(int(default * 100 + 1e-6) + 1, round(self.highest * 100) + 1)
+            for hundredth in range(
+                floor(default * 100 + _ROUNDING) + 1, round(self.highest * 100) + 1
+            )
         )
 
     def lower(self, default: float) -> tuple[float, ...]:
@@ -56,7 +62,8 @@ class Share(NamedTuple):
             return ()
         least = round(self.lowest * 100)
         return tuple(
-            hundredth / 100 for hundredth in range(-int(-default * 100 + 1e-6) - 1, least - 1, -1)
+            hundredth / 100
+            for hundredth in range(ceil(default * 100 - _ROUNDING) - 1, least - 1, -1)
         )
 
     @property

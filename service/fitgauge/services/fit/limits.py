@@ -18,7 +18,8 @@ from fitgauge.engine.serving.fit import (
 )
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
-from fitgauge.services.fit.estimate import Estimator, FitEstimate
+from fitgauge.services.fit.estimate import Estimator
+from fitgauge.services.fit.query import FitEstimate
 
 _STEPS, _EXACT_BITS = 16, 7
 """Estimates that close in on a limit, at most, and the share of it that may be missing. One or two
@@ -196,10 +197,9 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
     if count == checked.count:
         return checked.verdict == "fits"
     least = checked.prepared.total_bytes // count - checked.workload.cpu_offload_bytes
-    if least > checked.estimate.budget.expected:
+    if least > checked.estimate.accelerator.usable.expected:
         return False
-    tried = estimator.possible(estimator.change(checked.asked, {"gpu_count": count}, count=count))
-    return tried is not None and tried.verdict == "fits"
+    return estimator.fits(estimator.change(checked.asked, {"gpu_count": count}, count=count))
 
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:

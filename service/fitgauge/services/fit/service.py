@@ -11,11 +11,14 @@ from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.default_engine import USUAL, unnamed
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Limits
+from fitgauge.services.fit.auto_limits import auto_limits
+from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer
 from fitgauge.services.fit.echo import understood_as
-from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch_answer import launch_of
-from fitgauge.services.fit.limits import fewest_cards, limits_of
+from fitgauge.services.fit.limits import fewest_cards
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
+from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.warnings import notes
 
@@ -100,14 +103,14 @@ class FitService:
         """Fill in the verdict and the figures of what the engine runs."""
         workload, estimate = checked.workload, checked.estimate
         full = checked.asked.request.detail == "full"
-        limits = limits_of(checked, self._estimator)
+        limits = auto_limits(checked, self._estimator)
         fewest = fewest_cards(checked, self._estimator)
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
         answer.summary = answers.summary(
             answer.model.id,
-            answers.cards_in_words(checked.asked.accelerator, checked.count),
+            answers.cards_in_words(checked.asked.accelerator, checked.count) + clause(checked),
             workload,
             estimate,
             checked.verdict,
@@ -129,6 +132,8 @@ class FitService:
         )
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, siblings)
         answer.launch = launch_of(checked)
+        answer.chosen = chosen_settings(checked)
+        answer.defaults = defaults_answer(checked, self._estimator)
         if full and workload.pipeline_parallel > 1:
             answer.ranks = answers.rank_answers(estimate)
 

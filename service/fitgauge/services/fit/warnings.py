@@ -11,8 +11,8 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.parsing import version
-from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.launch import loads_asked_format, unsupported_flags
+from fitgauge.services.fit.query import FitEstimate
 
 _LLM_INT8 = (
     "int8 means LLM.int8() of bitsandbytes: outlier columns stay in 16 bit, and it is slower than"

@@ -1,13 +1,19 @@
 """Limits under `settings: "auto"`: what any layout reaches with its settings at the ends of their
 ladders. Asked again, they fit."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from fitgauge.engine.model.spec import Attention, LatentAttention
-from fitgauge.engine.serving.fit import ServingLimits, cache_tokens
+from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.services.fit.estimate import Estimator
-from fitgauge.services.fit.limits import limits_of
+from fitgauge.services.fit.limits import (
+    context_limit,
+    limits_of,
+    limits_with,
+    request_limit,
+    sure_limits,
+)
 from fitgauge.services.fit.query import FitEstimate
 
 
@@ -17,55 +23,55 @@ def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     all are of the same launch."""
     if checked.asked.request.settings == "defaults" or checked.refused:
         return limits_of(checked, estimator)
-    by_default = checked.choice is None
-    largest = estimator.at_largest_share(checked) if by_default else checked
-    own = limits_of(largest.pinned, estimator)
-    reached = [own]
-    longest = max(one.max_context_length for one in reached)
-    maximum = checked.asked.spec.max_context_length
-    confirm = not by_default or _copies_cache(checked)
-    if confirm or longest != maximum:
-        ends = estimator.ends(checked)
-        limits = [limits_of(end.pinned, estimator) for end in ends]
-        longest = max([longest, *(one.max_context_length for one in limits)])
-        reached += [
-            one
-            for end, one in zip(ends, limits, strict=True)
-            if confirm or _runs(end, one.max_concurrency)
-        ]
-    most = _most_requests(reached)
-    if confirm and most is not None and most > (own.max_concurrency or 0):
-        most = max(own.max_concurrency or 0, _confirmed(most, checked, estimator))
-    return ServingLimits(
-        kv_cache_tokens=own.kv_cache_tokens
-        if largest is checked
-        else cache_tokens(checked.estimate),
-        max_context_length=longest,
-        max_concurrency=most,
-    )
+    if checked.choice is not None or _copies_cache(checked):
+        longest, most = _of_all_layouts(checked, estimator)
+    else:
+        longest, most = _of_default_layout(checked, estimator)
+    return limits_with(checked.pinned, longest, most)
 
 
-def _confirmed(most: int, checked: FitEstimate, estimator: Estimator) -> int:
-    """Return the most requests for which a launch fits. `most` fit next to what the scheduler
-    takes for the requests of the question; for more it takes more."""
-    asked = estimator.change(checked.asked, {"concurrency": most})
-    ends = estimator.ends(replace(checked, asked=asked))
-    if any(end.verdict == "fits" for end in ends):
-        return most
-    least = _most_requests([limits_of(end.pinned, estimator) for end in ends]) or 0
-    return min(most, least)
+def _of_default_layout(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
+    """Return the limits where the engine's defaults fit: its scheduler runs as many requests as
+    the largest share of the GPU holds; the ends of the other ladders make room for a longer
+    context."""
+    largest = estimator.at_largest_share(checked).pinned
+    sure = sure_limits(largest)
+    most = request_limit(largest, sure, estimator)
+    if sure.max_context_length != checked.asked.spec.max_context_length:
+        largest = estimator.ends(checked, others=False)[0].pinned
+        sure = sure_limits(largest)
+    return context_limit(largest, sure, estimator), most
 
 
-def _most_requests(reached: Sequence[ServingLimits]) -> int | None:
-    """Return the most requests of all; None where memory sets no limit."""
-    counts = [one.max_concurrency for one in reached if one.max_concurrency is not None]
-    return max(counts) if len(counts) == len(reached) else None
+def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
+    """Return the limits of the layouts that hold most."""
+    ends = _ends(checked, estimator)
+    end, sure = max(ends, key=lambda one: one[1].max_context_length)
+    longest = context_limit(end, sure, estimator)
+    end, sure = max(ends, key=_requests)
+    if sure.max_concurrency is None:
+        return longest, None
+    own = request_limit(checked.pinned, sure_limits(checked), estimator) or 0
+    if sure.max_concurrency <= own:
+        return longest, own
+    more = estimator.change(checked.asked, {"concurrency": sure.max_concurrency})
+    ends = _ends(replace(checked, asked=more), estimator)
+    if any(end.verdict == "fits" for end, _ in ends):
+        return longest, sure.max_concurrency
+    end, sure = max(ends, key=_requests)
+    return longest, max(own, request_limit(end, sure, estimator) or 0)
 
 
-def _runs(end: FitEstimate, requests: int | None) -> bool:
-    """Return whether the scheduler's limits of a launch suffice for so many requests."""
-    replicas = end.workload.data_parallel
-    return requests is None or requests <= replicas * end.workload.max_num_seqs
+def _ends(checked: FitEstimate, estimator: Estimator) -> list[tuple[FitEstimate, ServingLimits]]:
+    """Return what the question takes at the ends of all ladders, by layout, with the limits that
+    the cache alone sets."""
+    ends = [end.pinned for end in estimator.ends(checked)] or [checked.pinned]
+    return [(end, sure_limits(end)) for end in ends]
+
+
+def _requests(end: tuple[FitEstimate, ServingLimits]) -> float:
+    most = end[1].max_concurrency
+    return inf if most is None else most
 
 
 def _copies_cache(checked: FitEstimate) -> bool:

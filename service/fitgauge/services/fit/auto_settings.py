@@ -82,9 +82,11 @@ class AutoSettings:
         """Return the defaults with the largest share of the GPU."""
         return self._of(self._with_share({})) or self._default
 
-    def ends(self) -> list[FitEstimate]:
-        """Return what the workload takes at the ends of all ladders, by layout."""
-        ends = (self._of(self._end(layout)) for layout in self._layouts())
+    def ends(self, *, others: bool = True) -> list[FitEstimate]:
+        """Return what the workload takes at the ends of all ladders, by layout; of the default
+        layout alone without `others`."""
+        layouts = self._layouts() if others else ({},)
+        ends = (self._of(self._end(layout)) for layout in layouts)
         return [end for end in ends if end is not None]
 
     def _fitting(self) -> Iterator[Settings]:

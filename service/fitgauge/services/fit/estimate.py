@@ -119,13 +119,13 @@ class Estimator:
         """Return the engine's defaults with the largest share of the GPU that may be chosen."""
         return AutoSettings(checked, partial(self._trial, checked.asked)).at_largest_share()
 
-    def ends(self, checked: FitEstimate) -> list[FitEstimate]:
+    def ends(self, checked: FitEstimate, *, others: bool = True) -> list[FitEstimate]:
         """Return the least that the question takes, by layout, with settings at the ends of
         their ladders; under `settings: "defaults"` the question itself."""
         if checked.asked.request.settings == "defaults":
             return [checked]
         default = checked.choice.default if checked.choice else checked
-        return AutoSettings(default, partial(self._trial, checked.asked)).ends()
+        return AutoSettings(default, partial(self._trial, checked.asked)).ends(others=others)
 
     def _trial(self, asked: FitQuery, request: FitRequest) -> FitEstimate | None:
         try:

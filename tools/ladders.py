@@ -21,7 +21,7 @@ Steps, of which the first that fits is taken:
 - **A** the engine's defaults.
 - **B** limits of the scheduler.
 - **C** the engine's share of the GPU, with B.
-- **D** another layout over the GPUs, at most {MOST_LAYOUTS}: first with A, then with B, then with C.
+- **D** another layout over the GPUs, of at most {MOST_LAYOUTS}: with A, then with B, then with C.
 - **E** no CUDA graphs, with B and C, layouts in the same order.
 
 A step is tried at the end of its ladders, then each setting goes back towards its default as far

@@ -159,16 +159,15 @@ class AutoSettings:
         judged = self._of(changed)
         if judged is None:
             return ()
-        default = judged.workload.gpu_memory_utilization
-        if judged.rest_fits(default):
+        default, outside = judged.workload.gpu_memory_utilization, judged.outside
+        if judged.rest_fits(default, outside):
             higher = share.higher(default)
-            most = next(
-                (at for at in range(len(higher), 0, -1) if judged.rest_fits(higher[at - 1])), 0
-            )
-            return higher[:most]
+            while higher and not judged.rest_fits(higher[-1], outside):
+                higher = higher[:-1]
+            return higher
         lower = share.lower(default)
-        first = next((at for at, value in enumerate(lower) if judged.rest_fits(value)), None)
-        return lower if first is None else lower[: first + 1]
+        fitting = (at for at, value in enumerate(lower, 1) if judged.rest_fits(value, outside))
+        return lower[: next(fitting, None)]
 
     def _settled(self, changed: Settings, acceptable: Callable[[FitEstimate], bool]) -> Settings:
         """Return the settings with each as near to its default as is acceptable, those that cost

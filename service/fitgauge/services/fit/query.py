@@ -168,12 +168,13 @@ class FitEstimate:
         request = structs.replace(self.request, settings="defaults")
         return replace(self, asked=replace(self.asked, request=request))
 
-    def rest_fits(self, share: float) -> bool:
-        """Return whether what lies outside this share of the GPU surely fits into the rest."""
+    def rest_fits(self, share: float, outside: Bytes) -> bool:
+        """Return whether what lies outside this share of the GPU (`outside`) surely fits into the
+        rest."""
         workload = structs.replace(self.workload, gpu_memory_utilization=share)
-        estimate = self.estimate
-        budget = ENGINES[workload.engine].budget(estimate.accelerator, workload)
-        chance = starting_probability(_NOTHING, budget, self.outside, estimate.accelerator.usable)
+        accelerator = self.estimate.accelerator
+        budget = ENGINES[workload.engine].budget(accelerator, workload)
+        chance = starting_probability(_NOTHING, budget, outside, accelerator.usable)
         return verdict(chance) == "fits"
 
 

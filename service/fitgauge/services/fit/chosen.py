@@ -92,7 +92,9 @@ def _reason(default: FitEstimate) -> str:
             f"gpu_memory_utilization {_rounded(workload.gpu_memory_utilization):g} leaves too"
             f" little for the {gib(default.outside.expected)} that lie outside that share."
         )
-    largest = next((term for term in fullest.terms if term.name != "weights"), fullest.terms[0])
+    largest = fullest.terms[0]
+    if largest.bytes <= default.estimate.budget.expected:
+        largest = next((term for term in fullest.terms if term.name != "weights"), largest)
     words = term_in_words(largest)
     if largest.name == "kv_cache" and default.asked.spec.keeps_states:
         words = f"{words} with {workload.max_num_seqs:,} state blocks"

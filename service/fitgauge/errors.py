@@ -17,19 +17,81 @@ FitgaugeError
     ├── HubUnreachableError       no readable answer within the timeout
     └── HubBusyError              rate limited: retry later
 
-Each has a `hint` (what to send instead) and up to five `matches` (existing names that are close).
-A HubError says when to retry (`retry_after_seconds`)."""
+Each has a stable `code` (docs/CODES.md), a `hint` (what to send instead) and up to five `matches`
+(existing names that are close). A HubError says when to retry (`retry_after_seconds`)."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Literal, Self
+
+ErrorCode = Literal[
+    "conflicting-fields",
+    "gated-model",
+    "hub-busy",
+    "hub-unreachable",
+    "impossible-degrees",
+    "impossible-request",
+    "incompatible-draft-model",
+    "invalid-catalog",
+    "invalid-settings",
+    "invalid-value",
+    "malformed-model",
+    "missing-field",
+    "model-without-weights",
+    "no-option",
+    "not-modelled",
+    "over-quota",
+    "question-too-large",
+    "queue-full",
+    "renamed-model",
+    "too-many-cells",
+    "unknown-engine",
+    "unknown-gpu",
+    "unknown-kv-cache-dtype",
+    "unknown-model",
+    "unknown-quantization",
+    "unknown-trainer",
+    "unknown-value",
+    "unreadable-log",
+    "unreadable-trace",
+    "unsupported",
+    "unsupported-version",
+]
+"""The codes of errors, stable from release to release. docs/CODES.md says what each means."""
 
 
 class FitgaugeError(Exception):
-    """The root of all errors.
+    """The root of all errors. A raise may name a narrower code than that of its class.
 
     detail: what is wrong.
     hint: what to send instead.
     matches: up to five existing names that are close.
     field: the field of the request at fault.
+    """
+
+    code: ErrorCode = "impossible-request"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        hint: str = "",
+        matches: tuple[str, ...] = (),
+        field: str | None = None,
+        code: ErrorCode | None = None,
+    ) -> None:
+        super().__init__(detail)
+        if code is not None:
+            self.code = code
+        self.detail = detail
+        self.hint = hint
+        self.matches = matches[:5]
+        self.field = field
+
+
+class InvalidRequestError(FitgaugeError):
+    """The request is well formed and has no answer.
+
+    send: fields to send instead, where some are known to work; None leaves one out.
     """
 
     def __init__(
@@ -39,24 +101,23 @@ class FitgaugeError(Exception):
         hint: str = "",
         matches: tuple[str, ...] = (),
         field: str | None = None,
+        code: ErrorCode | None = None,
+        send: Mapping[str, str | int | bool | None] | None = None,
     ) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.hint = hint
-        self.matches = matches[:5]
-        self.field = field
-
-
-class InvalidRequestError(FitgaugeError):
-    """The request is well formed and has no answer."""
+        super().__init__(detail, hint=hint, matches=matches, field=field, code=code)
+        self.send = dict(send or {})
 
 
 class QuestionTooLargeError(FitgaugeError):
     """The answer takes longer than allowed."""
 
+    code: ErrorCode = "question-too-large"
+
 
 class QueueFullError(FitgaugeError):
     """Too many long requests are waiting; retry after `retry_after_seconds`."""
+
+    code: ErrorCode = "queue-full"
 
     def __init__(self, detail: str, *, retry_after_seconds: float, hint: str = "") -> None:
         super().__init__(detail, hint=hint)
@@ -66,9 +127,13 @@ class QueueFullError(FitgaugeError):
 class UnknownAcceleratorError(FitgaugeError):
     """The text names no accelerator of the catalog."""
 
+    code: ErrorCode = "unknown-gpu"
+
 
 class InvalidCatalogError(FitgaugeError):
     """A catalog overlay is unusable: `detail` names the file, the row and the field."""
+
+    code: ErrorCode = "invalid-catalog"
 
 
 class ModelError(FitgaugeError):
@@ -78,21 +143,31 @@ class ModelError(FitgaugeError):
 class UnknownModelError(ModelError):
     """Neither the Hub nor the snapshot has this repository, revision or file."""
 
+    code: ErrorCode = "unknown-model"
+
 
 class GatedModelError(ModelError):
     """The Hub requires a token with access to this repository."""
+
+    code: ErrorCode = "gated-model"
 
 
 class RenamedModelError(ModelError):
     """The repository moved."""
 
+    code: ErrorCode = "renamed-model"
+
 
 class ModelWithoutWeightsError(ModelError):
     """The repository holds nothing an engine could load."""
 
+    code: ErrorCode = "model-without-weights"
+
 
 class MalformedModelError(ModelError):
     """The repository's metadata is broken or out of bounds."""
+
+    code: ErrorCode = "malformed-model"
 
 
 class HubError(FitgaugeError):
@@ -124,6 +199,10 @@ class HubError(FitgaugeError):
 class HubUnreachableError(HubError):
     """No readable answer from the Hub within the timeout."""
 
+    code: ErrorCode = "hub-unreachable"
+
 
 class HubBusyError(HubError):
     """The Hub answered 429, or 503 with Retry-After, which is `retry_after_seconds`."""
+
+    code: ErrorCode = "hub-busy"

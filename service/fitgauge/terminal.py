@@ -129,8 +129,9 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
             f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)}"
             f" ({_gib(suggestion.required_bytes)})"
         )
-    for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]")
+    messages = [assumption.message for assumption in answer.assumed]
+    for message in (*messages, *(warning.message for warning in answer.warnings)):
+        console.print(f"[dim]- {escape(message)}[/dim]")
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
 
@@ -170,7 +171,7 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     for cause in answer.causes:
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
@@ -198,7 +199,7 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def show_comparison(answer: CompareAnswer, console: Console | None = None) -> None:
@@ -232,7 +233,7 @@ def show_comparison(answer: CompareAnswer, console: Console | None = None) -> No
         )
     console.print(table)
     for note in dict.fromkeys(
-        f"{row.model} on {row.gpu}: {row.note}" for row in answer.items if row.note
+        f"{row.model} on {row.gpu}: {row.note.message}" for row in answer.items if row.note
     ):
         console.print(f"[dim]- {escape(note)}[/dim]", soft_wrap=True)
 
@@ -288,7 +289,7 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
         if first.checkpoint:
             console.print(f"[dim]with {escape(first.checkpoint)}[/dim]", soft_wrap=True)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
@@ -313,7 +314,7 @@ def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> No
                 f"\n[dim]{escape(name)}[/dim]\n{escape(contents)}", soft_wrap=True, highlight=False
             )
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def show_utilization(answer: UtilizationAnswer, console: Console | None = None) -> None:
@@ -338,7 +339,7 @@ def show_utilization(answer: UtilizationAnswer, console: Console | None = None) 
     for line in answer.advice:
         console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def _trained_on(answer: RecommendAnswer, console: Console) -> None:
@@ -366,7 +367,7 @@ def _trained_on(answer: RecommendAnswer, console: Console) -> None:
         console.print(f"{len(answer.training)} of {answer.total}")
     console.print(f"\n{escape(answer.training[0].launch.command)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
 
 
 def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None = None) -> None:

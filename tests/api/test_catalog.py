@@ -12,6 +12,7 @@ from fitgauge.app import create_app
 from fitgauge.errors import InvalidCatalogError
 from fitgauge.settings import Settings
 from live import client, serving
+from notes import codes
 
 LAB = {
     "id": "lab-x1",
@@ -109,7 +110,9 @@ def test_a_recommendation_stays_within_the_quota_and_says_so(http):
     }
     quotas = http.post("/v1/recommend", json={**question, "concurrency": 8, "limit": 1000}).json()
     assert {item["gpu"]["count"] for item in quotas["items"]} <= {1, 2}
-    assert "Limited by the catalog's quotas: at most 2 x Lab X1." in quotas["warnings"]
+    (limited,) = [warning for warning in quotas["warnings"] if warning["code"] == "gpu-quota"]
+    assert limited["field"] == "gpus"
+    assert "at most 2 x Lab X1" in limited["message"]
     refused = http.post("/v1/recommend", json={**question, "concurrency": 500})
     assert refused.status_code == 422
     assert "Lab X1, the quota is 2" in refused.json()["detail"]
@@ -118,7 +121,7 @@ def test_a_recommendation_stays_within_the_quota_and_says_so(http):
 def test_more_cards_than_the_quota_are_warned_of_and_never_suggested(http):
     question = {"model": "acme/large", "gpu": "lab-x1", "context_length": 4096}
     many = http.post("/v1/fit", json={**question, "gpu_count": 4}).json()
-    assert "4 x Lab X1 exceed the catalog's quota of 2." in many["warnings"]
+    assert ("gpu-quota", "gpu_count") in codes(many["warnings"])
     full = http.post("/v1/fit", json={**question, "concurrency": 300}).json()
     assert full["verdict"] == "does_not_fit"
     assert all(suggestion["request"].get("gpu_count", 1) <= 2 for suggestion in full["suggestions"])

@@ -1,11 +1,13 @@
 """What a bad request gets: the right status, and a problem that tells what to send instead."""
 
 import json
+from typing import get_args
 
 import pytest
 
 from fitgauge import errors
-from fitgauge.api.problems import STATUS
+from fitgauge.api.problems import STATUS, RequestCode
+from fitgauge.errors import ErrorCode
 from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import client, serving
@@ -14,13 +16,40 @@ JSON = {"content-type": "application/json"}
 GOOD = {"model": "acme/tiny", "gpu": "RTX 4090"}
 
 
+CODES = {*get_args(ErrorCode), *get_args(RequestCode)}
+
+
 def refused(response, status, slug):
     """Return the problem, which must be this one."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
     assert problem["type"] == f"urn:fitgauge:problem:{slug}"
+    assert problem["code"] in CODES
     return problem
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "code"),
+    [
+        ("fit", {"context_length": "8k"}, 422, "invalid-request"),
+        ("fit", {"gpu": "RTX 4095"}, 404, "unknown-gpu"),
+        ("fit", {"model": "no/such"}, 404, "unknown-model"),
+        ("fit", {"engine": "foo"}, 422, "unknown-engine"),
+        ("fit", {"quantization": "foo"}, 422, "unknown-quantization"),
+        ("fit", {"kv_cache_dtype": "foo"}, 422, "unknown-kv-cache-dtype"),
+        ("fit", {"engine_version": "0.0.1"}, 422, "unsupported-version"),
+        ("fit", {"tensor_parallel": 3}, 422, "impossible-degrees"),
+        ("training-fit", {"tensor_parallel": 3}, 422, "impossible-degrees"),
+        ("training-fit", {"trainer": "foo"}, 422, "unknown-trainer"),
+        ("training-fit", {"optimizer": "foo"}, 422, "unknown-value"),
+        ("training-fit", {"algorithm": "sft", "reference": "resident"}, 422, "impossible-request"),
+        ("no-such-path", {}, 404, "unknown-path"),
+    ],
+)
+def test_an_error_has_a_code(http, path, fields, status, code):
+    response = http.post(f"/v1/{path}", json={**GOOD, **fields})
+    assert (response.status_code, response.json()["code"]) == (status, code)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +368,7 @@ def test_without_the_hub_an_unknown_model_is_a_424_and_a_known_one_is_answered()
         hub.fault(drop=True)
         answer = http.post("/v1/fit", json={**GOOD, "model": "Qwen/Qwen3-32B"}).json()
         assert answer["model"]["source"] == "snapshot"
-        assert "snapshot" in answer["warnings"][0]
+        assert answer["warnings"][0]["code"] == "answered-from-snapshot"
 
 
 def test_a_busy_hub_is_a_424_that_says_when_to_come_back():

@@ -7,6 +7,7 @@ import pytest
 
 from hub_stand_in import Repository, llama_config
 from hub_stand_in.formats import safetensors_header
+from notes import codes
 
 MIXTURE = llama_config(
     architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", num_experts_per_tok=2,
@@ -113,4 +114,4 @@ def test_a_few_patterns_that_backtrack_are_assumed(hub, http):
     name = "liar/few"
     hub.repositories[name] = repository(name, patterns_that_backtrack(5))
     answer = http.post("/v1/fit", json={"model": name, "gpu": "H100"}).json()
-    assert any("not read here" in warning for warning in answer["warnings"])
+    assert ("quantization-unknown", "quantization") in codes(answer["warnings"])

@@ -184,7 +184,7 @@ def test_a_hub_that_hangs_for_several_is_left_alone_and_then_probed_once(tmp_pat
             assert_refused(refusal, 424)
         known = fit(http, "Qwen/Qwen3-8B").json()
         assert known["model"]["source"] == "snapshot"
-        assert "snapshot" in known["warnings"][0]
+        assert known["warnings"][0]["code"] == "answered-from-snapshot"
         hub.mend()
         wait = int(fit(http, "x/hangs-c").headers["retry-after"])
         time.sleep(wait)
@@ -212,7 +212,7 @@ def test_a_repository_of_the_snapshot_that_is_ill_is_answered_from_it(hub, http)
     hub.fault("Qwen/Qwen3-14B", status=500)
     answer = fit(http, "Qwen/Qwen3-14B").json()
     assert answer["model"]["source"] == "snapshot"
-    assert "snapshot" in answer["warnings"][0]
+    assert answer["warnings"][0]["code"] == "answered-from-snapshot"
     assert_well(http, hub, "well/after-the-snapshot")
 
 

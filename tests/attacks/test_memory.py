@@ -8,7 +8,6 @@ import httpx
 
 from fitgauge.api.admission import Admission
 from fitgauge.api.problems import RequestError
-from fitgauge.services.common.lru_cache import LruCacheBytes
 from fitgauge.services.explain_log.schemas import LONGEST_LOG
 
 MOST_MIB = 200
@@ -31,44 +30,6 @@ def ask(service, path, bodies, workers=8):
                 lambda body: link.post(path, content=body, headers=headers).status_code, bodies
             )
         )
-
-
-def test_stored_values_take_the_bytes_they_say_and_no_more():
-    recent = LruCacheBytes(1000, largest=400)
-    for number in range(100):
-        recent.put(number, f"value {number}", 300)
-        assert recent.bytes == 300 * len(recent) <= 1000
-    assert [recent.get(number) is not None for number in (96, 97, 98, 99)] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-
-
-def test_the_value_used_longest_ago_is_evicted_first():
-    recent = LruCacheBytes(1000, largest=400)
-    for name in "abc":
-        recent.put(name, name, 300)
-    recent.get("a")
-    recent.put("d", "d", 400)
-    assert [name for name in "abcd" if recent.get(name)] == ["a", "c", "d"]
-    assert recent.bytes == 1000
-
-
-def test_a_value_that_is_too_large_is_not_stored_and_replaces_nothing_by_itself():
-    recent = LruCacheBytes(1000, largest=400)
-    recent.put("a", "small", 100)
-    recent.put("a", "large", 401)
-    assert recent.get("a") is None
-    assert recent.bytes == 0
-
-
-def test_a_value_that_is_replaced_counts_once():
-    recent = LruCacheBytes(1000, largest=400)
-    recent.put("a", "old", 100)
-    recent.put("a", "new", 150)
-    assert (recent.get("a"), recent.bytes) == ("new", 150)
 
 
 def post(body, *headers):

@@ -3,6 +3,8 @@ card of "80GB" is all usable."""
 
 import pytest
 
+from notes import codes
+
 GB = 10**9
 MEGATRON = {
     "model": "13b",
@@ -170,7 +172,7 @@ def test_norms_are_whole_on_every_rank_of_tensor_parallelism(train):
 
 def test_tensor_parallelism_beyond_a_node_of_eight_is_advised_against(train, plan):
     beyond = train(model="13b", gpu="80GB", gpu_count=10, framework="megatron", tensor_parallel=10)
-    assert any("tensor_parallel 10" in line and "8" in line for line in beyond["warnings"])
+    assert ("tensor-parallel-across-nodes", "tensor_parallel") in codes(beyond["warnings"])
     plans = plan(model="13b", framework="megatron", gpu="24GB", sequence_length=4096)["plans"]
     assert {one["settings"]["tensor_parallel"] for one in plans} <= {1, 2, 4, 8}
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from notes import codes
+
 GB, GIB = 10**9, 2**30
 
 
@@ -194,7 +196,7 @@ def test_rules_that_people_quote_are_counted_for_any_model_where_they_are_asked_
 ):
     answer = train(**LLAMA_13B, **settings)
     assert term(answer, "activations") == size
-    assert any(settings["activation_rule"] in line for line in answer["warnings"])
+    assert ("activations-by-rule", "activation_rule") in codes(answer["warnings"])
 
 
 def test_a_size_under_megatron_is_counted_as_its_model_where_the_recipe_is_asked_for(train):

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from notes import codes
+
 
 @pytest.fixture
 def utilization(service):
@@ -69,16 +71,11 @@ def test_throughput_and_a_model_give_the_mfu(utilization):
 
 def test_two_figures_that_disagree_are_named(utilization):
     asked = {"gpu": "A100 80GB", "model": "7b", "tokens_per_second": 1000}
-    (line,) = [
-        line
-        for line in utilization(**asked, achieved_tflops=100).json()["warnings"]
-        if "`achieved_tflops`" in line and "100" in line
-    ]
-    assert "45.22 TFLOPS" in line
-    assert not any(
-        "achieved_tflops says" in line
-        for line in utilization(**asked, achieved_tflops=45).json()["warnings"]
-    )
+    conflict = ("throughput-conflict", "achieved_tflops")
+    differing = utilization(**asked, achieved_tflops=100).json()["warnings"]
+    assert conflict in codes(differing)
+    assert any("45.22 TFLOPS" in warning["message"] for warning in differing)
+    assert conflict not in codes(utilization(**asked, achieved_tflops=45).json()["warnings"])
 
 
 def test_a_token_budget_has_time_and_cost(utilization):

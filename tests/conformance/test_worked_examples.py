@@ -79,14 +79,15 @@ def test_sixty_five_billion_in_fp16_fit_on_five_v100_of_32_gb(fit):
 
 
 def test_flash_attention_is_named_as_unsupported_on_v100_with_what_to_use_instead(fit):
-    warnings = " ".join(
-        fit(model="65b", quantization="fp16", gpu="V100 32GB", gpu_count=5, engine="transformers")[
-            "warnings"
-        ]
+    answer = fit(
+        model="65b", quantization="fp16", gpu="V100 32GB", gpu_count=5, engine="transformers"
     )
-    assert "FlashAttention" in warnings
-    assert "unsupported" in warnings
-    assert "sdpa" in warnings
+    (missing,) = [
+        warning
+        for warning in answer["warnings"]
+        if warning["code"] == "flash-attention-unsupported"
+    ]
+    assert "sdpa" in missing["message"]
 
 
 def test_bloom_in_bf16_is_served_by_eight_a100_of_80_gb(fit):
@@ -105,13 +106,10 @@ def test_llm_int8_halves_the_weights_of_bloom(fit):
 
 
 def test_llm_int8_keeps_outlier_columns_in_16_bit_and_is_said_to_run_15_to_23_percent_slower(fit):
-    warnings = " ".join(
-        fit(model="bigscience/bloom", gpu="1000GB", context_length=2048, quantization="int8")[
-            "warnings"
-        ]
-    )
-    assert "outlier columns stay in 16 bit" in warnings
-    assert "15 to 23 %" in warnings
+    answer = fit(model="bigscience/bloom", gpu="1000GB", context_length=2048, quantization="int8")
+    (slower,) = [warning for warning in answer["warnings"] if warning["code"] == "int8-is-llm-int8"]
+    assert "outlier columns stay in 16 bit" in slower["message"]
+    assert "15 to 23 %" in slower["message"]
 
 
 @pytest.mark.parametrize(

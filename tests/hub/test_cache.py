@@ -13,7 +13,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import HubBusyError, HubUnreachableError, UnknownModelError
 from fitgauge.hub import Reference
-from fitgauge.hub.cache import MAX_FILE, Disk, Known, Memory, NegativeCache, deep_size
+from fitgauge.hub.cache import MAX_FILE, SCHEMA, Disk, Known, Memory, NegativeCache, deep_size
 from fitgauge.hub.metadata import RepoMetadata
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
@@ -227,7 +227,7 @@ def test_a_file_of_another_version_is_passed_over(tmp_path, monkeypatch):
     disk = Disk(tmp_path, "http://hub", 10, 10**9)
     disk.write(TINY, facts())
     assert disk.read(TINY) == facts()
-    monkeypatch.setattr("fitgauge.hub.cache.SCHEMA", 2)
+    monkeypatch.setattr("fitgauge.hub.cache.SCHEMA", SCHEMA + 1)
     assert disk.read(TINY) is None
 
 

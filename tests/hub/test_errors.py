@@ -20,6 +20,7 @@ from fitgauge.hub import parse_reference
 from fitgauge.hub.client import MAX_REDIRECTS
 from hub_stand_in import Repository, gguf_repository, llama_config, safetensors_repository
 from hub_stand_in.server import TOKEN
+from notes import codes
 
 
 def refusal(open_hub, text, error, **settings):
@@ -123,7 +124,7 @@ def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
 
     model = asyncio.run(resolve())
     assert model.source == "config"
-    assert any("no weights" in warning for warning in model.warnings)
+    assert codes(model.warnings) == {("model-without-weights", "model")}
 
 
 def test_weights_without_a_config(stand_in, open_hub):

@@ -11,6 +11,7 @@ from fitgauge.hub import Reference, parse_reference
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 from hub_stand_in.formats import gguf_header
 from hub_stand_in.server import TOKEN
+from notes import codes
 
 TINY = Reference("acme/tiny")
 
@@ -119,7 +120,7 @@ def test_a_renamed_repository_is_answered_with_its_new_name(stand_in, open_hub):
     stand_in.renamed["old/name"] = "acme/tiny"
     model = resolved(open_hub, "old/name")
     assert model.id == "acme/tiny"
-    assert "old/name was renamed to acme/tiny" in model.warnings[0]
+    assert codes(model.warnings) == {("repository-renamed", "model")}
 
 
 def test_quantization_kept_in_its_own_file_costs_one_more_request(stand_in, open_hub):
@@ -149,7 +150,7 @@ def test_weights_the_hub_did_not_count_are_left_empty_with_a_warning(stand_in, o
     model = resolved(open_hub, "acme/tiny")
     assert model.stored is not None
     assert model.stored.elements == {}
-    assert "reports no parameter counts" in model.warnings[0]
+    assert codes(model.warnings) == {("hub-counts-missing", "model")}
 
 
 def test_dtypes_are_canonical_and_unknown_ones_are_named(stand_in, open_hub):
@@ -162,7 +163,8 @@ def test_dtypes_are_canonical_and_unknown_ones_are_named(stand_in, open_hub):
     model = resolved(open_hub, "acme/tiny")
     assert model.stored is not None
     assert model.stored.elements == {"F8_E4M3": 5, "BF16": 3}
-    assert "F99" in model.warnings[0]
+    assert model.warnings[0].code == "dtype-unknown"
+    assert "F99" in model.warnings[0].message
 
 
 def test_the_token_is_sent_and_never_stored(stand_in, open_hub, tmp_path: Path):
@@ -251,7 +253,7 @@ def test_an_architecture_that_does_not_add_up_to_the_hubs_count_is_assumed(stand
     stand_in.add(gguf_repository("acme/tiny-GGUF", LLAMA_KEYS, SIZES, gguf_parameters=3_000_000))
     model = resolved(open_hub, "acme/tiny-GGUF:Q8_0")
     assert model.spec.basis == "assumed"
-    assert "reports 3,000,000 parameters" in model.warnings[0]
+    assert codes(model.warnings) == {("parameter-count-differs", "model")}
 
 
 def test_a_config_beside_gguf_files_saves_reading_their_key_values(stand_in, open_hub):

@@ -134,7 +134,7 @@ def beside(found: FitEstimate, run: Run) -> tuple[float, float, float]:
     logits of one copy [bytes])."""
     spec = spec_of(run)
     work, card = found.workload, found.estimate.accelerator
-    seen = images(spec, work, first_engine=first_engine(card, work.version))
+    seen = images(spec, work, first_engine=first_engine(card, work.engine_version))
     extra = workspace_bytes(card) + stage_bytes(spec, work) + (seen.held if seen else 0)
     row = HALF * work.max_batched_tokens
     width = max(
@@ -169,7 +169,7 @@ def copies_of_logits(run: Run, found: FitEstimate) -> float | None:
 def held(run: Run, found: FitEstimate) -> float:
     """Hidden states and experts' workspaces alive while the sampler runs [bytes]."""
     spec, work = spec_of(run), found.workload
-    kept = kept_workspace(spec, work) if work.version >= releases.WORKSPACES_KEPT else 0
+    kept = kept_workspace(spec, work) if work.engine_version >= releases.WORKSPACES_KEPT else 0
     return (
         HALF
         * spec.hidden_size

@@ -60,7 +60,7 @@ def token_bytes(run: Run, found: FitEstimate) -> float:
                 case _:
                     width = 0
             size += width * len(block.layers)
-    each = 1 if "8" in found.workload.cache_dtype else 2
+    each = 1 if "8" in found.workload.kv_cache_dtype else 2
     return size * each / (found.workload.tensor_parallel * found.workload.pipeline_parallel)
 
 

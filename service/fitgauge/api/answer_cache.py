@@ -16,9 +16,9 @@ from litestar import MediaType, Request, Response
 from msgspec import Struct
 
 from fitgauge.api.callers import while_connected
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.services import CacheDependencies, Services
-from fitgauge.services.common.lru_cache import LruCacheBytes
 
 Body = TypeVar("Body", bound=Struct)
 Answer = TypeVar("Answer", bound=Struct)
@@ -29,14 +29,20 @@ _ENTRY_OVERHEAD = 1024
 """bytes of an entry in addition to its question and its answer: tuples, strings, hash table"""
 
 
+Key = tuple[str, bytes]
+Entry = tuple[CacheDependencies, ref[Model], bytes]
+
+
+def _entry_bytes(key: Key, entry: Entry) -> int:
+    return len(key[1]) + len(entry[2]) + _ENTRY_OVERHEAD
+
+
 class AnswerCache:
     """Least recently used answers, bounded in bytes."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self._entries: LruCacheBytes[tuple[CacheDependencies, ref[Model], bytes]] = LruCacheBytes(
-            _CACHE_BYTES, _LARGEST_ENTRY
-        )
+        self._entries: Memo[Key, Entry] = Memo(_CACHE_BYTES, _entry_bytes, _LARGEST_ENTRY)
 
     async def answer(
         self,
@@ -60,16 +66,15 @@ class AnswerCache:
         content: Any = encoded  # stands for the Answer that it encodes
         return Response(content, media_type=MediaType.JSON)
 
-    def _get(self, key: tuple[str, bytes]) -> bytes | None:
+    def _get(self, key: Key) -> bytes | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
         dependencies, model, encoded = entry
         return encoded if self.services.holds(dependencies, model()) else None
 
-    def _put(self, key: tuple[str, bytes], dependencies: CacheDependencies, encoded: bytes) -> None:
+    def _put(self, key: Key, dependencies: CacheDependencies, encoded: bytes) -> None:
         """Store an answer. The entry does not keep its model in memory."""
         if dependencies.model is not None:
-            size = len(key[1]) + len(encoded) + _ENTRY_OVERHEAD
             entry = dependencies._replace(model=None), ref(dependencies.model), encoded
-            self._entries.put(key, entry, size)
+            self._entries.put(key, entry)

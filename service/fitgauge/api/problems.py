@@ -3,11 +3,12 @@
 import logging
 import math
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
+from msgspec import UNSET
 
 from fitgauge.api.media_types import PROBLEM_JSON
 from fitgauge.errors import (
@@ -47,13 +48,34 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
 }
 
 
+RequestCode = Literal[
+    "body-too-large",
+    "busy",
+    "caller-gone",
+    "defect",
+    "head-too-large",
+    "incomplete-body",
+    "invalid-request",
+    "malformed-json",
+    "malformed-request",
+    "method-not-allowed",
+    "request-too-slow",
+    "too-many-connections",
+    "too-many-requests",
+    "unknown-path",
+    "unsupported-content-encoding",
+    "unsupported-media-type",
+]
+"""The codes of requests that are refused before they are answered."""
+
+
 class RequestError(Exception):
     """A request refused before it is answered: status, slug and texts of the problem."""
 
     def __init__(
         self,
         status: int,
-        slug: str,
+        slug: RequestCode,
         detail: str,
         hint: str,
         *,
@@ -85,12 +107,14 @@ def problem_of(status: int, slug: str, error: FitgaugeError | RequestError) -> P
     """Return the problem that describes an error."""
     return Problem(
         type=_TYPE + slug,
+        code=error.slug if isinstance(error, RequestError) else error.code,
         title=HTTPStatus(status).phrase,
         status=status,
         detail=error.detail,
         hint=error.hint or "See the detail.",
         matches=list(error.matches),
         field=error.field,
+        send=getattr(error, "send", None) or UNSET,
     )
 
 
@@ -115,15 +139,24 @@ def on_request_error(_: Request[Any, Any, Any], error: RequestError) -> Response
     )
 
 
-_HTTP_ERRORS = {
-    404: ("Unknown path.", "The paths are listed in /schema/openapi.json."),
-    405: ("This path does not support this method.", "Use one of the methods in the Allow header."),
+_HTTP_ERRORS: dict[int, tuple[RequestCode, str, str]] = {
+    404: ("unknown-path", "Unknown path.", "The paths are listed in /schema/openapi.json."),
+    405: (
+        "method-not-allowed",
+        "This path does not support this method.",
+        "Use one of the methods in the Allow header.",
+    ),
     413: (
+        "body-too-large",
         "The body is too large.",
         "A question is a small JSON object: send less.",
     ),
 }
-_OTHER_HTTP_ERROR = ("The request is malformed.", "See /schema/openapi.json.")
+_OTHER_HTTP_ERROR: tuple[RequestCode, str, str] = (
+    "malformed-request",
+    "The request is malformed.",
+    "See /schema/openapi.json.",
+)
 
 
 def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -131,9 +164,14 @@ def on_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Resp
     status = error.status_code
     if status >= 500:
         return on_defect(request, error)
-    detail, hint = _HTTP_ERRORS.get(status, _OTHER_HTTP_ERROR)
+    code, detail, hint = _HTTP_ERRORS.get(status, _OTHER_HTTP_ERROR)
     problem = Problem(
-        type="about:blank", title=HTTPStatus(status).phrase, status=status, detail=detail, hint=hint
+        type="about:blank",
+        code=code,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        hint=hint,
     )
     return problem_response(problem, dict(error.headers or {}))
 
@@ -143,6 +181,7 @@ def on_defect(request: Request[Any, Any, Any], error: Exception) -> Response[byt
     _log.error("defect while answering %s %s", request.method, request.url.path, exc_info=error)
     problem = Problem(
         type=_TYPE + "defect",
+        code="defect",
         title="Internal Server Error",
         status=500,
         detail=(

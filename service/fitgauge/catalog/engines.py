@@ -38,6 +38,7 @@ class Engines:
                 f"{engine} {'.'.join(map(str, version))} is too old: it has no profile.",
                 hint=f"Send a version from {oldest}.",
                 field="engine_version",
+                code="unsupported-version",
             )
         return holding[-1]
 

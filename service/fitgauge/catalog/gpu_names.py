@@ -174,18 +174,21 @@ def clean(text: str) -> str:
             "The name of the GPU is empty.",
             hint='Send a name such as "RTX 4090", or a size such as "24GB".',
             field="gpu",
+            code="invalid-value",
         )
     if len(text) > MAX_LENGTH:
         raise InvalidRequestError(
             f"The name is too long: {len(text)} characters.",
             hint=f"Send {MAX_LENGTH} characters at most.",
             field="gpu",
+            code="invalid-value",
         )
     if any(unicodedata.category(character).startswith("C") for character in stripped):
         raise InvalidRequestError(
             "The name contains control characters.",
             hint='Send plain text such as "RTX 4090".',
             field="gpu",
+            code="invalid-value",
         )
     plain = _LABEL.sub("", unicodedata.normalize("NFKC", stripped).lower().replace("×", "x"))
     return _CHINESE_COUNT.sub(_counted, plain).strip()

@@ -12,10 +12,12 @@ from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, custom
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GB, GIB
 from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
 
 MAX_COUNT = 4096
+MAX_CUSTOM_BYTES = 16_384 * GB
 
 _SIZE_TOLERANCE = 0.03
 """A size in a name may be the marketed one, the tool's or the process's: 80 GB, 81559 MiB and 79.2
@@ -49,6 +51,11 @@ class GpuMatch(msgspec.Struct, frozen=True):
     count: int
     note: str | None = None
     quota: int | None = None
+
+    @property
+    def warnings(self) -> list[Note]:
+        """What was assumed, as a warning on `gpu`."""
+        return [Note("gpu-read-as", "gpu", self.note)] if self.note else []
 
 
 class Lookup:
@@ -221,15 +228,24 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch
             f"The GPU count must be a whole number, not {count:g}.",
             hint=f"Send a whole number from 1 to {MAX_COUNT}.",
             field="gpu",
+            code="invalid-value",
         )
     return GpuMatch(accelerator, int(count), note)
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
-    """Return a GPU named by its size alone: "80GB", "24 gb gpu"."""
+    """Return a GPU named by its size alone: "80GB", "24 gb gpu". Raise InvalidRequestError for a
+    size that is zero or absurd."""
     if len(spelling.sizes) != 1 or spelling.vendors:
         return []
-    return [custom(spelling.sizes[0].bytes, str(spelling.sizes[0]))]
+    size = spelling.sizes[0]
+    if not 0 < size.bytes <= MAX_CUSTOM_BYTES:
+        raise InvalidRequestError(
+            f"A GPU of {size} is out of range.",
+            hint='Send a size such as "24GB" or "80GiB".',
+            field="gpu",
+        )
+    return [custom(size.bytes, str(size))]
 
 
 def _sizes_as_words(spelling: Spelling) -> frozenset[str]:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from fitgauge.engine.quantization.requested import canonical_name
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 
 Measure = Literal["benchmarks", "perplexity"]
@@ -47,14 +48,11 @@ class Recovery(NamedTuple):
 _SPOKEN_FOR = {"fp8_channel": "fp8", "fp8_block": "fp8", "int4": "gptq", "nf4_double": "nf4"}
 """Formats that a measurement of a like one stands for: other scales, the same bits."""
 
-_OTHERWISE_MADE: frozenset[EngineName] = frozenset({"mlx"})
-"""Engines whose formats are made by other quantizers than those that were measured."""
-
 
 def recovery(quantization: str, engine: EngineName) -> Recovery | None:
     """Return what is recovered in this format, None where no published measurement is known
     here. Of those there are: least, median, most."""
-    if engine in _OTHERWISE_MADE:
+    if ENGINES[engine].own_quantizers:
         return None
     name = canonical_name(quantization)
     return load().get(_SPOKEN_FOR.get(name, name))

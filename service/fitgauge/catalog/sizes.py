@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
+from fitgauge.engine.note import Note
 from fitgauge.errors import InvalidRequestError
 
 _SIZE = re.compile(
@@ -52,6 +53,7 @@ def parse_size(text: str) -> int | None:
             f"A model of {text.strip()} is out of range.",
             hint="Send a size from 1m to 10t.",
             field="model",
+            code="invalid-value",
         )
     return parameters
 
@@ -84,9 +86,11 @@ def nominal_model(text: str, parameters: int) -> Model:
                 tensors=(Tensor("rest.weight", (rest, 1), Kind.LINEAR),),
             )
         )
-    note = (
+    note = Note(
+        "model-is-a-size",
+        "model",
         f"{text.strip()} is a size, not a model: assuming {parameters:,} parameters in the shape"
-        f" of {name}."
+        f" of {name}.",
     )
     spec = ModelSpec(
         model_type="nominal",

@@ -2,10 +2,7 @@
 
 import msgspec
 
-from fitgauge.engine.quantity import GB, Basis, Bytes
-from fitgauge.errors import InvalidRequestError
-
-MAX_CUSTOM_BYTES = 16_384 * GB
+from fitgauge.engine.quantity import Basis, Bytes
 
 USUAL_NODE = 8
 """Accelerators of a machine, and the widest tensor parallelism, where neither the caller nor the
@@ -141,12 +138,12 @@ def native_formats(
     return None
 
 
-def shared(accelerator: Accelerator, taken_bytes: int) -> Accelerator:
-    """Return the card as an engine finds it when others hold `taken_bytes` of it."""
+def shared(accelerator: Accelerator, other_memory_bytes: int) -> Accelerator:
+    """Return the card as an engine finds it when others hold `other_memory_bytes` of it."""
     usable = accelerator.usable
     left = Bytes(
         **{
-            name: max(0, getattr(usable, name) - taken_bytes)
+            name: max(0, getattr(usable, name) - other_memory_bytes)
             for name in ("low", "expected", "high")
         }
     )
@@ -170,14 +167,7 @@ def most_cards(accelerator: Accelerator, count: int) -> int:
 def custom(size_bytes: int, name: str) -> Accelerator:
     """Return a card of which nothing is known but its size [bytes]; all of it is usable.
 
-    `name`: the size as it was written ("80 GB"). Raises InvalidRequestError where the size is
-    zero or beyond 16384 GB."""
-    if not 0 < size_bytes <= MAX_CUSTOM_BYTES:
-        raise InvalidRequestError(
-            f"A GPU of {name} is out of range.",
-            hint='Send a size such as "24GB" or "80GiB".',
-            field="gpu",
-        )
+    `name`: the size as it was written ("80 GB")."""
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",
         name=f"{name} card",

@@ -1,58 +1,143 @@
-"""A bounded memo cache, and weak keys for it."""
+"""The one cache of derived values: least recently used, bounded by entries or by their size."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
 from weakref import ref
 
-from fitgauge.engine.model.spec import ModelSpec
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+Owner = TypeVar("Owner")
 
-Derived = TypeVar("Derived")
+MOST_ENTRIES = 256
 
-MOST_REMEMBERED = 256
-
-
-class Memo(dict[Hashable, Any]):
-    """Derived values by key. It is cleared when it is full."""
-
-    __slots__ = ("most",)
-
-    def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        """Hold at most `most` keys."""
-        self.most = most
-
-    def of(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """Return the value of `key`; call `derive` where there is none."""
-        known: Derived | None = self.get(key)
-        if known is None:
-            if len(self) >= self.most:
-                self.clear()
-            known = self[key] = derive()
-        return known
+_MISSING: Final[Any] = object()
 
 
-class ByIdentity:
-    """A key that compares a model by identity: a lookup does not hash the model, and a memo does
-    not keep it alive."""
+class Memo(Generic[Key, Value]):
+    """Derived values by key; the least recently used are evicted.
 
-    __slots__ = ("_hash", "_reference")
+    CPython's threads may share one that is bounded by entries: two of them may then compute the
+    same value. One that is bounded by size belongs to one thread.
+    """
 
-    def __init__(self, spec: ModelSpec) -> None:
-        self._hash = id(spec)
-        self._reference = ref(spec)
+    __slots__ = ("_entries", "_largest", "_size_of", "_sizes", "limit", "size")
 
-    @property
-    def spec(self) -> ModelSpec:
-        """Return the model, which the caller of the lookup keeps alive."""
-        spec = self._reference()
-        assert spec is not None
-        return spec
+    def __init__(
+        self,
+        limit: int = MOST_ENTRIES,
+        size_of: Callable[[Key, Value], int] | None = None,
+        largest: int | None = None,
+    ) -> None:
+        """Hold at most `limit` entries or, with `size_of`, entries of at most that size in sum,
+        and none above `largest`."""
+        self.limit = limit
+        self.size = 0
+        """The sum of the sizes; 0 without `size_of`."""
+        self._size_of = size_of
+        self._largest = limit if largest is None else largest
+        self._entries: OrderedDict[Key, Value] = OrderedDict()
+        self._sizes: dict[Key, int] = {}
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._entries)
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ByIdentity)
-            and self._reference() is not None
-            and other._reference() is self._reference()
-        )
+    def get(self, key: Key) -> Value | None:
+        """Return the value, now the most recently used; None where there is none."""
+        value = self._entries.get(key)
+        if value is not None:
+            self._use(key)
+        return value
+
+    def get_or_compute(self, key: Key, compute: Callable[[], Value]) -> Value:
+        """Return the value, now the most recently used; call `compute` where there is none."""
+        value: Value = self._entries.get(key, _MISSING)
+        if value is _MISSING:
+            value = compute()
+            self.put(key, value)
+        else:
+            self._use(key)
+        return value
+
+    def put(self, key: Key, value: Value) -> None:
+        """Store a value, and evict the least recently used where there are too many."""
+        if self._size_of is not None:
+            self._put_sized(key, value, self._size_of(key, value))
+            return
+        self._entries[key] = value
+        self._use(key)
+        with suppress(KeyError):  # another thread has emptied it
+            while len(self._entries) > self.limit:
+                self._entries.popitem(last=False)
+
+    def discard(self, key: Key) -> None:
+        """Remove an entry where it is there."""
+        self._entries.pop(key, None)
+        self.size -= self._sizes.pop(key, 0)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        self._entries.clear()
+        self._sizes.clear()
+        self.size = 0
+
+    def _use(self, key: Key) -> None:
+        """Make the key the most recently used. That hashes it again, so a memo that is less than
+        half full leaves its order as it is: nothing is evicted before it is full."""
+        if self._size_of is None and 2 * len(self._entries) < self.limit:
+            return
+        try:  # noqa: SIM105 - suppress() costs several times the lookup
+            self._entries.move_to_end(key)
+        except KeyError:  # another thread has evicted it
+            pass
+
+    def _put_sized(self, key: Key, value: Value, size: int) -> None:
+        self.discard(key)
+        if size > self._largest:
+            return
+        self._entries[key] = value
+        self._sizes[key] = size
+        self.size += size
+        while self.size > self.limit:
+            self.discard(next(iter(self._entries)))
+
+
+MixedMemo = Memo[Hashable, Any]
+"""Derived values of several kinds, each kind under keys of its own."""
+
+
+class WeakMemo(Generic[Owner, Key, Value]):
+    """Values derived from an object, such as a model: it is compared by identity, not hashed, and
+    not kept alive; what was derived from it goes with it."""
+
+    __slots__ = ("_memo",)
+
+    def __init__(self, limit: int = MOST_ENTRIES) -> None:
+        """Hold at most `limit` entries of all owners."""
+        self._memo: Memo[tuple[int, Key], tuple[ref[Owner], Value]] = Memo(limit)
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self._memo)
+
+    def get(self, owner: Owner, key: Key) -> Value | None:
+        """Return the value, now the most recently used; None where there is none."""
+        entry = self._memo.get((id(owner), key))
+        return entry[1] if entry is not None and entry[0]() is owner else None
+
+    def get_or_compute(self, owner: Owner, key: Key, compute: Callable[[], Value]) -> Value:
+        """Return the value, now the most recently used; call `compute` where there is none."""
+        identity = id(owner), key
+        entry = self._memo.get(identity)
+        if entry is not None and entry[0]() is owner:
+            return entry[1]
+        value = compute()
+        self._memo.put(identity, (ref(owner, lambda gone: self._forget(identity, gone)), value))
+        return value
+
+    def _forget(self, identity: tuple[int, Key], gone: "ref[Owner]") -> None:
+        entry = self._memo.get(identity)
+        if entry is not None and entry[0] is gone:
+            self._memo.discard(identity)

@@ -24,7 +24,7 @@ from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.metadata import RepoMetadata, model_of
 from fitgauge.hub.reference import Reference
 
-SCHEMA = 1
+SCHEMA = 2
 """Raise it when Facts change their meaning: older files are then ignored."""
 MAX_FILE = 8 * 2**20
 """bytes of a file that is read: more than the bounded bodies of one resolve come to"""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError, ModelError, RenamedModelError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
 from fitgauge.hub.client import Answer, Client, HubRequest
@@ -84,11 +85,12 @@ async def fetch(
     return await _with_gguf(client, trip, description, facts, reference.file)
 
 
-def _moved(reference: Reference, description: Description) -> tuple[str, ...]:
+def _moved(reference: Reference, description: Description) -> tuple[Note, ...]:
     """Return a warning where the Hub answered for a repository of another name."""
     if not description.id or description.id == reference.repo_id:
         return ()
-    return ((f"{reference.repo_id} was renamed to {description.id}: using that repository."),)
+    message = f"{reference.repo_id} was renamed to {description.id}: using that repository."
+    return (Note("repository-renamed", "model", message),)
 
 
 async def _with_quantization(
@@ -125,9 +127,11 @@ async def _with_gguf(
     warnings = facts.warnings
     if wanted is None and len(models) > 1:
         warnings += (
-            (
+            Note(
+                "gguf-file-chosen",
+                "model",
                 f"Using {chosen.label} of {len(models)} GGUF files; send {trip.repo_id}:LABEL for"
-                " another."
+                " another.",
             ),
         )
     listing, metadata = await asyncio.gather(
@@ -139,7 +143,7 @@ async def _with_gguf(
         raise MalformedModelError(f"The Hub reports no size for {chosen.name}.")
     if metadata is not None:
         warnings += tuple(
-            f"{key} differs between layers: using the largest."
+            Note("gguf-layers-differ", "model", f"{key} differs between layers: using the largest.")
             for key in gguf_config.uneven(metadata)
         )
     gguf = GgufModel(

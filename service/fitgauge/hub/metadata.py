@@ -10,7 +10,9 @@ import msgspec
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Stored
-from fitgauge.errors import InvalidRequestError, MalformedModelError
+from fitgauge.engine.note import Note
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import no_weights
 
@@ -48,7 +50,7 @@ class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
     gguf: GgufModel | None = None
     weightless: bool = False
     """it holds a config.json and no weights"""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
 
 def read_json(body: bytes, name: str) -> dict[str, Any]:
@@ -87,11 +89,22 @@ def model_of(facts: RepoMetadata) -> Model:
     elements, unknown = _canonical(facts.elements)
     warnings = [
         *facts.warnings,
-        *(f"The Hub reports parameters of unknown dtype {name}: ignored." for name in unknown),
+        *(
+            Note(
+                "dtype-unknown",
+                "model",
+                f"The Hub reports parameters of unknown dtype {name}: ignored.",
+            )
+            for name in unknown
+        ),
     ]
     if not elements:
         warnings.append(
-            "The Hub reports no parameter counts: sizes are computed from the architecture."
+            Note(
+                "hub-counts-missing",
+                "model",
+                "The Hub reports no parameter counts: sizes are computed from the architecture.",
+            )
         )
     return Model(
         id=facts.repo_id,
@@ -112,7 +125,11 @@ def _planned_model(
         spec = read_config(config, quantization)
     except MalformedModelError:
         raise no_weights(facts.repo_id) from None
-    warning = "The repository has no weights: sizes are computed from config.json."
+    warning = Note(
+        "model-without-weights",
+        "model",
+        "The repository has no weights: sizes are computed from config.json.",
+    )
     return Model(
         id=facts.repo_id,
         source="config",
@@ -133,9 +150,11 @@ def _gguf_model(facts: RepoMetadata, gguf: GgufModel) -> Model:
     ):
         spec = msgspec.structs.replace(spec, basis="assumed")
         warnings += (
-            (
+            Note(
+                "parameter-count-differs",
+                "model",
                 f"The Hub reports {gguf.parameters:,} parameters, the architecture has"
-                f" {spec.parameters:,}."
+                f" {spec.parameters:,}.",
             ),
         )
     return Model(
@@ -164,7 +183,7 @@ def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
     for name, count in elements.items():
         try:
             canonical = dtype(name)
-        except InvalidRequestError:
+        except UnsupportedError:
             unknown.append(name[:20])
         else:
             known[canonical] = known.get(canonical, 0) + count

@@ -50,6 +50,7 @@ def parse_reference(text: str) -> Reference:
             f"The model's name is too long: {len(text)} characters, the limit is {MAX_LENGTH}.",
             hint=HINT,
             field="model",
+            code="invalid-value",
         )
     address = _path_of_address(text.strip())
     return _from_address(address) if address is not None else _from_id(text.strip())
@@ -70,7 +71,10 @@ def _path_of_address(text: str) -> str | None:
         return unquote(text.split("://", 1)[1])
     if parts.scheme not in ("http", "https") or host not in hosts:
         raise InvalidRequestError(
-            f"{text[:80]!r} is not a Hugging Face Hub URL.", hint=HINT, field="model"
+            f"{text[:80]!r} is not a Hugging Face Hub URL.",
+            hint=HINT,
+            field="model",
+            code="invalid-value",
         )
     return unquote(parts.path)
 
@@ -84,6 +88,7 @@ def _from_address(path: str) -> Reference:
             f"This URL is for {segments[0]}, not a model.",
             hint=HINT,
             field="model",
+            code="invalid-value",
         )
     if segments and segments[0] == "models":
         segments = segments[1:]
@@ -122,4 +127,9 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
 
 
 def _refuse(text: str) -> InvalidRequestError:
-    return InvalidRequestError(f"{text[:80]!r} is not a valid Hub ID.", hint=HINT, field="model")
+    return InvalidRequestError(
+        f"{text[:80]!r} is not a valid Hub ID.",
+        hint=HINT,
+        field="model",
+        code="invalid-value",
+    )

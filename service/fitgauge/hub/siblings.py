@@ -7,18 +7,17 @@ id, whatever names redirect to it."""
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from fitgauge.engine.model.dtypes import dtype, size_of
-from fitgauge.errors import HubUnreachableError, InvalidRequestError, MalformedModelError
+from fitgauge.engine.serving.engine import FileKind
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import HubUnreachableError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
 from fitgauge.hub.reference import Reference
-
-FileKind = Literal["safetensors", "gguf", "mlx"]
-"""The files that an engine loads, as the Hub tags repositories."""
 
 LISTED = 50
 EXPANDED = ("gated", "safetensors", "tags")
@@ -49,7 +48,7 @@ class Listed(msgspec.Struct, frozen=True):
             return 0
         try:
             return sum(size_of(count, dtype(name)) for name, count in counts.items())
-        except InvalidRequestError:
+        except UnsupportedError:
             return 0
 
 

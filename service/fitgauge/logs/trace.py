@@ -134,6 +134,7 @@ class TraceReader:
                 "The trace has no GPU kernels.",
                 hint="Record it with ProfilerActivity.CUDA, and send the rank's own file.",
                 field=None,
+                code="unreadable-trace",
             )
         return self._reading()
 
@@ -143,11 +144,13 @@ class TraceReader:
             raise InvalidRequestError(
                 "The trace is larger than 1 GiB of JSON.",
                 hint="Profile fewer steps: one or two are enough.",
+                code="unreadable-trace",
             )
         if self._unpacked > max(_GRACE, MOST_RATIO * self._sent):
             raise InvalidRequestError(
                 "The trace unpacks beyond what profilers write.",
                 hint="Send the profiler's own file.",
+                code="unreadable-trace",
             )
         if self._state == "after":
             return
@@ -241,6 +244,7 @@ class TraceReader:
             raise InvalidRequestError(
                 f"The trace has more than {MOST_KERNELS} kernels.",
                 hint="Profile fewer steps: one or two are enough.",
+                code="unreadable-trace",
             )
         self._starts.setdefault(number, array("d")).append(start)
         self._lengths.setdefault(number, array("d")).append(length)
@@ -304,4 +308,8 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 def _no_trace(why: str) -> InvalidRequestError:
     hint = "Send the file that torch.profiler's export_chrome_trace wrote (.json or .json.gz)."
-    return InvalidRequestError(f"This is no trace of the PyTorch profiler. {why}", hint=hint)
+    return InvalidRequestError(
+        f"This is no trace of the PyTorch profiler. {why}",
+        hint=hint,
+        code="unreadable-trace",
+    )

@@ -11,7 +11,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.vllm.speculative import with_draft
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReader
@@ -26,6 +26,7 @@ from fitgauge.services.common.long_questions import (
 )
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail
+from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
@@ -112,6 +113,7 @@ class Services:
         """Number of long questions that wait or are computed."""
         return self._long.under_way
 
+    @as_invalid_request
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
 
@@ -120,7 +122,7 @@ class Services:
         gpu = self._catalog.find(request.gpu)
         model = await self._models.find(request.model)
         if request.draft_model:
-            model = await self._drafted(model, request.draft_model)
+            model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
             await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
         checked = self._serving.check(request, model, gpu)
@@ -137,22 +139,26 @@ class Services:
         if request.draft_model:
             siblings = tuple(
                 [
-                    one._replace(model=await self._drafted(one.model, request.draft_model))
+                    one._replace(model=await self._drafted(one.model, request, request.draft_model))
                     for one in siblings
                 ]
             )
         return dependencies, self._serving.answer_for(checked, siblings)
 
-    async def _drafted(self, model: Model, name: str) -> Model:
-        """Return the model with its draft model. Raises the errors of fitgauge.errors, with
+    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
+        """Return the model with its draft model, attached as the engine does, else as a default
+        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
         `draft_model` as their field."""
         try:
             draft = await self._models.find(name)
         except FitgaugeError as error:
             error.field = "draft_model"
             raise
-        return structs.replace(model, spec=with_draft(model.spec, draft.spec, draft.id))
+        engines = (words.engine(request.engine), *DEFAULT_ENGINES)
+        attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
+        return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))
 
+    @as_invalid_request
     async def check_training_fit(
         self, request: TrainingRequest
     ) -> tuple[CacheDependencies, TrainingAnswer]:
@@ -178,6 +184,7 @@ class Services:
         reward, critic = [await self._models.find(name) if name else None for name in names]
         return RlModels(reward, critic)
 
+    @as_invalid_request
     async def plan_training(
         self, request: TrainingPlanRequest
     ) -> tuple[CacheDependencies, TrainingPlanAnswer]:
@@ -191,6 +198,7 @@ class Services:
         )
         return dependencies._replace(model=model), answer
 
+    @as_invalid_request
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """Return the GPUs to use for a model. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
@@ -198,6 +206,7 @@ class Services:
             lambda checkpoint: recommender.answer(request, model, checkpoint)
         )
 
+    @as_invalid_request
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Return the bundled models that run on a GPU. Raises the errors of fitgauge.errors."""
         gpu = self._catalog.find(request.gpu)
@@ -206,6 +215,7 @@ class Services:
             lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint), large=large
         )
 
+    @as_invalid_request
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """Return the table, whose cells `rows` estimates. Raises the errors of fitgauge.errors."""
         gpus = [self._catalog.find(text) for text in words.split_list(request.gpus)]
@@ -228,6 +238,7 @@ class Services:
                     lambda checkpoint: comparison.take(_ROWS, checkpoint)
                 )
 
+    @as_invalid_request
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
@@ -241,6 +252,7 @@ class Services:
             lambda _: self._ledger.answer(reading, model, gpu, full=full)
         )
 
+    @as_invalid_request
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """Return how much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
         gpu = self._catalog.find(request.gpu)
@@ -249,6 +261,7 @@ class Services:
             model = await self._models.find(request.model)
         return explain_utilization(request, model, gpu)
 
+    @as_invalid_request
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
         """Return how the GPUs spend their time in a profiler trace, read in chunks. Raises
         InvalidRequestError where it is not a trace."""
@@ -275,6 +288,7 @@ class Services:
         self._long.close()
         await self._siblings.close()
 
+    @as_invalid_request
     async def get_model(self, name: str) -> ModelDetail:
         """Return what a model is made of."""
         return model_detail(await self._models.find(name))

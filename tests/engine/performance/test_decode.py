@@ -38,7 +38,7 @@ def laid(name):
 def read(name, **workload):
     spec, shares = laid(name)
     return step_bytes(
-        spec, shares, cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload}
+        spec, shares, kv_cache_dtype="auto", **{"concurrency": 1, "context_length": 1, **workload}
     )
 
 
@@ -183,7 +183,7 @@ def published():
             shared,
             concurrency=1,
             context_length=context,
-            cache_dtype="auto",
+            kv_cache_dtype="auto",
             tensor_parallel=ranks,
         )
         bandwidth = accelerators.load().get(run["accelerator"]).bandwidth_gbps

@@ -11,9 +11,9 @@ from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import READERS, published
 from fitgauge.engine.quantization.requested import known, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme, bare, named
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import formats, shard_weights
-from fitgauge.errors import InvalidRequestError
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -297,10 +297,10 @@ def test_every_known_name_is_understood():
 
 
 def test_an_unknown_quantization_is_refused_with_near_matches():
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         requested_scheme("nvpf4", llama())
     assert "nvfp4" in refused.value.matches
-    assert refused.value.hint
+    assert refused.value.parameter == "quantization"
 
 
 def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():

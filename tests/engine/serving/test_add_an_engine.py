@@ -1,72 +1,53 @@
 """An engine is one row: a toy, registered from outside, is answered for like the others."""
 
-from typing import Any, cast
+import asyncio
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
-from msgspec import structs
+from click.testing import CliRunner
 
-from bundled_models import model_of
+from bundled_models import SNAPSHOT, model_of
+from fitgauge import app
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.engines import Engines, load_engines
-from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.engine import Engine, Platform
-from fitgauge.engine.serving.estimate import Estimate
-from fitgauge.engine.serving.launch import Launch, optional, shell
-from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.catalog.engines import Engines
+from fitgauge.cli import main
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.engine.weights.sharding import ShardedWeights, shard_weights
+from fitgauge.hub import Hub, HubSettings
+from fitgauge.services import Services
+from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
+from fitgauge.services.explain_log.schemas import ExplainLogRequest
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
+from notes import codes
+from toy_engine import LOG, MODEL, ROW, TOY, profiles
 
-TOY = cast(EngineName, "toy")
-MODEL = "Qwen/Qwen3-8B"
+REGISTERED = """
+import json
+import toy_engine
+from fitgauge.engine.serving.registry import ENGINES
 
+ENGINES[toy_engine.TOY] = toy_engine.ROW
+from fitgauge.api.export import artefacts
 
-def estimate(
-    spec: ModelSpec,
-    laid: ShardedWeights,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> Estimate:
-    loaded = warmup.loaded_stages(spec, laid, workload, accelerator)
-    memory = warmup.warmed_stages(spec, workload, profile, block=16)
-    return warmup.warmed_estimate(accelerator, workload, loaded, memory)
-
-
-def command(launch: Launch) -> str:
-    return shell(
-        ["toy-serve", launch.model.id, *optional(("--batch", launch.settings.max_num_seqs))]
-    )
+print(json.dumps(artefacts()))
+"""
+"""A process in which the toy is registered before the contract is imported."""
 
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
     """Register the toy, and provide profiles with one for it."""
-    row = Engine(
-        name=TOY,
-        aliases=("toyserve",),
-        estimate=estimate,
-        shard_weights=shard_weights,
-        default_batch=lambda accelerator, context, version, spec: (32, 2048),
-        command=command,
-        platforms={"nvidia": Platform()},
-        formats={"awq": (8, 0)},
-        served_formats=("awq",),
-        ignored_fields=("enforce_eager",),
-    )
-    profiles = [load_engines().profile(name, None) for name in ENGINES]
-    monkeypatch.setitem(ENGINES, TOY, row)
-    return Engines(
-        (*profiles, structs.replace(profiles[0], engine=TOY, since=(1,), newest="1.0.0"))
-    )
+    monkeypatch.setitem(ENGINES, TOY, ROW)
+    return profiles()
 
 
 def check(engines: Engines, **fields: Any) -> Any:
@@ -82,7 +63,8 @@ def test_check_answers_for_a_new_engine_with_its_launch_command(engines: Engines
 
 
 def test_check_names_the_fields_a_new_engine_ignores(engines: Engines) -> None:
-    assert any("enforce_eager" in text for text in check(engines, enforce_eager=True).warnings)
+    answer = check(engines, enforce_eager=True)
+    assert ("engine-ignores-field", "enforce_eager") in codes(answer.warnings)
 
 
 def test_check_refuses_formats_a_new_engine_does_not_read(engines: Engines) -> None:
@@ -104,3 +86,53 @@ def test_recommend_answers_for_a_new_engine_in_the_formats_it_serves(engines: En
     assert {item.engine for item in answer.items} == {TOY}
     assert {item.quantization for item in answer.items} == {"as published", "awq"}
     assert all(item.launch.command.startswith("toy-serve ") for item in answer.items)
+
+
+def test_explain_log_reads_the_log_of_a_new_engine(engines: Engines) -> None:
+    hub = Hub(HubSettings(offline=True, cache_dir=None, token=False))
+    services = Services(ModelResolver(hub, SNAPSHOT), engines, bundled())
+    answer = asyncio.run(services.explain_log(ExplainLogRequest(log=LOG)))
+    assert (answer.engine, answer.engine_version, answer.outcome) == (TOY, "1.0.0", "served")
+    (weights,) = [row for row in answer.rows if row.name == "weights"]
+    assert weights.measured == pytest.approx(15.27 * 2**30)
+    assert weights.estimated == pytest.approx(weights.measured, rel=1e-3)
+    assert answer.understood_as["engine"] == TOY
+
+
+def test_the_command_takes_a_new_engine(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "load_engines", lambda: engines)
+    arguments = ["check", MODEL, "H100", "--engine", "toy", "--json"]
+    result = CliRunner().invoke(main, arguments, env={"HF_HUB_OFFLINE": "1"})
+    assert result.exit_code == 0
+    assert json.loads(result.output)["understood_as"]["engine"] == TOY
+
+
+def test_without_its_row_the_command_knows_no_toy() -> None:
+    arguments = ["check", MODEL, "H100", "--engine", "toy"]
+    result = CliRunner().invoke(main, arguments, env={"HF_HUB_OFFLINE": "1"})
+    assert result.exit_code == 2
+
+
+@cache
+def registered() -> dict[str, Any]:
+    """Return the committed artefacts as they are with the toy registered."""
+    tests = Path(__file__).parents[2]
+    result = subprocess.run(
+        [sys.executable, "-c", REGISTERED],
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": f"{tests}:{tests.parent / 'service'}"},
+    )
+    artefacts: dict[str, Any] = json.loads(result.stdout)
+    return artefacts
+
+
+def test_the_openapi_document_names_a_new_engine() -> None:
+    schemas = registered()["openapi.json"]["components"]["schemas"]
+    assert schemas["FitRequest"]["properties"]["engine"]["description"].endswith(" or toy.")
+    assert "Toy" in schemas["ExplainLogRequest"]["properties"]["log"]["description"]
+
+
+def test_the_manifest_names_a_new_engine() -> None:
+    (tool,) = [tool for tool in registered()["tools/anthropic.json"] if tool["name"] == "check_fit"]
+    assert "toy" in tool["input_schema"]["properties"]["engine"]["description"]

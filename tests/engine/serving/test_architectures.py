@@ -30,10 +30,10 @@ def spec_of(name: str, **changes: str) -> ModelSpec:
 def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:
     return Workload(
         engine=engine,
-        version=version or NEWEST[engine],
+        engine_version=version or NEWEST[engine],
         context_length=1,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_batched_tokens=1,
         max_num_seqs=1,
     )
@@ -56,44 +56,30 @@ def test_the_parts_of_a_list_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "model", "said"),
+    ("engine", "model", "lacking"),
     [
-        (
-            "tgi",
-            "Qwen/Qwen3-Next-80B-A3B-Instruct",
-            "tgi has no Qwen3NextForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "tensorrt-llm",
-            "allenai/OLMo-2-1124-7B-Instruct",
-            "tensorrt-llm has no Olmo2ForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "llama.cpp",
-            "facebook/opt-125m",
-            "llama.cpp has no OPTForCausalLM. Send engine vllm or sglang.",
-        ),
-        (
-            "ollama",
-            "openai/whisper-large-v3",
-            "ollama has no WhisperForConditionalGeneration. Send engine vllm or sglang.",
-        ),
+        ("tgi", "Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen3NextForCausalLM"),
+        ("tensorrt-llm", "allenai/OLMo-2-1124-7B-Instruct", "Olmo2ForCausalLM"),
+        ("llama.cpp", "facebook/opt-125m", "OPTForCausalLM"),
+        ("ollama", "openai/whisper-large-v3", "WhisperForConditionalGeneration"),
     ],
 )
 def test_an_engine_without_the_class_is_refused_with_those_that_have_it(
-    engine: EngineName, model: str, said: str
+    engine: EngineName, model: str, lacking: str
 ) -> None:
-    assert refusal(workload(engine), spec_of(model), None, H100) == said
+    refused = refusal(workload(engine), spec_of(model), None, H100)
+    assert refused is not None
+    assert lacking in refused.reason
+    assert refused.alternatives == ({"engine": ("vllm", "sglang")},)
 
 
 def test_what_is_sent_instead_runs_on_the_card() -> None:
     """Falcon: mlx-lm has no class for it, and neither vLLM nor SGLang has kernels for Apple
     silicon."""
     falcon = spec_of("Qwen/Qwen3-8B", architecture="FalconForCausalLM", model_type="falcon")
-    assert (
-        refusal(workload("mlx"), falcon, None, M3)
-        == "mlx has no FalconForCausalLM. Send engine llama.cpp or transformers."
-    )
+    refused = refusal(workload("mlx"), falcon, None, M3)
+    assert refused is not None
+    assert refused.alternatives == ({"engine": ("llama.cpp", "transformers")},)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -102,14 +88,19 @@ def test_engines_that_take_transformers_classes_are_warned_of_and_not_refused(
 ) -> None:
     unnamed = spec_of("Qwen/Qwen3-8B", architecture="GPTNeoForCausalLM")
     assert refusal(workload(engine), unnamed, None, H100) is None
-    assert "takes transformers'" in (note(workload(engine), unnamed) or "")
+    warning = note(workload(engine), unnamed)
+    assert warning is not None
+    assert warning.code == "architecture-unlisted"
+    assert "takes transformers'" in warning.message
 
 
 @pytest.mark.parametrize("engine", LISTS)
 def test_a_model_younger_than_the_lists_is_refused_nowhere(engine: EngineName) -> None:
     young = spec_of("Qwen/Qwen3-8B", architecture="Qwen9ForCausalLM", model_type="qwen9")
     assert refusal(workload(engine), young, None, H100) is None
-    assert LISTS[engine].read in (note(workload(engine), young) or "")
+    warning = note(workload(engine), young)
+    assert warning is not None
+    assert LISTS[engine].read in warning.message
 
 
 @pytest.mark.parametrize(
@@ -130,8 +121,9 @@ def test_towers_and_encoders_that_other_packages_run_are_not_refused() -> None:
 
 
 def test_tgi_gives_transformers_classes_no_awq() -> None:
-    said = "tgi reads no awq weights of Qwen3ForCausalLM. Send engine vllm or sglang."
-    assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), "awq", H100) == said
+    refused = refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), "awq", H100)
+    assert refused is not None
+    assert refused.alternatives == ({"engine": ("vllm", "sglang")},)
     assert refusal(workload("tgi"), spec_of("Qwen/Qwen3-8B"), None, H100) is None
 
 

@@ -12,7 +12,7 @@ from fitgauge.engine.training.parallel.pipeline import even_split
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 
 LLAMA = read_config(Snapshot().get("meta-llama/Meta-Llama-3-8B").config)
 TITAN = TrainingWorkload(
@@ -118,7 +118,7 @@ def test_layers_that_no_flag_spreads_are_refused(layers, stages, chunks):
 
 def test_a_tied_model_has_no_pipeline_under_torchtitan():
     tied = read_config(Snapshot().get("Qwen/Qwen3-0.6B").config)
-    with pytest.raises(InvalidRequestError, match="embedding is its head"):
+    with pytest.raises(UnsupportedError, match="embedding is its head"):
         check(tied, TITAN)
 
 

@@ -14,9 +14,9 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.auto_settings import MOST_ESTIMATES
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
@@ -202,7 +202,7 @@ QUESTIONS = st.fixed_dictionaries(
 def possible(fields: dict[str, Any]) -> FitEstimate | None:
     try:
         return estimate(fields)
-    except InvalidRequestError:
+    except IMPOSSIBLE:
         return None
 
 

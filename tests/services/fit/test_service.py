@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
+from notes import codes, values
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -25,7 +26,11 @@ def test_headroom_is_budget_less_required(check_fit):
 def test_a_context_left_out_is_8192_or_the_models_maximum_and_said(check_fit):
     answer = check_fit(model=LLAMA, gpu="H100")
     assert answer.understood_as["context_length"] == 8192
-    assert any("assuming 8,192 tokens" in warning for warning in answer.warnings)
+    assert values(answer.assumed) == {"engine": "vllm", "context_length": 8192, "concurrency": 1}
+    assert (
+        check_fit(model=LLAMA, gpu="H100", engine="vllm", concurrency=1, context_length=64).assumed
+        == []
+    )
     assert check_fit(model="gpt2", gpu="H100").understood_as["context_length"] == 1024
 
 
@@ -140,14 +145,16 @@ def test_forgiving_names_mean_one_model(check_fit, text):
 def test_an_answer_without_the_hub_says_so(check_fit):
     answer = check_fit(model=LLAMA, gpu="H100")
     assert answer.model.source == "snapshot"
-    assert any("bundled snapshot" in warning for warning in answer.warnings)
+    assert ("answered-from-snapshot", "model") in codes(answer.warnings)
 
 
 def test_a_size_says_whose_shape_it_has(check_fit):
     answer = check_fit(model="13b", gpu="80GB")
     assert answer.model.source == "size"
     assert answer.model.parameters == 13_000_000_000
-    assert any("LLaMA-13B" in warning for warning in answer.warnings)
+    (shape,) = [assumption for assumption in answer.assumed if assumption.field == "model"]
+    assert shape.value == "13b"
+    assert "LLaMA-13B" in shape.message
 
 
 def test_the_launch_command_carries_the_settings(check_fit):

@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from fitgauge.services.common.schemas import FitAnswer
+from notes import codes
 
 Check = Callable[..., FitAnswer]
 
@@ -93,13 +94,10 @@ def test_vllm_read_gguf_and_bitsandbytes_until_0_33(check_fit: Check) -> None:
 
 def test_flash_attention_is_missed_on_volta_only_by_engines_that_use_it(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB"}
-    assert any(
-        "FlashAttention" in warning for warning in check_fit(**asked, engine="vllm").warnings
-    )
-    assert not any(
-        "FlashAttention" in warning
-        for warning in check_fit(**asked, engine="llama.cpp", quantization="q8_0").warnings
-    )
+    missing = ("flash-attention-unsupported", "gpu")
+    assert missing in codes(check_fit(**asked, engine="vllm").warnings)
+    own_kernels = check_fit(**asked, engine="llama.cpp", quantization="q8_0")
+    assert missing not in codes(own_kernels.warnings)
 
 
 def test_no_refusal_sends_the_engine_that_was_refused(check_fit: Check) -> None:
@@ -121,15 +119,16 @@ def test_no_refusal_sends_the_engine_that_was_refused(check_fit: Check) -> None:
 
 def test_a_plugin_is_named_and_what_was_never_measured_there_is_said(check_fit: Check) -> None:
     warnings = check_fit(model="Qwen/Qwen3-8B", gpu="TPU v6e", engine="vllm").warnings
-    assert any("tpu-inference" in warning and "assumed" in warning for warning in warnings)
+    (plugin,) = [warning for warning in warnings if warning.code == "engine-plugin"]
+    assert plugin.field == "engine"
+    assert "tpu-inference" in plugin.message
 
 
 def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB", "engine": "vllm"}
-    assert any("wheels" in warning for warning in check_fit(**asked).warnings)
-    assert not any(
-        "wheels" in warning for warning in check_fit(**asked, engine_version="0.14.0").warnings
-    )
+    newer = ("wheels-for-newer-gpus", "engine_version")
+    assert newer in codes(check_fit(**asked).warnings)
+    assert newer not in codes(check_fit(**asked, engine_version="0.14.0").warnings)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +146,12 @@ def test_where_no_engine_is_named_the_first_that_runs_it_is_taken_and_told(
     answer = check_fit(**asked)
     assert answer.understood_as["engine"] == engine
     assert answer.verdict != "unsupported"
-    assert answer.warnings[0].startswith(f"`engine` not set: using {engine}, because vllm ")
-    assert structs.replace(answer, warnings=answer.warnings[1:]) == check_fit(
-        **asked, engine=engine
-    )
+    assert (answer.assumed[0].field, answer.assumed[0].value) == ("engine", engine)
+    assert "because vllm " in answer.assumed[0].message
+    assert structs.replace(answer, assumed=answer.assumed[1:]) == check_fit(**asked, engine=engine)
 
 
 def test_an_engine_that_takes_transformers_classes_is_warned_of(check_fit: Check) -> None:
     answer = check_fit(model="bigscience/bloom-560m", gpu="H100", engine="sglang")
     assert answer.verdict != "unsupported"
-    assert any("no class of its own for BloomForCausalLM" in warning for warning in answer.warnings)
+    assert ("architecture-unlisted", "engine") in codes(answer.warnings)

@@ -88,7 +88,5 @@ def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions(
         lists.answer(
             ModelsForGpuRequest(gpu="H100", gpu_count=count, search="qwen3"), bundled().find("H100")
         )
-    most = max(
-        len(prepared.laid.remembered) for _, prepared in lists._preparer._recent._values.values()
-    )
-    assert most <= 2
+    entries = lists._preparer._weights._memo._entries.values()
+    assert max(len(prepared.laid.remembered) for _, prepared in entries) <= 2

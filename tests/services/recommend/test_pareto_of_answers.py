@@ -144,7 +144,7 @@ def vector_of(request, asked, accelerator, price, key):
         prepared.laid,
         concurrency=request.concurrency,
         context_length=request.context_length,
-        cache_dtype=words.cache_dtype(None, engine),
+        kv_cache_dtype=words.kv_cache_dtype(None, engine),
         tensor_parallel=tensor,
     )
     fastest = peak(prepared.scheme, accelerator)

@@ -9,24 +9,23 @@ from fitgauge.services.training_fit.activation_warnings import recipe_notes
 
 
 @pytest.mark.parametrize(
-    ("model", "attention", "part"),
+    ("model", "attention", "code"),
     [
         ("meta-llama/Llama-3.1-8B-Instruct", "sdpa", None),
-        ("openai-community/gpt2", "sdpa", "as CUDA kernels save them"),
-        ("google-t5/t5-small", "sdpa", "as long as sequence_length"),
-        ("state-spaces/mamba-130m-hf", "sdpa", "CUDA kernels"),
-        ("state-spaces/mamba-130m-hf", "eager", "plain PyTorch."),
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "eager", "plain PyTorch saves far more"),
-        ("Qwen/Qwen2.5-VL-7B-Instruct", "sdpa", "Text only"),
-        ("openai/clip-vit-base-patch32", "sdpa", "using BERT's"),
-        ("deepseek-ai/DeepSeek-V4-Flash", "sdpa", "saved five times as much"),
-        ("EleutherAI/gpt-j-6b", "sdpa", "has no sdpa attention"),
+        ("openai-community/gpt2", "sdpa", "saved-masks-of-cuda"),
+        ("google-t5/t5-small", "sdpa", "source-length-assumed"),
+        ("state-spaces/mamba-130m-hf", "sdpa", "recurrent-kernels-assumed"),
+        ("state-spaces/mamba-130m-hf", "eager", "recurrent-kernels-assumed"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "eager", "recurrent-kernels-assumed"),
+        ("openai/clip-vit-base-patch32", "sdpa", "activations-unverified"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "sdpa", "activations-omitted"),
+        ("EleutherAI/gpt-j-6b", "sdpa", "attention-falls-back"),
     ],
 )
-def test_a_recipe_says_what_it_takes_for_granted(model, attention, part):
+def test_a_recipe_says_what_it_takes_for_granted(model, attention, code):
     entry = Snapshot().get(model)
     notes = recipe_notes(
         read_config(entry.config, entry.quantization),
         TrainingWorkload(sequence_length=64, attention=attention),
     )
-    assert notes == [] if part is None else any(part in note for note in notes)
+    assert notes == [] if code is None else code in {note.code for note in notes}

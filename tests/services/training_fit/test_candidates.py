@@ -6,6 +6,7 @@ import asyncio
 import pytest
 
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from notes import codes
 
 
 @pytest.fixture(scope="module")
@@ -127,36 +128,31 @@ def test_what_a_card_cannot_run_is_unsupported_with_the_value_that_works(train, 
 def test_where_nothing_helps_the_answer_says_who_knows_more(train):
     answer = train(model="deepseek-ai/DeepSeek-V3", gpu="L4", method="dora", framework="fsdp")
     assert answer.suggestions == []
-    assert any("POST /v1/recommend" in line for line in answer.warnings)
+    assert ("no-change-fits", None) in codes(answer.warnings)
 
 
 def test_a_sequence_beyond_the_models_maximum_is_warned_of(train):
-    assert any(
-        "maximum of 512" in line
-        for line in train(
-            model="google-bert/bert-base-uncased", gpu="T4", sequence_length=4096
-        ).warnings
-    )
-    assert not any(
-        "maximum" in line
-        for line in train(
-            model="google-bert/bert-base-uncased", gpu="T4", sequence_length=512
-        ).warnings
-    )
+    asked, beyond = {"model": "google-bert/bert-base-uncased", "gpu": "T4"}, "context-exceeds-model"
+    assert (beyond, "sequence_length") in codes(train(**asked, sequence_length=4096).warnings)
+    assert (beyond, "sequence_length") not in codes(train(**asked, sequence_length=512).warnings)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "code", "field"),
     [
-        ({"gpu": "2xH100", "gpu_count": 4}, "using 4"),
-        ({"framework": "deepspeed", "zero_stage": 2, "offload": "cpu"}, "optimizer only"),
+        ({"gpu": "2xH100", "gpu_count": 4}, "gpu-count-conflict", "gpu_count"),
+        (
+            {"framework": "deepspeed", "zero_stage": 2, "offload": "cpu"},
+            "offload-optimizer-only",
+            "zero_stage",
+        ),
     ],
     ids=str,
 )
-def test_what_contradicts_itself_is_said(train, asked, said):
+def test_what_contradicts_itself_is_said(train, asked, code, field):
     usual = {"model": "Qwen/Qwen3-0.6B", "gpu": "8xH100"}
-    assert any(said in line for line in train(**{**usual, **asked}).warnings)
-    assert not any(said in line for line in train(**usual).warnings)
+    assert (code, field) in codes(train(**{**usual, **asked}).warnings)
+    assert (code, field) not in codes(train(**usual).warnings)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -170,7 +166,7 @@ def test_transformers_divides_sequences_under_fsdp(train, method):
     }
     answer, named = train(**asked), train(**asked, framework="fsdp")
     assert (answer.per_gpu, answer.understood_as["framework"]) == (named.per_gpu, "fsdp")
-    assert any("FSDP2" in line for line in answer.warnings)
+    assert ("framework-implied", "framework") in codes(answer.warnings)
     assert "--parallelism_config_cp_size 8" in answer.launch.command
 
 
@@ -197,11 +193,10 @@ def test_a_card_that_may_drive_a_screen_gets_a_warning_where_that_would_decide(t
     largest = train(**asked).limits.max_micro_batch_size
     full = train(**asked, micro_batch_size=largest)
     assert full.verdict != "does_not_fit"
-    assert any("Send `other_memory_gib`" in line for line in full.warnings)
-    assert not any(
-        "Send `other_memory_gib`" in line
-        for line in train(**asked, micro_batch_size=largest, other_memory_gib=0).warnings
-    )
+    uncounted = ("other-memory-uncounted", "other_memory_gib")
+    assert uncounted in codes(full.warnings)
+    counted = train(**asked, micro_batch_size=largest, other_memory_gib=0)
+    assert uncounted not in codes(counted.warnings)
 
 
 def test_a_measured_context_takes_the_place_of_the_usual_one(train):
@@ -243,7 +238,7 @@ def test_bitsandbytes_leaves_experts_alone_unless_the_trainer_quantizes_them(tra
     assert weights() > 0.9 * 2 * 30.5e9
     assert weights(quantize_experts=True) < 0.65 * 30.5e9
     assert weights(quantization="gptq") < 0.65 * 30.5e9
-    assert any("quantize_experts" in line for line in train(**asked).warnings)
+    assert ("experts-unquantized", "quantize_experts") in codes(train(**asked).warnings)
 
 
 def test_a_model_without_heads_is_not_told_that_it_has_one(questions):

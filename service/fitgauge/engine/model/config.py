@@ -5,7 +5,8 @@ from functools import cache
 from typing import Any
 
 from fitgauge.engine.model.dtypes import dtype
-from fitgauge.errors import InvalidRequestError, MalformedModelError
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import MalformedModelError
 
 MAX_LAYERS = 4096
 """Layers, and values of a list with one for each of them. The snapshot's deepest model has 126."""
@@ -182,12 +183,17 @@ class Config:
     def dtype(self, default: str = "BF16") -> str:
         """Return the canonical dtype of the stored weights, `default` where the config is silent
         or says `auto`."""
-        name = self.text("dtype", "torch_dtype")
+        return self.number_format("dtype", "torch_dtype") or default
+
+    def number_format(self, *names: str) -> str | None:
+        """Return the canonical dtype that a field names; None where the config is silent or says
+        `auto`."""
+        name = self.text(*names)
         try:
-            return dtype(name) if name and name != "auto" else default
-        except InvalidRequestError:
+            return dtype(name) if name and name != "auto" else None
+        except UnsupportedError:
             raise MalformedModelError(
-                f"{self.where}: unknown dtype {name[:40]!r}.", field="torch_dtype"
+                f"{self.where}: unknown dtype {name[:40]!r}.", field=names[-1]
             ) from None
 
 

@@ -1,6 +1,6 @@
 """Number formats by the names that safetensors files use, and how wide they are."""
 
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 
 BITS: dict[str, int] = {
     "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
@@ -25,13 +25,14 @@ _ALIASES: dict[str, str] = {
 
 def dtype(name: str) -> str:
     """Return the canonical name of a number format: 'torch.bfloat16' -> 'BF16'. Raises
-    InvalidRequestError for one that is unknown."""
+    UnsupportedError for one that is unknown."""
     text = name.strip().removeprefix("torch.")
     canonical = _ALIASES.get(text.lower(), text.upper())
     if canonical not in BITS:
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "dtype",
             f"Unknown number format {name!r}.",
-            hint="Send bf16, fp16, fp32, fp8 or int8.",
+            ({"dtype": ("bf16", "fp16", "fp32", "fp8", "int8")},),
         )
     return canonical
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis
 
 
@@ -253,7 +254,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     quantization: dict[str, object] | None = None
     image_prefix: bool = False
     basis: Basis = "exact"
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     draft: "ModelSpec | None" = None
     layer_uses: int = 1
 
@@ -322,7 +323,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     spec: ModelSpec
     revision: str | None = None
     stored: Stored | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
     @property
     def is_quantized(self) -> bool:

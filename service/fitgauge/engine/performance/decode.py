@@ -64,7 +64,7 @@ def step_bytes(
     *,
     concurrency: int,
     context_length: int,
-    cache_dtype: str,
+    kv_cache_dtype: str,
     tensor_parallel: int = 1,
 ) -> int:
     """Return the bytes one rank reads for one token of every request, through all pipeline stages.
@@ -72,14 +72,14 @@ def step_bytes(
     = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of
     the decoder and the head (the embedding where it is tied to it; a look-up else reads one
     row). Of E routed experts, B tokens that visit k each read E x (1 - (1 - k/E)^B) where
-    routing is even. `cache_dtype`: `auto`, and ggml's blocks, count as the model's own. Sparse
+    routing is even. `kv_cache_dtype`: `auto`, and ggml's blocks, count as the model's own. Sparse
     attention reads less than is counted."""
     visited = _visited_share(spec, concurrency)
     weights = sharded.once(
         ("read", tensor_parallel, visited),
         lambda: _weights_read(spec, sharded, visited, tensor_parallel),
     )
-    dtype = cache_dtype if cache_dtype in BITS else spec.dtype
+    dtype = kv_cache_dtype if kv_cache_dtype in BITS else spec.dtype
     cache = cache_bytes(
         spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel
     )

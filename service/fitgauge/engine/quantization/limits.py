@@ -48,9 +48,6 @@ def check_limit(what: str, count: int, most: int) -> None:
     if count > most:
         raise MalformedModelError(
             f"quantization_config has {count} {what}; the limit is {most}.",
-            hint=(
-                "Send `quantization` with a model whose quantization is simpler, or name modules"
-                " instead of patterns."
-            ),
+            hint="Name modules instead of patterns in quantization_config.",
             field="quantization_config",
         )

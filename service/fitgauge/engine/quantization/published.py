@@ -6,11 +6,11 @@ vllm-project/compressed-tensors config/base.py, AutoGPTQ, AutoAWQ and bitsandbyt
 read by vLLM 0.33 (model_executor/layers/quantization)."""
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.limits import (
@@ -36,12 +36,15 @@ def published(spec: ModelSpec) -> Scheme | None:
     A config that cannot be read gives a scheme with basis `assumed` and a warning: its bits come
     from whatever key looks like bits. Raises MalformedModelError for one that costs more to
     match with the model's tensors than any real one."""
-    return _published(ByIdentity(spec)) if spec.quantization else None
+    if not spec.quantization:
+        return None
+    return _PUBLISHED.get_or_compute(spec, None, lambda: _published(spec))
 
 
-@lru_cache(maxsize=8)
-def _published(same: ByIdentity) -> Scheme | None:
-    spec = same.spec
+_PUBLISHED: WeakMemo[ModelSpec, None, Scheme | None] = WeakMemo(8)
+
+
+def _published(spec: ModelSpec) -> Scheme | None:
     values = spec.quantization or {}
     check_limit("characters of patterns", pattern_characters(values), MAX_PATTERN_CHARACTERS)
     scheme = _read(spec, values)
@@ -69,9 +72,11 @@ def _read(spec: ModelSpec, values: Values) -> Scheme | None:
         values.get("quant_method") or ("mlx" if "bits" in values and "group_size" in values else "")
     ).lower()
     if not method:
-        note = (
+        note = Note(
+            "quantization-method-missing",
+            "quantization",
             "The config holds quantization settings without a quant_method: engines load such"
-            " weights unquantized."
+            " weights unquantized.",
         )
         return Scheme(name="unquantized", basis="assumed", warnings=(note,))
     reader = READERS.get(method)
@@ -95,9 +100,11 @@ def _unknown(values: Values, method: str, why: str) -> Scheme:
     )
     group = _integer(values, "group_size", "q_group_size", default=128)
     form = Format(name=f"{method[:20]}_{bits:g}bit", bits=bits, group=max(group, 0), scale_bits=16)
-    note = (
+    note = Note(
+        "quantization-unknown",
+        "quantization",
         f"Quantization {method[:40]!r}: {why[:160]}. Taken as {bits:g} bits a weight with a scale"
-        f" for every {group}."
+        f" for every {group}.",
     )
     return Scheme(name=method[:20], rules=(Rule(form=form),), basis="assumed", warnings=(note,))
 

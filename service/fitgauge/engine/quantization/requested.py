@@ -9,7 +9,7 @@ from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 
 UNQUANTIZED: dict[str, str] = {
     "fp64": "F64", "fp32": "F32", "float32": "F32", "tf32": "F32", "fp16": "F16", "float16": "F16",
@@ -64,6 +64,11 @@ BLOCK_FILES = {
 """GGUF file types of one block type, with the type of their output head. Source: llama.cpp
 src/llama-quant.cpp, llama_tensor_get_type."""
 
+_USUAL = (
+    "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4", "bf16", "fp16", "fp32", "q4_k_m",
+)  # fmt: skip
+"""The quantizations to name where one is unknown."""
+
 
 def known() -> tuple[str, ...]:
     """Return every name that is understood without an alias, GGUF file types in small letters."""
@@ -83,7 +88,7 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     """Return the scheme `spec` would have in the quantization `name`; case, spaces, dots and dashes
     do not matter.
 
-    Raises InvalidRequestError for a name that means nothing here, with near matches.
+    Raises UnsupportedError for a name that means nothing here, with near matches.
     """
     key = canonical_name(name)
     if key in UNQUANTIZED:
@@ -93,14 +98,11 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
     if file_type:
         return gguf_scheme(file_type, spec)
-    raise InvalidRequestError(
+    raise UnsupportedError(
+        "quantization",
         f"Unknown quantization {name[:40]!r}.",
-        hint=(
-            "Send fp8, int8, int4, awq, gptq, nf4, nvfp4, mxfp4, bf16, fp16, fp32 or a GGUF file"
-            " type such as q4_k_m."
-        ),
+        ({"quantization": _USUAL},),
         matches=tuple(get_close_matches(key, [*known(), *ALIASES], n=5, cutoff=0.5)),
-        field="quantization",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import msgspec
 
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Tensor
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.patterns import Chain, Patterns, parse, parse_glob
@@ -53,7 +54,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     dtype: str | None = None
     basis: Basis = "computed"
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Note, ...] = ()
 
     @property
     def form(self) -> Format | None:

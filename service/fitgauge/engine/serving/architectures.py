@@ -3,13 +3,13 @@ engine has one. The lists are in the rows of the engines (`engine.ArchitectureLi
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import ArchitectureList
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
-
-_FALLBACKS: tuple[EngineName, ...] = ("vllm", "sglang", "mlx", "llama.cpp", "transformers")
+from fitgauge.engine.unsupported import UnsupportedError
 
 
 def supports(engine: EngineName, spec: ModelSpec) -> bool:
@@ -22,7 +22,7 @@ def supports(engine: EngineName, spec: ModelSpec) -> bool:
 
 def refusal(
     workload: Workload, spec: ModelSpec, method: str | None, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine has nothing that runs this model, with what has; None where it has,
     takes transformers' class, or may have.
 
@@ -33,20 +33,20 @@ def refusal(
     if (
         listed is None
         or listed.borrows
-        or (listed.release and workload.version[: len(listed.release)] > listed.release)
+        or (listed.release and workload.engine_version[: len(listed.release)] > listed.release)
     ):
         return None
     if supports(engine, spec):
         if spec.model_type not in listed.without_awq or method not in ("awq", "gptq"):
             return None
-        lacking = f"{engine} reads no {method} weights of {spec.architecture}."
-        return f"{lacking} {_others(engine, spec, accelerator)}"
+        lacking = f"{engine} reads no {method} weights of {spec.architecture}"
+        return _without(lacking, engine, spec, accelerator)
     if not _lacks(listed, spec):
         return None
-    return f"{engine} has no {spec.architecture}. {_others(engine, spec, accelerator)}"
+    return _without(f"{engine} has no {spec.architecture}", engine, spec, accelerator)
 
 
-def note(workload: Workload, spec: ModelSpec) -> str | None:
+def note(workload: Workload, spec: ModelSpec) -> Note | None:
     """Return what a reader must know where the list does not name the model's class and nothing
     is refused; None where no class is known."""
     engine, listed = workload.engine, ENGINES[workload.engine].architectures
@@ -55,13 +55,17 @@ def note(workload: Workload, spec: ModelSpec) -> str | None:
     if listed.removed(spec, listed.release):
         return None
     if listed.borrows:
-        return (
+        return Note(
+            "architecture-unlisted",
+            "engine",
             f"{engine} {listed.read} has no class of its own for {spec.architecture}: it takes"
-            " transformers', where that fits."
+            " transformers', where that fits.",
         )
-    return (
+    return Note(
+        "architecture-unlisted",
+        "engine",
         f"The list read here of what {engine} runs ({listed.read}) does not name"
-        f" {spec.architecture}: see whether your release does."
+        f" {spec.architecture}: see whether your release does.",
     )
 
 
@@ -78,15 +82,15 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     return spec.architecture in SETTLED and not elsewhere
 
 
-def _others(engine: EngineName, spec: ModelSpec, accelerator: Accelerator) -> str:
-    """Up to two engines that have the model and kernels for the card."""
-    others = [
+def _without(
+    lacking: str, engine: EngineName, spec: ModelSpec, accelerator: Accelerator
+) -> UnsupportedError:
+    """Return the refusal, with up to two engines that have the model and kernels for the GPU."""
+    others = tuple(
         name
-        for name in _FALLBACKS
+        for name in preferred()
         if name != engine and supports(name, spec) and platforms.built(name, accelerator)
-    ]
-    return (
-        f"Send engine {' or '.join(others[:2])}."
-        if others
-        else "Send another GPU: no engine known here runs this model on it."
     )
+    if not others:
+        return UnsupportedError("gpu", f"{lacking}; no engine known here runs it on this GPU.")
+    return UnsupportedError("engine", f"{lacking}.", ({"engine": others[:2]},))

@@ -1,24 +1,26 @@
 """What a serving engine is: the one row that carries all its facts.
 
 Every package `serving/NAME/` has such a row, `ENGINE` in its engine.py; registry.py collects
-them. To add an engine, write a package with a row, name it in the registry and in
-`workload.EngineName`, and measure its profile (catalog, engines.json)."""
+them. To add an engine, write a package with a row, name it in the registry, and measure its
+profile (catalog, engines.json). No other module names an engine."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.ladders import Ladders
 from fitgauge.engine.serving.launch import Launch
+from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 Capability = tuple[int, int]
@@ -26,10 +28,10 @@ Capability = tuple[int, int]
 
 Version = tuple[int, ...]
 
-ANY_CAPABILITY: Capability = (0, 0)
+FileKind = Literal["safetensors", "gguf", "mlx"]
+"""The kinds of weight files that repositories hold."""
 
-SIZED_FOR_VLLM = ("lora_slots", "lora_rank", "speculative_tokens", "draft_model")
-"""Request fields that are sized for vLLM alone."""
+ANY_CAPABILITY: Capability = (0, 0)
 
 
 class SplitEstimate(NamedTuple):
@@ -44,7 +46,7 @@ class SplitEstimate(NamedTuple):
     """The terms of the loaded weights, by pipeline stage."""
 
     stage_memory: Callable[
-        [ModelSpec, Workload, Accelerator, EngineProfile, Memo], tuple[StageMemory, ...]
+        [ModelSpec, Workload, Accelerator, EngineProfile, MixedMemo], tuple[StageMemory, ...]
     ]
     """All other memory, by pipeline stage. The memo holds earlier results of the same model and
     engine."""
@@ -112,7 +114,7 @@ class ArchitectureList(NamedTuple):
     generates_only: bool = False
     """Whether towers, encoders and Whisper run in other packages of the same project."""
 
-    removed: Callable[[ModelSpec, Version], str | None] = lambda spec, version: None
+    removed: Callable[[ModelSpec, Version], UnsupportedError | None] = lambda spec, version: None
     """Why a release no longer has a model's class."""
 
 
@@ -127,6 +129,19 @@ class LogParser(NamedTuple):
 
     wraps_another: bool = False
     """Whether its log also holds that of another engine, which it runs."""
+
+
+class SingleGpuShare(NamedTuple):
+    """How much of a single GPU an engine fills with weights, where it is not all."""
+
+    share: float
+    """Of the usable memory; the rest of the weights goes to host memory."""
+
+    setting: str
+    """The setting that does so, in words."""
+
+    remedy: str
+    """What to do instead."""
 
 
 def unchanged(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
@@ -144,7 +159,9 @@ def one_kind(accelerator: Accelerator) -> Hashable:
     return None
 
 
-def always_runs(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
+def always_runs(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> UnsupportedError | None:
     """Return None: the engine refuses nothing by rules of its own."""
     return None
 
@@ -153,6 +170,9 @@ class Engine(NamedTuple):
     """All facts of one serving engine."""
 
     name: EngineName
+
+    title: str
+    """The name as its project writes it."""
 
     aliases: tuple[str, ...]
     """Other spellings that people send, in small letters and digits alone."""
@@ -178,6 +198,16 @@ class Engine(NamedTuple):
     ladders: Ladders = Ladders()
     """What its settings may be changed to where its defaults do not run a workload."""
 
+    default: bool = False
+    """Whether it is tried where a request names no engine, in the order of `preference`."""
+
+    preference: int | None = None
+    """Rank among the engines that answers name where another does not run, 1 first; None: never
+    named."""
+
+    suggested_vendors: frozenset[str] = frozenset()
+    """Vendors in small letters on whose accelerators answers name it, whatever the model."""
+
     split: SplitEstimate | None = None
     """The estimate in two parts, where it comes apart."""
 
@@ -193,7 +223,7 @@ class Engine(NamedTuple):
     accelerator_kind: Callable[[Accelerator], Hashable] = one_kind
     """Accelerators of one kind hold the same, but for what `split.for_accelerator` changes."""
 
-    refusal: Callable[[ModelSpec, Workload, Accelerator], str | None] = always_runs
+    refusal: Callable[[ModelSpec, Workload, Accelerator], UnsupportedError | None] = always_runs
     """Why the engine refuses a model by rules of its own."""
 
     min_compute_capability: Capability = ANY_CAPABILITY
@@ -202,8 +232,9 @@ class Engine(NamedTuple):
     removed_formats: Mapping[str, Version] = {}
     """By quantization method: the release that no longer reads it."""
 
-    format_hint: str | None = None
-    """The weights to send instead of those it cannot read; None: name engines that can."""
+    own_format: tuple[str, str] | None = None
+    """The only files it reads, in words, and the usual quantization of theirs; None where other
+    engines read what it does not."""
 
     wheels: tuple[Version, Capability] | None = None
     """The first release known to have wheels for newer GPUs alone, and their least capability."""
@@ -232,6 +263,30 @@ class Engine(NamedTuple):
     log_parser: LogParser | None = None
     """None: it prints no log of its memory."""
 
+    reads_plain_errors: bool = False
+    """Whether PyTorch's out-of-memory message without an engine's log is taken for its own."""
+
+    splits_cache_budget: bool = False
+    """Divides the budget of its cache between a pool for tokens and one for recurrent states."""
+
+    rollout_aliases: tuple[str, ...] | None = None
+    """Other words for it as the engine that samples in RL training; None: no tool samples with
+    it."""
+
+    with_draft: Callable[[ModelSpec, ModelSpec, str], ModelSpec] | None = None
+    """Attach a draft model, which has a repository's name, to a model; None: it drafts with
+    none."""
+
+    prefill_measured: bool = False
+    """Whether the efficiency of reading prompts was measured on engines of its kind: servers with
+    fused kernels."""
+
+    decode_measured: bool = False
+    """Whether the efficiency of decoding was measured on engines of its kind."""
+
+    own_quantizers: bool = False
+    """Its formats are made by other quantizers than those whose quality was measured."""
+
     online_formats: Mapping[str, str] = {}
     """Formats it quantizes to while it loads, and the value of the flag; others need a
     checkpoint."""
@@ -242,8 +297,12 @@ class Engine(NamedTuple):
     unsupported_flags: tuple[tuple[str, str], ...] = ()
     """Settings that its command line has no flag for, and what to do instead."""
 
+    options: frozenset[str] = frozenset()
+    """The `EngineOptions` that its formulas read."""
+
     ignored_fields: tuple[str, ...] = ()
-    """Request fields that its estimate does not depend on, mostly as it has no such setting."""
+    """Other request fields that its estimate does not depend on, mostly as it has no such
+    setting."""
 
     experts_over_all_ranks: bool = False
     """Expert parallelism, where it is on, spreads experts over all tensor x data parallel ranks."""
@@ -257,8 +316,18 @@ class Engine(NamedTuple):
     splits_layers: bool = False
     """Every GPU holds whole layers: GPUs are pipeline stages."""
 
-    reads_gguf: bool = False
-    """Reads GGUF files and has ggml's cache types."""
+    tensor_parallel_on_request: bool = False
+    """Where it splits layers: shards every layer all the same if a request sends
+    `tensor_parallel`, which means pipeline stages otherwise."""
+
+    single_gpu_share: SingleGpuShare | None = None
+    """None: it fills a single GPU with weights as far as they fit."""
+
+    file_kind: FileKind = "safetensors"
+    """The files it loads."""
+
+    gguf_remedy: str = "use a GGUF repository in the command, of"
+    """What to do with a repository without GGUF files; the model's name follows."""
 
     preallocates_kv_cache: bool = False
     """Has a pool for the cache, whose size can be given outright."""
@@ -273,6 +342,18 @@ class Engine(NamedTuple):
     def words(self) -> tuple[str, ...]:
         """Name and aliases, in small letters and digits alone."""
         return self.name.replace(".", "").replace("-", ""), *self.aliases
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Request fields that its estimate does not depend on."""
+        options = (name for name in EngineOptions.__struct_fields__ if name not in self.options)
+        draft = () if self.with_draft else ("draft_model",)
+        return (*self.ignored_fields, *options, *draft)
+
+    @property
+    def reads_gguf(self) -> bool:
+        """Whether it reads GGUF files and has ggml's cache types."""
+        return self.file_kind == "gguf"
 
     @property
     def budget_is_device_share(self) -> bool:
@@ -294,7 +375,7 @@ class Engine(NamedTuple):
         A pool given outright is no share of the device: then what is required alone decides.
         Source: vllm/v1/worker/utils.py, request_memory."""
         budget = self.budget(accelerator, workload)
-        if self.terms_outside_budget is None or workload.cache_pool_bytes is not None:
+        if self.terms_outside_budget is None or workload.kv_cache_memory_bytes is not None:
             return fit_probability(required, budget)
         outside = total(
             self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers)

@@ -51,7 +51,7 @@ class Launch(NamedTuple):
     quantization: str | None
     """The engine's own word for the format it quantizes to while it loads."""
 
-    cache_dtype: str | None
+    kv_cache_dtype: str | None
     """The engine's own word for the format of the KV cache; None for its default."""
 
     pool_tokens: int | None

@@ -5,13 +5,12 @@ NVIDIA's GPUs differ by compute capability (support.py); those of the others by 
 the list of quantization methods that the engine keeps for it (`engine.Platform`)."""
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.engine import Platform
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName
-
-_FALLBACKS: dict[str, tuple[EngineName, ...]] = {"apple": ("mlx", "llama.cpp")}
-_FIRST: tuple[EngineName, ...] = ("vllm", "llama.cpp", "transformers")
+from fitgauge.engine.unsupported import UnsupportedError
 
 
 def maker(accelerator: Accelerator) -> str:
@@ -23,8 +22,12 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
     """Return the engines to take on this card, best first; empty where none of those known here
     has kernels for it."""
     vendor = maker(accelerator)
-    names = _FALLBACKS.get(vendor, _FIRST)
-    return tuple(name for name in names if _built(ENGINES[name].platforms.get(vendor), accelerator))
+    rows = (ENGINES[name] for name in preferred())
+    return tuple(
+        row.name
+        for row in rows
+        if vendor in row.suggested_vendors and _built(row.platforms.get(vendor), accelerator)
+    )
 
 
 def built(engine: EngineName, accelerator: Accelerator) -> bool:
@@ -35,7 +38,7 @@ def built(engine: EngineName, accelerator: Accelerator) -> bool:
 
 def refusal(
     engine: EngineName, method: str | None, form: Format | None, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine does not run weights of this method on a card of its maker, with what
     does; None where it may.
 
@@ -50,10 +53,11 @@ def refusal(
     if method is None or platform.methods is None:
         return None
     if method not in platform.methods:
-        others = [name for name in ("awq", "fp8", "gptq") if name in platform.methods]
-        return (
-            f"{engine} reads no {method} weights on {accelerator.vendor} {accelerator.name}. Send"
-            f" quantization {' or '.join(others[:2])}."
+        others = tuple(name for name in ("awq", "fp8", "gptq") if name in platform.methods)
+        return UnsupportedError(
+            "quantization",
+            f"{engine} reads no {method} weights on {accelerator.vendor} {accelerator.name}.",
+            ({"quantization": (*others[:2], "bf16")},),
         )
     if (
         platform.fp8_targets is not None
@@ -62,25 +66,28 @@ def refusal(
         and accelerator.gfx is not None
         and accelerator.gfx not in platform.fp8_targets
     ):
-        units = f"{accelerator.name} ({accelerator.gfx}) has no fp8 matrix units"
-        return (
-            f"{units}, which {engine} needs for {method} weights. Send quantization awq, gptq or"
-            " w8a8."
+        return UnsupportedError(
+            "quantization",
+            f"{accelerator.name} ({accelerator.gfx}) has no fp8 matrix units, which {engine} needs"
+            f" for {method} weights.",
+            ({"quantization": ("awq", "gptq", "w8a8")},),
         )
     return None
 
 
-def note(engine: EngineName, accelerator: Accelerator) -> str | None:
+def note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     """Return what a reader must know of an estimate for this maker: the plugin it takes, and
     that its terms were measured on other cards."""
     vendor = maker(accelerator)
     platform = ENGINES[engine].platforms.get(vendor)
     if platform is None or platform.plugin is None:
         return None
-    return (
+    return Note(
+        "engine-plugin",
+        "engine",
         f"{engine} runs on {accelerator.vendor} {accelerator.name} with {platform.plugin}: weights"
         " and cache are computed, what the process and its graphs hold is assumed from NVIDIA's"
-        " cards."
+        " GPUs.",
     )
 
 
@@ -95,19 +102,20 @@ def _built(platform: Platform | None, accelerator: Accelerator) -> bool:
     return not platform.targets or accelerator.gfx is None or accelerator.gfx in platform.targets
 
 
-def _no_kernels(engine: EngineName, accelerator: Accelerator, platform: Platform | None) -> str:
-    others = [name for name in engines_for(accelerator) if name != engine]
-    instead = (
-        f"Send engine {' or '.join(others[:2])}."
-        if others
-        else "Send another GPU: no engine known here runs on it."
-    )
+def _no_kernels(
+    engine: EngineName, accelerator: Accelerator, platform: Platform | None
+) -> UnsupportedError:
     if ENGINES[engine].platforms.keys() == {"apple"}:
-        return (
+        reason = (
             f"{engine} is for the unified memory of Apple silicon; {accelerator.name} is"
-            f" {accelerator.vendor}'s. {instead}"
+            f" {accelerator.vendor}'s"
         )
-    if maker(accelerator) == "apple":
-        return f"{engine} has no kernels for Apple silicon. {instead}"
-    target = f" ({accelerator.gfx})" if platform is not None and accelerator.gfx else ""
-    return f"{engine} has no kernels for {accelerator.vendor} {accelerator.name}{target}. {instead}"
+    elif maker(accelerator) == "apple":
+        reason = f"{engine} has no kernels for Apple silicon"
+    else:
+        target = f" ({accelerator.gfx})" if platform is not None and accelerator.gfx else ""
+        reason = f"{engine} has no kernels for {accelerator.vendor} {accelerator.name}{target}"
+    others = tuple(name for name in engines_for(accelerator) if name != engine)
+    if not others:
+        return UnsupportedError("gpu", f"{reason}, nor has any other engine.")
+    return UnsupportedError("engine", f"{reason}.", ({"engine": others[:2]},))

@@ -26,6 +26,17 @@ ENGINES: dict[EngineName, Engine] = {
 """By name, in the order in which messages list them."""
 
 
+def preferred() -> tuple[EngineName, ...]:
+    """Return the engines that answers name where another does not run, best first."""
+    ranks = {name: row.preference for name, row in ENGINES.items() if row.preference is not None}
+    return tuple(sorted(ranks, key=ranks.__getitem__))
+
+
+DEFAULT_ENGINES = tuple(name for name in preferred() if ENGINES[name].default)
+"""The engines to try where a request names none: the first that runs the weights on the GPU is
+taken."""
+
+
 def engine_named(word: str) -> EngineName | None:
     """Return the engine of a name or alias in small letters and digits alone; None where there
     is none."""

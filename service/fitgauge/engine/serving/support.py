@@ -3,6 +3,7 @@ where it does not. The tables are in the rows of the engines (`engine.Engine`)."
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
@@ -10,24 +11,25 @@ from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine import Capability
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.unsupported import Alternative, UnsupportedError
 
 
 def refusal(
     workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: ModelSpec
-) -> str | None:
+) -> UnsupportedError | None:
     """Return why the engine does not run `spec` stored in `scheme` on this card, with what does;
     None where it does or nothing is known."""
     engine, method = workload.engine, _method(scheme)
     return (
         ENGINES[engine].refusal(spec, workload, accelerator)
         or platforms.refusal(engine, method, scheme.form, accelerator)
-        or _format(engine, workload.version, scheme, accelerator)
+        or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
         or implemented.refusal(workload, spec, method, accelerator)
     )
 
 
-def context_refusal(context_length: int, spec: ModelSpec) -> str | None:
+def context_refusal(context_length: int, spec: ModelSpec) -> UnsupportedError | None:
     """Return why a context is longer than the model reads; None where it is not.
 
     vLLM, SGLang and TGI refuse to start with it, Ollama shortens it, the others generate nonsense
@@ -36,10 +38,11 @@ def context_refusal(context_length: int, spec: ModelSpec) -> str | None:
     longest = spec.max_context_length
     if not longest or context_length <= longest:
         return None
-    return (
-        f"`context_length` {context_length:,} exceeds the {longest:,} tokens that the model reads."
-        f" Send context_length {longest}, a model that reads more, or a repository whose"
-        " config.json extends it by RoPE scaling (YaRN)."
+    return UnsupportedError(
+        "context_length",
+        f"`context_length` {context_length:,} exceeds the {longest:,} tokens that the model reads;"
+        " a repository whose config.json extends it by RoPE scaling (YaRN) reads more.",
+        ({"context_length": (longest,)},),
     )
 
 
@@ -82,7 +85,7 @@ def _method(scheme: Scheme) -> str | None:
 
 def _format(
     engine: EngineName, version: tuple[int, ...], scheme: Scheme, accelerator: Accelerator
-) -> str | None:
+) -> UnsupportedError | None:
     method = _method(scheme)
     if method is None:
         return None
@@ -91,46 +94,52 @@ def _format(
     if until and version >= until:
         needed = None
     if needed is None:
-        readers = [
+        since = f" from {_dotted(until)} on" if until and version >= until else ""
+        reason = f"{engine} reads no {scheme.name} weights{since}"
+        if row.own_format is not None:
+            files, quantization = row.own_format
+            return UnsupportedError(
+                "quantization", f"{reason}, only {files}.", ({"quantization": (quantization,)},)
+            )
+        readers = tuple(
             name
             for name, other in ENGINES.items()
             if method in other.formats and method not in other.removed_formats
-        ]
-        instead = (
-            row.format_hint or f"engine {' or '.join(readers[:2])}, or an AWQ or 16-bit checkpoint"
-        )
-        message = f"{engine} reads no {scheme.name} weights"
-        return (
-            f"{message}{f' from {_dotted(until)} on' if until and version >= until else ''}. Send"
-            f" {instead}."
+        )[:2]
+        others: tuple[Alternative, ...] = ({"engine": readers},) if readers else ()
+        return UnsupportedError(
+            "quantization", f"{reason}.", (*others, {"quantization": ("awq", "bf16")})
         )
     capability = accelerator.compute_capability
     if capability is None or capability >= needed:
         return None
-    return (
+    return UnsupportedError(
+        "quantization",
         f"{engine} needs compute capability {_dotted(needed)} or newer for {scheme.name} weights;"
-        f" {accelerator.name} has {_dotted(capability)}. Send {_older_card(engine, capability)}."
+        f" {accelerator.name} has {_dotted(capability)}.",
+        (_older_card(engine, capability),),
     )
 
 
-def _older_card(engine: EngineName, capability: Capability) -> str:
+def _older_card(engine: EngineName, capability: Capability) -> Alternative:
     """Return the nearest format the engine runs on a card of this capability."""
     for method in ("awq", "gptq"):
         needed = ENGINES[engine].formats.get(method)
         if needed and max(needed, ENGINES[engine].min_compute_capability) <= capability:
-            return f"quantization {method}, or fp16 weights"
-    return "engine llama.cpp with quantization q4_k_m"
+            return {"quantization": (method, "fp16")}
+    return {"engine": ("llama.cpp",), "quantization": ("q4_k_m",)}
 
 
-def _kernels(engine: EngineName, accelerator: Accelerator) -> str | None:
+def _kernels(engine: EngineName, accelerator: Accelerator) -> UnsupportedError | None:
     capability = accelerator.compute_capability
     needed = ENGINES[engine].min_compute_capability
     if capability is None or capability >= needed:
         return None
-    has = f"{accelerator.name} has {_dotted(capability)}"
-    return (
-        f"{engine} needs compute capability {_dotted(needed)} or newer; {has}. Send engine"
-        " llama.cpp."
+    return UnsupportedError(
+        "engine",
+        f"{engine} needs compute capability {_dotted(needed)} or newer; {accelerator.name} has"
+        f" {_dotted(capability)}.",
+        ({"engine": ("llama.cpp",)},),
     )
 
 
@@ -138,29 +147,33 @@ def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in numbers)
 
 
-def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> str | None:
+def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     """Return what to do where FlashAttention does not run; None where it does, or the engine has
     its own kernels."""
     capability, instead = accelerator.compute_capability, ENGINES[engine].without_flash_attention
     if capability is None or capability >= (8, 0) or instead is None:
         return None
-    return (
+    return Note(
+        "flash-attention-unsupported",
+        "gpu",
         f"FlashAttention 2 is unsupported on {accelerator.name} (compute capability"
-        f" {_dotted(capability)}, it needs 8.0): {instead}."
+        f" {_dotted(capability)}, it needs 8.0): {instead}.",
     )
 
 
-def wheels_note(workload: Workload, accelerator: Accelerator) -> str | None:
+def wheels_note(workload: Workload, accelerator: Accelerator) -> Note | None:
     """Return that the wheels of this version are for newer GPUs, though its code runs on this
     one; None where they are for it too."""
     capability, wheels = accelerator.compute_capability, ENGINES[workload.engine].wheels
     if capability is None or wheels is None:
         return None
     first, needed = wheels
-    if capability >= needed or workload.version < first:
+    if capability >= needed or workload.engine_version < first:
         return None
-    return (
+    return Note(
+        "wheels-for-newer-gpus",
+        "engine_version",
         f"{workload.engine}'s wheels are built for compute capability {_dotted(needed)} and newer"
         f" from {_dotted(first)} on; {accelerator.name} has {_dotted(capability)}: take an older"
-        " version, or build it."
+        " version, or build it.",
     )

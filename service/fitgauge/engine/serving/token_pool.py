@@ -32,7 +32,7 @@ def held(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
     return found
 
 
-def cache_dtype(spec: ModelSpec, asked: str) -> str:
+def kv_cache_dtype(spec: ModelSpec, asked: str) -> str:
     """Return the format asked for, else that of the activations: the model's own, 16 bit where
     it is published wider or narrower."""
     if asked != "auto":

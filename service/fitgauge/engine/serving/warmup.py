@@ -10,7 +10,7 @@ from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
-from fitgauge.engine.serving.token_pool import block_pool, cache_dtype
+from fitgauge.engine.serving.token_pool import block_pool, kv_cache_dtype
 from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -64,13 +64,13 @@ def warmed_stages(
         )
         pool = block_pool(
             spec,
-            dtype=cache_dtype(spec, workload.cache_dtype),
+            dtype=kv_cache_dtype(spec, workload.kv_cache_dtype),
             tensor_parallel=workload.tensor_parallel,
             block=block,
             layers=stage.span,
             context_length=workload.context_length,
         )
-        size = workload.cache_pool_bytes or pool.pool_bytes(requests, workload.context_length)
+        size = workload.kv_cache_memory_bytes or pool.pool_bytes(requests, workload.context_length)
         formula = (
             f"{requests} requests x {workload.context_length} tokens in blocks of {block} x"
             f" {pool.cell} B"
@@ -88,7 +88,7 @@ def with_reserve(
     reserve: Reserve,
 ) -> tuple[StageMemory, ...]:
     """Return every stage with what is held back of this card, unless the pool is given outright."""
-    if workload.cache_pool_bytes is not None:
+    if workload.kv_cache_memory_bytes is not None:
         return tuple(other_memory)
     return tuple(
         stage._replace(
@@ -115,5 +115,5 @@ def warmed_estimate(
         accelerator=accelerator,
         stages=stage_estimates(loaded, other_memory),
         budget=accelerator.usable,
-        given_pool_bytes=workload.cache_pool_bytes,
+        given_pool_bytes=workload.kv_cache_memory_bytes,
     )

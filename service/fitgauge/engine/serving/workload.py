@@ -1,47 +1,52 @@
-"""What is served and how: a serving question with every default filled in."""
+"""What is served and how: a serving request with every default filled in."""
 
-from typing import Literal
+from fitgauge.engine.serving.options import EngineOptions
 
-import msgspec
-
-EngineName = Literal[
-    "vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx"
-]
+EngineName = str
+"""The name of a row of `registry.ENGINES`."""
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """A serving question in numbers.
+class Workload(EngineOptions, frozen=True, kw_only=True):
+    """A serving request in numbers.
 
-    context_length: tokens one request may hold; concurrency: requests of that length held at
-    once, over all replicas. Degrees: tensor x pipeline x data parallel is the number of GPUs;
-    expert_parallel is a degree, 1 = off. cache_dtype: canonical, or `auto`: the engine's own
-    choice. max_batched_tokens: tokens of one forward pass; max_num_seqs: requests the sampler is
-    sized for. cache_pool_bytes: the pool of one GPU given outright, None for what is left of the
-    budget. taken_bytes: of every GPU, held by others before an engine starts whose share is of
-    the whole card all the same (vLLM); for the others the card is that much smaller. lora_slots:
-    adapters held at once, each of at most lora_rank; speculative_tokens: tokens that the model's
-    own prediction heads draft in every step, 0 = off."""
+    Fields have the names of the request's; what a request sends in GiB (`_gib`) is here in bytes
+    (`_bytes`). An option (`EngineOptions`) is a field without a line here; those below narrow it by
+    a default. Tensor x pipeline x data parallel is the number of GPUs."""
 
     engine: EngineName
-    version: tuple[int, ...]
+    engine_version: tuple[int, ...]
     context_length: int
+    """Tokens that one request may hold."""
     concurrency: int
-    cache_dtype: str
+    """Requests of that length held at once, over all replicas."""
+    kv_cache_dtype: str
+    """Canonical, or `auto`: the engine's own choice."""
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     data_parallel: int = 1
     expert_parallel: int = 1
+    """A degree; 1 is off."""
     gpu_memory_utilization: float = 1.0
     max_batched_tokens: int
+    """Tokens of one forward pass."""
     max_num_seqs: int
+    """Requests that the sampler is sized for."""
     enforce_eager: bool = False
     eager_attention: bool = False
+    """Attention computes its scores outright: no request field, derived from the model."""
     cpu_offload_bytes: int = 0
-    cache_pool_bytes: int | None = None
-    taken_bytes: int = 0
+    """Weights of every GPU in host memory."""
+    kv_cache_memory_bytes: int | None = None
+    """The pool of one GPU; None for what is left of the budget."""
+    other_memory_bytes: int = 0
+    """What others hold of every GPU, for an engine whose share is of the whole GPU all the same
+    (vLLM); for the others the GPU is that much smaller."""
     lora_slots: int = 0
+    """Adapters held at once, each of at most `lora_rank`."""
     lora_rank: int = 16
+    """The default is vLLM's. Source: config/lora.py, max_lora_rank."""
     speculative_tokens: int = 0
+    """Tokens drafted in every step; 0 is off."""
 
     @property
     def requests_per_replica(self) -> int:

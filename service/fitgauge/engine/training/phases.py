@@ -2,13 +2,12 @@
 step, each with its parts."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantity import Bytes
@@ -84,7 +83,8 @@ def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -
     first two and the last, one of which is the fullest."""
     layers = stage_layers(max(1, spec.layers), workload)
     last = len(layers) - 1
-    slices = _slices(ByIdentity(spec), _stateful(workload))
+    stateful = _stateful(workload)
+    slices = _SLICES.get_or_compute(spec, stateful, lambda: _slices(spec, stateful))
     numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
     return tuple(_stage(spec, workload, slices, number, layers[number], last) for number in numbers)
 
@@ -106,9 +106,11 @@ def _stateful(workload: TrainingWorkload) -> TrainingWorkload:
     )
 
 
-@lru_cache(maxsize=512)
-def _slices(same: ByIdentity, workload: TrainingWorkload) -> tuple[RankUnit, ...]:
-    return tuple(to_rank(unit, workload) for unit in units(same.spec, workload))
+_SLICES: WeakMemo[ModelSpec, TrainingWorkload, tuple[RankUnit, ...]] = WeakMemo(512)
+
+
+def _slices(spec: ModelSpec, workload: TrainingWorkload) -> tuple[RankUnit, ...]:
+    return tuple(to_rank(unit, workload) for unit in units(spec, workload))
 
 
 def _stage(

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from math import gcd
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from fitgauge.engine.memo import Derived, Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.quantity import Basis
@@ -67,6 +67,9 @@ Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
 """The first fields of a Share: tensors that agree in them are divided alike."""
 
 
+Derived = TypeVar("Derived")
+
+
 class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
 
@@ -83,11 +86,12 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     scale: float = 1.0
     tower_heads: int = 0
-    remembered: Memo = msgspec.field(default_factory=Memo)
+    remembered: MixedMemo = msgspec.field(default_factory=Memo)
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
         """Return what `derive` gives, derived once for every `key`."""
-        return self.remembered.of(key, derive)
+        derived: Derived = self.remembered.get_or_compute(key, derive)
+        return derived
 
 
 def divided(size: int, ways: int) -> int:

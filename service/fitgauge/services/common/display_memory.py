@@ -3,6 +3,7 @@
 import re
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB, gib
 
 _DESKTOP = int(2.6 * GIB)
@@ -18,12 +19,14 @@ def drives_screens(card: Accelerator) -> bool:
     return _WITH_SCREENS.match(card.name) is not None
 
 
-def desktop_note(spare: int) -> str | None:
+def desktop_note(spare: int) -> Note | None:
     """Return a warning where `spare` bytes of such a card are less than what a desktop may hold;
     None where there is nothing to warn of."""
     if not 0 <= spare < _DESKTOP:
         return None
-    return (
+    return Note(
+        "other-memory-uncounted",
+        "other_memory_gib",
         f"Memory of a desktop or another process is not counted: beyond {gib(spare)} this would"
-        " not fit. Send `other_memory_gib`."
+        " not fit. Send `other_memory_gib`.",
     )

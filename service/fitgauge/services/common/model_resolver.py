@@ -7,7 +7,9 @@ import msgspec
 
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.errors import (
     FitgaugeError,
     GatedModelError,
@@ -17,7 +19,6 @@ from fitgauge.errors import (
 )
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import Reference, parse_reference
-from fitgauge.services.common.lru_cache import LruCache
 
 SECOND_BEST_SECONDS = 5.0
 
@@ -35,10 +36,10 @@ class ModelResolver:
         self._hub = hub
         self._snapshot = snapshot
         self._monotonic = monotonic
-        self._instead: LruCache[tuple[Model, float]] = LruCache(256)
-        self._bundled: LruCache[Model] = LruCache(256)
-        self._sizes: LruCache[Model] = LruCache(256)
-        self._references: LruCache[Reference] = LruCache(4096)
+        self._instead: Memo[Reference, tuple[Model, float]] = Memo(256)
+        self._bundled: Memo[str, Model] = Memo(256)
+        self._sizes: Memo[str, Model] = Memo(256)
+        self._references: Memo[str, Reference] = Memo(4096)
 
     @property
     def hub(self) -> Hub:
@@ -121,7 +122,11 @@ class ModelResolver:
             pinned = (
                 f" Revision {reference.revision} was not checked." if reference.revision else ""
             )
-            warning = f"{why}: answered from the bundled snapshot.{pinned}"
+            warning = Note(
+                "answered-from-snapshot",
+                "model",
+                f"{why}: answered from the bundled snapshot.{pinned}",
+            )
             known = self._instead.get(reference)
             if known is None or known[0].warnings[0] != warning:
                 known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0

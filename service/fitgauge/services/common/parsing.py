@@ -7,8 +7,9 @@ from functools import lru_cache
 from rapidfuzz import process
 
 from fitgauge.engine.model.dtypes import dtype
-from fitgauge.engine.serving.registry import ENGINES, engine_named
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
 
 _VERSION = re.compile(
@@ -35,10 +36,10 @@ _CACHE_DTYPES = {"fp8": "F8_E4M3", "fp8_e4m3": "F8_E4M3", "fp8_e5m2": "F8_E5M2",
 
 
 def engine(text: str | None) -> EngineName:
-    """Return the engine of this name; vllm for None. Raise InvalidRequestError for an unknown
-    one."""
+    """Return the engine of this name; the first default one for None. Raise InvalidRequestError
+    for an unknown one."""
     if text is None:
-        return "vllm"
+        return DEFAULT_ENGINES[0]
     word = re.sub(r"[^a-z0-9]", "", text.lower())
     name = engine_named(word)
     if name is not None:
@@ -50,6 +51,7 @@ def engine(text: str | None) -> EngineName:
         hint=f"Use {', '.join(sorted(ENGINES))}.",
         matches=near,
         field="engine",
+        code="unknown-engine",
     )
 
 
@@ -73,7 +75,10 @@ def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
     if len(named) > _MOST_FORMATS:
         detail = f"{len(named)} quantizations are too many: the limit is {_MOST_FORMATS}."
         raise InvalidRequestError(
-            detail, hint=f"Send up to {_MOST_FORMATS}.", field="quantizations"
+            detail,
+            hint=f"Send up to {_MOST_FORMATS}.",
+            field="quantizations",
+            code="unknown-quantization",
         )
     return [quantization(name) for name in named]
 
@@ -88,11 +93,12 @@ def version(text: str) -> tuple[int, ...]:
             f"Invalid version {text.strip()!r}.",
             hint="Send a version such as 0.33.0.",
             field="engine_version",
+            code="invalid-value",
         )
     return tuple(int(part) for part in match.groups() if part is not None)
 
 
-def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
+def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     """Return the canonical dtype of the cache, or `auto`: the engine's default.
 
     llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raise InvalidRequestError
@@ -101,31 +107,33 @@ def cache_dtype(text: str | None, engine: EngineName = "vllm") -> str:
     if word in ("auto", "default", "model"):
         return "auto"
     if ENGINES[engine].reads_gguf:
-        return _ggml_type(word, str(text))
+        return _ggml_type(word, str(text), engine)
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]
     try:
         found = dtype(word)
-    except InvalidRequestError:
+    except UnsupportedError:
         found = ""
     if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidRequestError(
             f"Unknown KV cache dtype {text!r}.",
             hint="Use auto, fp8, bf16 or fp16.",
             field="kv_cache_dtype",
+            code="unknown-kv-cache-dtype",
         )
     return found
 
 
-def _ggml_type(word: str, text: str) -> str:
+def _ggml_type(word: str, text: str, engine: EngineName) -> str:
     """Return a ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp
     common/arg.cpp, kv_cache_types."""
     found = _GGML_ALIASES.get(word, word.upper())
     if found not in _GGML_TYPES:
         raise InvalidRequestError(
-            f"llama.cpp has no KV cache dtype {text!r}.",
+            f"{engine} has no KV cache dtype {text!r}.",
             hint="Use auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
             matches=("q8_0", "q4_0"),
             field="kv_cache_dtype",
+            code="unknown-kv-cache-dtype",
         )
     return found

@@ -48,16 +48,16 @@ def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
 
 
 def per_gpu(
-    estimate: Estimate, limited_by: LimitedBy, shown: Bytes, taken_bytes: int = 0
+    estimate: Estimate, limited_by: LimitedBy, shown: Bytes, other_memory_bytes: int = 0
 ) -> PerGpu:
     """Return the memory of the fullest GPU.
 
     shown: what the device will show [bytes].
-    taken_bytes: memory of other processes [bytes], where the estimate counts the whole GPU.
+    other_memory_bytes: memory of other processes [bytes], where the estimate counts the whole GPU.
     """
     fullest = estimate.fullest
     return PerGpu(
-        usable_bytes=max(0, estimate.accelerator.usable.expected - taken_bytes),
+        usable_bytes=max(0, estimate.accelerator.usable.expected - other_memory_bytes),
         budget_bytes=estimate.budget.expected,
         required_bytes=fullest.required,
         headroom_bytes=estimate.budget.expected - fullest.required.expected,

@@ -7,7 +7,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.options import EngineOptions
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.engine_names import choices_of_engine
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Names = (
@@ -21,8 +25,10 @@ Gib = Annotated[float, Meta(gt=0, le=65_536)]
 Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
 
 
-class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is served? Only `model` and `gpu` are needed."""
+
+    # Not kw_only, so that msgspec lists these fields before those of EngineOptions.
 
     model: Annotated[
         Text,
@@ -48,11 +54,8 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     engine: Annotated[
         Text | None,
         Meta(
-            description=(
-                "vllm (default; else mlx or llama.cpp), sglang, tensorrt-llm,"
-                " ollama, transformers or tgi."
-            ),
-            examples=["vllm"],
+            description=choices_of_engine(),
+            examples=[DEFAULT_ENGINES[0]],
         ),
     ] = None
     engine_version: Annotated[
@@ -126,7 +129,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             description="Maximum running requests (llama.cpp: n_parallel). Default: the engine's."
         ),
     ] = None
-    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
     cpu_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(description="GiB of weights per GPU offloaded to host memory."),
@@ -139,31 +141,6 @@ class FitRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="GiB per GPU used by others: a desktop, another process.",
             examples=[1.5],
-        ),
-    ] = None
-    lora_slots: Annotated[
-        Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(
-            description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.",
-            examples=[4],
-        ),
-    ] = None
-    lora_rank: Annotated[
-        Annotated[int, Meta(ge=1, le=512)] | None,
-        Meta(
-            description=(
-                "vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."
-            )
-        ),
-    ] = None
-    speculative_tokens: Annotated[
-        Annotated[int, Meta(ge=0, le=64)] | None,
-        Meta(
-            description=(
-                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
-                " off."
-            ),
-            examples=[1],
         ),
     ] = None
     draft_model: Annotated[
@@ -352,6 +329,14 @@ class RankAnswer(Struct, kw_only=True):
     terms: list[TermAnswer]
 
 
+class Assumption(Struct, frozen=True):
+    """The value assumed for a field that the request leaves out."""
+
+    field: str
+    value: str | int | float | bool
+    message: str
+
+
 class FitAnswer(Struct, kw_only=True):
     """The verdict, its evidence and suggestions."""
 
@@ -367,7 +352,11 @@ class FitAnswer(Struct, kw_only=True):
     limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
     host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
     suggestions: list[Suggestion]
-    warnings: list[str]
+    warnings: list[Note]
+    assumed: Annotated[
+        list[Assumption],
+        Meta(description="What the request leaves open, and the values taken."),
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),
@@ -410,7 +399,7 @@ class ModelDetail(Struct, kw_only=True):
         Meta(description="KV cache growth per token of one request, 16-bit, one GPU."),
     ]
     state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
-    warnings: list[str]
+    warnings: list[Note]
 
 
 class Health(Struct, kw_only=True):
@@ -424,9 +413,16 @@ class Problem(Struct, kw_only=True):
     """An RFC 9457 problem: what is wrong, and in `hint` what to send instead."""
 
     type: str
+    code: Annotated[str, Meta(description="A stable code: docs/CODES.md lists all.")]
     title: str
     status: int
     detail: str
     hint: str
     matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
     field: str | None = None
+    send: Annotated[
+        dict[str, str | int | bool | None] | UnsetType,
+        Meta(
+            description="Fields to send instead, where some are known to work; null leaves one out."
+        ),
+    ] = UNSET

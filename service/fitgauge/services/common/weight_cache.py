@@ -3,9 +3,8 @@ questions that follow."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from weakref import ref
 
-from fitgauge.engine.memo import MOST_REMEMBERED
+from fitgauge.engine.memo import MOST_ENTRIES, Memo, WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
@@ -14,10 +13,9 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.weights import rank_bytes as weights
 from fitgauge.engine.weights.sharding import ShardedWeights
-from fitgauge.services.common.lru_cache import LruCache
 
 _CLASSES = 128
-"""Classes of cards remembered of one model in one format; a catalog has some forty."""
+"""Classes of cards held of one model in one format; a catalog has some forty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +26,14 @@ class CachedWeights:
     laid: ShardedWeights
     scheme: Scheme
     total_bytes: int
-    runs: LruCache[bool] = field(default_factory=lambda: LruCache(_CLASSES), compare=False)
+    runs: Memo[Hashable, bool] = field(default_factory=lambda: Memo(_CLASSES), compare=False)
 
 
 _AS_TRAINED = Scheme(name="unquantized")
 
 
 def scheme_of(model: Model, quantization: str | None) -> Scheme:
-    """As if stored in `quantization`, else as published. Raises InvalidRequestError for an
+    """As if stored in `quantization`, else as published. Raises UnsupportedError for an
     unknown format."""
     return (
         requested_scheme(quantization, model.spec)
@@ -50,34 +48,32 @@ class WeightCache:
     Weights live no longer than their model, so that what bounds the models in memory bounds them
     too."""
 
-    def __init__(self, size: int = 512, most_remembered: int = MOST_REMEMBERED) -> None:
-        """size: how many of them are kept; most_remembered: how much of what was derived from
+    def __init__(self, size: int = 512, most_derived: int = MOST_ENTRIES) -> None:
+        """size: how many of them are held; most_derived: how much of what was derived from
         each."""
-        self._most_remembered = most_remembered
-        self._recent: LruCache[tuple[ref[Model], CachedWeights]] = LruCache(size)
+        self._most_derived = most_derived
+        self._weights: WeakMemo[Model, tuple[str | None, EngineName], CachedWeights] = WeakMemo(
+            size
+        )
 
     def prepare(self, model: Model, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """Return the weights of `model` on `engine`. Raises InvalidRequestError for an unknown
+        """Return the weights of `model` on `engine`. Raises UnsupportedError for an unknown
         format."""
-        prepared = self.peek(model, quantization, engine)
-        if prepared is not None:
-            return prepared
-        scheme = scheme_of(model, quantization)
-        stored = model.stored if quantization is None else None
-        laid = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
-        laid.remembered.most = self._most_remembered
-        prepared = CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)
-        key = _key(model, quantization, engine)
-        self._recent.put(key, (ref(model, lambda gone: self._recent.discard(key, gone)), prepared))
-        return prepared
+        return self._weights.get_or_compute(
+            model, (quantization, engine), lambda: self._prepared(model, quantization, engine)
+        )
 
     def peek(
         self, model: Model, quantization: str | None, engine: EngineName
     ) -> CachedWeights | None:
         """Return what `prepare` would without laying anything out; None where it would."""
-        kept = self._recent.get(_key(model, quantization, engine))
-        return kept[1] if kept is not None and kept[0]() is model else None
+        return self._weights.get(model, (quantization, engine))
 
-
-def _key(model: Model, quantization: str | None, engine: EngineName) -> Hashable:
-    return model.id, model.source, model.stored and model.stored.file_name, quantization, engine
+    def _prepared(
+        self, model: Model, quantization: str | None, engine: EngineName
+    ) -> CachedWeights:
+        scheme = scheme_of(model, quantization)
+        stored = model.stored if quantization is None else None
+        laid = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
+        laid.remembered.limit = self._most_derived
+        return CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)

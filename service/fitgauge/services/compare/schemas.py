@@ -1,10 +1,13 @@
 """The contract of compare_fit: a table of models, GPUs and settings."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import NoteCode
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.errors import ErrorCode
 from fitgauge.services.common.schemas import Names, Text, Tokens, Verdict
 
 MOST_CELLS = 10_000
@@ -36,7 +39,7 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ]
     engines: Annotated[
         Names | None,
-        Meta(description="Default as in check_fit.", examples=["vllm, llama.cpp"]),
+        Meta(description="Default as in check_fit.", examples=[", ".join(DEFAULT_ENGINES)]),
     ] = None
     quantizations: Annotated[
         Names | None,
@@ -65,6 +68,14 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
 
 
+class CellNote(Struct, frozen=True):
+    """Why a cell is empty, or what to know of it: a code of a warning or of an error."""
+
+    code: Literal[NoteCode, ErrorCode]
+    field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
+    message: str
+
+
 class CompareRow(Struct, kw_only=True):
     """One cell. The sizes are null where the question is impossible; `note` says why, or what
     else must be known."""
@@ -83,7 +94,7 @@ class CompareRow(Struct, kw_only=True):
     required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
     budget_bytes: int | None = None
     headroom_bytes: int | None = None
-    note: str | None = None
+    note: CellNote | None = None
 
 
 class CompareAnswer(Struct, kw_only=True):

@@ -9,15 +9,17 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.default_engine import USUAL, first_that_runs
+from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
-from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
+from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import context_length_of
 
@@ -82,7 +84,10 @@ def cells(models: int, gpus: int, settings: int) -> int:
     total = models * gpus * settings
     if not total:
         raise InvalidRequestError(
-            "The table has no cells.", hint="Send at least one model and one GPU.", field="models"
+            "The table has no cells.",
+            hint="Send at least one model and one GPU.",
+            field="models",
+            code="missing-field",
         )
     if total > MOST_CELLS:
         said = (
@@ -90,7 +95,10 @@ def cells(models: int, gpus: int, settings: int) -> int:
             f" {total:,} cells."
         )
         raise InvalidRequestError(
-            said, hint=f"Request at most {MOST_CELLS:,} at a time.", field="models"
+            said,
+            hint=f"Request at most {MOST_CELLS:,} at a time.",
+            field="models",
+            code="too-many-cells",
         )
     return total
 
@@ -102,7 +110,7 @@ def _settings(request: CompareRequest) -> list[Setting]:
         words.engine(name) for name in words.split_list(request.engines)
     ] or [None]
     for engine in engines:
-        words.cache_dtype(request.kv_cache_dtype, engine or USUAL[0])
+        words.kv_cache_dtype(request.kv_cache_dtype, engine or DEFAULT_ENGINES[0])
     formats = words.quantizations(request.quantizations)
     contexts: list[int | None] = [*_several(request.context_lengths)] or [None]
     return list(product(engines, formats, contexts, _several(request.concurrencies) or [1]))
@@ -115,7 +123,7 @@ def _several(sent: int | list[int] | None) -> list[int]:
 def _row(
     number: int,
     total: int,
-    cache_dtype: str | None,
+    kv_cache_dtype: str | None,
     model: Model,
     found: GpuMatch,
     setting: Setting,
@@ -132,7 +140,7 @@ def _row(
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
-        kv_cache_dtype=cache_dtype,
+        kv_cache_dtype=kv_cache_dtype,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
     row = CompareRow(
@@ -161,14 +169,18 @@ def _judge(
 ) -> None:
     """Fill in how the cell turned out."""
     try:
-        row.note = context_refusal(row.context_length, spec) or fitting.refused(
-            question, engine, accelerator
-        )
-        if row.note is not None:
+        too_long = context_refusal(row.context_length, spec)
+        refused = too_long or fitting.refused(question, engine, accelerator)
+        if refused is not None:
+            row.note = CellNote(
+                "context-exceeds-model" if too_long else "unsupported",
+                refused.parameter,
+                sentence(refused),
+            )
             return
         fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
-    except InvalidRequestError as error:
-        row.note = f"{error.detail} {error.hint}"
+    except IMPOSSIBLE as error:
+        row.note = CellNote(code_of(error), refused_field(error), sentence(error))
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
@@ -180,5 +192,5 @@ def _runs(
 ) -> bool:
     try:
         return fitting.refused(question, engine, accelerator) is None
-    except InvalidRequestError:
+    except IMPOSSIBLE:
         return False

@@ -102,7 +102,7 @@ def _cache_rows(
     pooled = ENGINES[engine].preallocates_kv_cache
     pool = measured.pick("kv_pool", by=min if pooled else max)
     state = measured.pick("state")
-    if pool and state and engine == "sglang":  # its budget is split between the two
+    if pool and state and ENGINES[engine].splits_cache_budget:
         pool = structs.replace(
             pool, value=pool.value + state.value, resolution=pool.resolution + state.resolution
         )

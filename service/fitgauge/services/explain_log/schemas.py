@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS
+from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text
 
 LONGEST_LOG = MAX_CHARACTERS
@@ -22,8 +24,7 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             min_length=1,
             max_length=LONGEST_LOG,
             description=(
-                "As printed by vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama; or PyTorch's"
-                " out-of-memory message."
+                f"As printed by {titles_with_logs()}; or PyTorch's out-of-memory message."
             ),
             examples=[
                 "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB"
@@ -124,6 +125,6 @@ class LogAnswer(Struct, kw_only=True):
     causes: Annotated[
         list[str], Meta(description="What likely made the difference, the flag first.")
     ]
-    warnings: list[str]
+    warnings: list[Note]
     case: Annotated[LogCase, Meta(description="The run as a line for a truth file, anonymised.")]
     readings: list[LogReading] | UnsetType = UNSET

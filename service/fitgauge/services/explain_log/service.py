@@ -8,6 +8,7 @@ from msgspec import UNSET, structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB, MIB, gib
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
@@ -17,7 +18,9 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
 from fitgauge.services.explain_log.schemas import (
@@ -43,7 +46,7 @@ class ParsedLog(msgspec.Struct, frozen=True):
     log: StartLog
     engine: EngineName
     asked: FitRequest | None
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
@@ -54,12 +57,13 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
         raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",
             hint=(
-                "Send the start-up log of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp or Ollama as"
-                " it was printed, or PyTorch's out-of-memory message."
+                f"Send the start-up log of {titles_with_logs()} as it was printed, or PyTorch's"
+                " out-of-memory message."
             ),
             field="log",
+            code="unreadable-log",
         )
-    name = log.engine or words.engine(request.engine or "transformers")
+    name = log.engine or (words.engine(request.engine) if request.engine else _of_plain_errors())
     fields, notes = _fields(log, request)
     fields["engine"] = name
     if log.version and log.engine == name:
@@ -67,6 +71,11 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
         fields["engine_version"] = version
         notes += [note] if note else []
     return ParsedLog(log, name, _valid(fields, notes), tuple(notes))
+
+
+def _of_plain_errors() -> EngineName:
+    """Return the engine that PyTorch's out-of-memory message without a log is taken for."""
+    return next(name for name, row in ENGINES.items() if row.reads_plain_errors)
 
 
 class LogExplainer:
@@ -85,7 +94,7 @@ class LogExplainer:
         if asked is not None and model is not None and found is not None:
             asked = structs.replace(asked, quantization=_quantization(asked, model))
             checked, asked = self._check(asked, model, found, notes, log)
-            notes += [found.note] if found.note else []
+            notes += found.warnings
         context = checked.workload.context_length if checked else 0
         table = rows(
             reading.engine, Measured(log.readings), checked.estimate if checked else None, context
@@ -117,23 +126,24 @@ class LogExplainer:
         )
 
     def _check(
-        self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[str], log: StartLog
+        self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[Note], log: StartLog
     ) -> tuple[FitEstimate, FitRequest]:
         """Return the estimate. Flags of the log it does not support are dropped, with a note."""
         while True:
             try:
                 return self._serving.check(asked, model, found), asked
-            except InvalidRequestError as error:
-                if error.field not in log.flags or getattr(asked, error.field, None) is None:
+            except IMPOSSIBLE as error:
+                field = refused_field(error)
+                if field not in log.flags or getattr(asked, field, None) is None:
                     raise
-                notes.append(f"{error.detail} The estimate ignores it.")
-                asked = structs.replace(asked, **{error.field: None})
+                notes.append(Note("flag-ignored", field, f"{error} The estimate ignores it."))
+                asked = structs.replace(asked, **{field: None})
 
 
-def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[str]]:
+def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:
     """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
     without a model or GPU."""
-    notes: list[str] = []
+    notes: list[Note] = []
     fields: dict[str, Any] = {
         name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
     }
@@ -144,18 +154,26 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
             f"The log has no Hub ID of the model{called}.",
             hint='Send it with the log: "model": "org/name".',
             field="model",
+            code="missing-field",
         )
     fields["gpu"] = request.gpu or log.gpu
     total = Measured(log.readings).value("total")
     if fields["gpu"] is None and total:
         fields["gpu"] = f"{total / GIB:.2f}GiB"
         notes.append(
-            f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
-            " estimate."
+            Note(
+                "log-without-gpu",
+                "gpu",
+                f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
+                " estimate.",
+            )
         )
     if fields["gpu"] is None:
         raise InvalidRequestError(
-            "The log names no GPU.", hint='Send it with the log: "gpu": "H100".', field="gpu"
+            "The log names no GPU.",
+            hint='Send it with the log: "gpu": "H100".',
+            field="gpu",
+            code="missing-field",
         )
     fields["settings"] = "defaults"  # a log is of a launch whose settings were chosen
     fields["gpu_count"] = request.gpu_count or (
@@ -188,7 +206,7 @@ def _split_fields(log: StartLog) -> dict[str, Any]:
     return fields
 
 
-def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
+def _valid(fields: dict[str, Any], notes: list[Note]) -> FitRequest:
     """Return the request. Flags out of range are dropped, with a note."""
     while True:
         try:
@@ -198,23 +216,36 @@ def _valid(fields: dict[str, Any], notes: list[str]) -> FitRequest:
             wrong = next((name for name in fields if f"$.{name}`" in message), None)
             if wrong in (None, "model", "gpu"):
                 raise InvalidRequestError(
-                    message, hint="Send `model` and `gpu` with the log.", field=wrong
+                    message,
+                    hint="Send `model` and `gpu` with the log.",
+                    field=wrong,
+                    code="invalid-value",
                 ) from None
             notes.append(
-                f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it."
+                Note(
+                    "flag-ignored",
+                    wrong,
+                    f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it.",
+                )
             )
 
 
-def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, str | None]:
+def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, Note | None]:
     """Return the version to estimate with, and a note if it is not the printed one."""
     try:
         engines.profile(engine, words.version(printed))
     except InvalidRequestError:
         oldest = engines.oldest(engine)
         if "dev" in printed and printed.startswith("0.1."):
-            return None, f"Version {printed} is built from source: using the newest version."
-        return oldest, f"Version {printed} is unknown: using {oldest}."
+            return None, _unknown_version(
+                f"Version {printed} is built from source: using the newest version."
+            )
+        return oldest, _unknown_version(f"Version {printed} is unknown: using {oldest}.")
     return printed, None
+
+
+def _unknown_version(message: str) -> Note:
+    return Note("engine-version-unknown", "engine_version", message)
 
 
 def _quantization(asked: FitRequest, model: Model) -> str | None:

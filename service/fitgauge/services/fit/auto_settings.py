@@ -15,8 +15,8 @@ from msgspec import structs
 from fitgauge.engine.serving.ladders import Degrees, Ladder
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.query import Choice, FitEstimate, Settings
 from fitgauge.services.fit.workload import serving_workload
 
@@ -150,7 +150,7 @@ class AutoSettings:
         if (
             share is None
             or _SHARE not in self._open
-            or self._default.workload.cache_pool_bytes is not None
+            or self._default.workload.kv_cache_memory_bytes is not None
         ):
             return ()
         if not self._row.budget_is_device_share:
@@ -233,7 +233,7 @@ class AutoSettings:
                 asked.count,
                 asked.profile,
             )
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _fits(self, changed: Settings) -> bool:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
@@ -21,11 +21,11 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
@@ -84,32 +84,32 @@ class BatchEstimator:
         self._engines = engines
         self._preparer = preparer
         self._schemes: dict[str | None, Scheme] = {}
-        self._refused: dict[Hashable, str | None] = {}
+        self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._asked: dict[Hashable, Workload] = {}
-        self._workloads: LruCache[Workload] = LruCache(_WORKLOADS)
-        self._demands: LruCache[Demand] = LruCache(_WORKLOADS)
-        self._beside: LruCache[tuple[StageMemory, ...]] = LruCache(_BESIDE)
-        self._known: defaultdict[EngineName, Memo] = defaultdict(Memo)
+        self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
+        self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
+        self._beside: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_BESIDE)
+        self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """Return the newest profile of an engine."""
         return self._engines.profile(engine, None)
 
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """Return the model's weights. Raises InvalidRequestError for an unknown format."""
+        """Return the model's weights. Raises UnsupportedError for an unknown format."""
         return self._preparer.prepare(self._model, quantization, engine)
 
     def _scheme(self, quantization: str | None) -> Scheme:
-        """Return the format of the weights. Raises InvalidRequestError for an unknown one."""
+        """Return the format of the weights. Raises UnsupportedError for an unknown one."""
         if quantization not in self._schemes:
             self._schemes[quantization] = scheme_of(self._model, quantization)
         return self._schemes[quantization]
 
     def refused(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
-    ) -> str | None:
+    ) -> UnsupportedError | None:
         """Return why the engine does not run it on one such card, None where it does. Raises
-        InvalidRequestError for an unknown format."""
+        UnsupportedError for an unknown format."""
         key = (
             request.quantization,
             request.kv_cache_dtype,
@@ -132,7 +132,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]
     ) -> set[Hashable]:
         """Return those classes of cards on which the engine runs it, asked of a card of each.
-        Raises InvalidRequestError for an unknown format."""
+        Raises UnsupportedError for an unknown format."""
         runs, found = self.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
@@ -150,7 +150,7 @@ class BatchEstimator:
         """Return the question on `count` cards; None where it is impossible."""
         try:
             return self.fitted(request, engine, accelerator, count)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def fitted(
@@ -199,11 +199,9 @@ class BatchEstimator:
         InvalidRequestError as `demand`."""
         kind = ENGINES[workload.engine].accelerator_kind(accelerator)
         key = (quantization, workload, kind)
-        kept = self._demands.get(key)
-        if kept is None:
-            kept = self._demand(quantization, workload, accelerator, kind)
-            self._demands.put(key, kept)
-        return kept
+        return self._demands.get_or_compute(
+            key, lambda: self._demand(quantization, workload, accelerator, kind)
+        )
 
     def least_usable(self, demand: Demand) -> int:
         """Usable bytes below which a card is more likely too small than not."""
@@ -258,7 +256,7 @@ class BatchEstimator:
                     settled,
                     accelerator,
                     self.profile(workload.engine),
-                    self._known[workload.engine],
+                    self._derived[workload.engine],
                 )
             self._beside.put((workload, kind), known)
         return known
@@ -270,10 +268,9 @@ class BatchEstimator:
         weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         key = (asked, engine, count, self.kind(request, engine, accelerator))
-        kept = self._workloads.get(key)
-        if kept is None:
-            kept = base_workload(
+        return self._workloads.get_or_compute(
+            key,
+            lambda: base_workload(
                 request, self._model.spec, accelerator, count, self.profile(engine)
-            )
-            self._workloads.put(key, kept)
-        return kept
+            ),
+        )

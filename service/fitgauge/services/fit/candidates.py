@@ -7,7 +7,7 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -15,6 +15,8 @@ from fitgauge.services.fit.quantized_repos import QuantizedRepo
 Fields = dict[str, str | int | float | bool | None]
 Candidate = tuple[str, Fields]
 
+GGUF_FORMATS = ("q8_0", "q4_k_m")
+"""Formats of GGUF files to suggest, larger first."""
 _SHORTEST = 1024
 _FEWEST_SEQUENCES = 16
 _EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
@@ -71,20 +73,29 @@ def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, di
             yield words, {"quantization": scheme}
     if request.engine_version is not None:
         return
-    for engine in ("vllm", "sglang", "transformers", "mlx"):
-        yield f"serve it with {engine}", {"engine": engine}
-    for scheme in ("q8_0", "q4_k_m"):
-        yield (
-            f"serve a {scheme.upper()} file with llama.cpp",
-            {"engine": "llama.cpp", "quantization": scheme},
-        )
+    rows = [ENGINES[name] for name in preferred()]
+    for row in rows:
+        if not row.reads_gguf:
+            yield f"serve it with {row.name}", {"engine": row.name}
+    yield from gguf_files()
+
+
+def gguf_files() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (description, fields to send): an engine that reads GGUF files, with each format of
+    them, larger first."""
+    for row in (ENGINES[name] for name in preferred()):
+        for scheme in GGUF_FORMATS if row.reads_gguf else ():
+            yield (
+                f"serve a {scheme.upper()} file with {row.name}",
+                {"engine": row.name, "quantization": scheme},
+            )
 
 
 def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (description, fields to send): an engine that runs on the GPU, with weights in fewer
     bits."""
     for engine in engines:
-        for scheme in ("q8_0", "q4_k_m") if ENGINES[engine].reads_gguf else ("fp8", "awq", "gptq"):
+        for scheme in GGUF_FORMATS if ENGINES[engine].reads_gguf else ("fp8", "awq", "gptq"):
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
@@ -203,15 +214,15 @@ def _settings(spec: ModelSpec, workload: Workload, request: FitRequest) -> Itera
 def _smaller_cache(workload: Workload) -> Iterator[Candidate]:
     """Yield a KV cache of 8 bits, where it is wider."""
     if ENGINES[workload.engine].reads_gguf:
-        if workload.cache_dtype in ("auto", "F16", "BF16", "F32"):
+        if workload.kv_cache_dtype in ("auto", "F16", "BF16", "F32"):
             yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
-    elif workload.cache_dtype not in _EIGHT_BIT_CACHES:
+    elif workload.kv_cache_dtype not in _EIGHT_BIT_CACHES:
         yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
 
 
 def _share(workload: Workload) -> Iterator[Candidate]:
     highest = ENGINES[workload.engine].highest_utilization
-    if workload.cache_pool_bytes is None and workload.gpu_memory_utilization < highest:
+    if workload.kv_cache_memory_bytes is None and workload.gpu_memory_utilization < highest:
         yield f"raise gpu_memory_utilization to {highest}", {"gpu_memory_utilization": highest}
 
 

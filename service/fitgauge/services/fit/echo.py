@@ -1,7 +1,9 @@
 """What was understood: a question with every default filled in, as fields to send again."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.services.common.parsing import AS_PUBLISHED
@@ -17,11 +19,11 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         "gpu": checked.asked.accelerator.name,
         "gpu_count": checked.count,
         "engine": workload.engine,
-        "engine_version": ".".join(str(part) for part in workload.version),
+        "engine_version": ".".join(str(part) for part in workload.engine_version),
         "quantization": request.quantization or AS_PUBLISHED,
         "context_length": workload.context_length,
         "concurrency": workload.concurrency,
-        "kv_cache_dtype": workload.cache_dtype.lower(),
+        "kv_cache_dtype": workload.kv_cache_dtype.lower(),
         "tensor_parallel": workload.tensor_parallel,
         "pipeline_parallel": workload.pipeline_parallel,
         "data_parallel": workload.data_parallel,
@@ -31,7 +33,6 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         "gpu_memory_utilization": workload.gpu_memory_utilization,
         "max_batched_tokens": workload.max_batched_tokens,
         "max_num_seqs": workload.max_num_seqs,
-        "enforce_eager": workload.enforce_eager,
         "settings": "defaults",
     }
     if request.cpu_offload_gib:
@@ -40,14 +41,19 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         filled["other_memory_gib"] = request.other_memory_gib
     if request.kv_cache_memory_gib:
         filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
-    if workload.lora_slots:
-        filled |= {"lora_slots": workload.lora_slots, "lora_rank": workload.lora_rank}
-    if workload.speculative_tokens:
-        filled["speculative_tokens"] = workload.speculative_tokens
+    filled |= _options(workload)
     if request.draft_model:
         filled["draft_model"] = request.draft_model
-    without_effect = ENGINES[workload.engine].ignored_fields
+    without_effect = ENGINES[workload.engine].ignored
     return {name: value for name, value in filled.items() if name not in without_effect}
+
+
+def _options(workload: Workload) -> dict[str, int | bool]:
+    """Return the engine's options that have a value other than 0, which is off."""
+    options = sent_options(workload)
+    if not workload.lora_slots:
+        options.pop("lora_rank")
+    return {name: value for name, value in options.items() if value or value is False}
 
 
 def named(model: Model, text: str) -> str:

@@ -16,9 +16,9 @@ from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest, HostMemory
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.auto_settings import AutoSettings
 from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
@@ -65,7 +65,7 @@ class Estimator:
         return self._engines.profile(words.engine(request.engine), version)
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
-        """Return the weights of the question. Raises InvalidRequestError for an unknown format."""
+        """Return the weights of the question. Raises UnsupportedError for an unknown format."""
         return self._preparer.prepare(asked.model, asked.request.quantization, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
@@ -98,7 +98,7 @@ class Estimator:
         others the engine's defaults, or under `settings: "auto"` what is nearest to them and fits.
 
         settle: return the settings nearest to the defaults also where nothing fits. Raises
-        InvalidRequestError where the question is impossible, with what to send instead.
+        InvalidRequestError or UnsupportedError where the question is impossible.
         """
         default = self._with_defaults(asked)
         if asked.request.settings == "defaults" or default.verdict == "fits" or default.refused:
@@ -109,7 +109,7 @@ class Estimator:
         """Return whether `check` finds a launch that fits."""
         try:
             default = self._with_defaults(asked)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return False
         if asked.request.settings == "defaults" or default.verdict == "fits":
             return default.verdict == "fits"
@@ -130,7 +130,7 @@ class Estimator:
     def _trial(self, asked: FitQuery, request: FitRequest) -> FitEstimate | None:
         try:
             return self._estimated(asked, request)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _with_defaults(self, asked: FitQuery) -> FitEstimate:
@@ -138,15 +138,18 @@ class Estimator:
         engine accepts. Raises as `check`."""
         try:
             return self._estimated(asked, asked.request)
-        except InvalidRequestError as refused:
-            if asked.request.tensor_parallel is not None or refused.field != "tensor_parallel":
+        except IMPOSSIBLE as refused:
+            if (
+                asked.request.tensor_parallel is not None
+                or refused_field(refused) != "tensor_parallel"
+            ):
                 raise
             for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
                 try:
                     return self._estimated(
                         asked, structs.replace(asked.request, tensor_parallel=width)
                     )
-                except InvalidRequestError:
+                except IMPOSSIBLE:
                     continue
             raise
 
@@ -154,13 +157,13 @@ class Estimator:
         """Return the question, estimated; None where the engine refuses it."""
         try:
             return self.check(asked, settle=False)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
         spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
         workload = serving_workload(request, spec, accelerator, asked.count, profile)
-        if request.other_memory_gib and not workload.taken_bytes:
+        if request.other_memory_gib and not workload.other_memory_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
         estimate = ENGINES[workload.engine].estimate(

@@ -4,6 +4,7 @@ they differ from the engine's defaults."""
 from msgspec import structs
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.launch import Launch
 from fitgauge.engine.serving.registry import ENGINES
@@ -32,28 +33,29 @@ def launch_command(
             workload=workload,
             revision=model.revision if pinned else None,
             quantization=_online_format(request, workload.engine),
-            cache_dtype=(row.cache_dtypes or {}).get(workload.cache_dtype),
+            kv_cache_dtype=(row.cache_dtypes or {}).get(workload.kv_cache_dtype),
             pool_tokens=pool_tokens,
             weights=laid,
         )
     )
 
 
-def unsupported_flags(request: FitRequest, workload: Workload) -> list[str]:
-    """Return what the request sets and the command does not, a sentence each, with what to do
-    instead."""
-    row, messages = ENGINES[workload.engine], []
+def unsupported_flags(request: FitRequest, workload: Workload) -> list[Note]:
+    """Return what the request sets and the command does not, with what to do instead."""
+    row, notes = ENGINES[workload.engine], list[Note]()
     for name, instead in row.unsupported_flags:
         value = getattr(request, name)
         if value and value != "auto" and not (name == "data_parallel" and value == 1):
-            messages.append(f"{row.name}'s command has no flag for {name}: {instead}.")
+            message = f"{row.name}'s command has no flag for {name}: {instead}."
+            notes.append(Note("command-lacks-flag", name, message))
     dtypes = row.cache_dtypes
-    if dtypes is not None and workload.cache_dtype not in ("auto", *dtypes):
-        messages.append(
+    if dtypes is not None and workload.kv_cache_dtype not in ("auto", *dtypes):
+        message = (
             f"{row.name}'s command has no flag for a cache in {request.kv_cache_dtype}: it takes"
             f" {', '.join(dict.fromkeys(dtypes.values()))}."
         )
-    return messages
+        notes.append(Note("command-lacks-flag", "kv_cache_dtype", message))
+    return notes
 
 
 def loads_asked_format(request: FitRequest, engine: EngineName) -> bool:

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
+from fitgauge.engine.serving.engine import FileKind
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
-from fitgauge.hub.siblings import FileKind, choose, names_same
+from fitgauge.hub.siblings import choose, names_same
 from fitgauge.hub.single_flight import SingleFlight, outcome
-from fitgauge.services.common.lru_cache import LruCache, LruCacheBytes
 from fitgauge.services.common.model_resolver import ModelResolver
 
 _UNDER_WAY = 32
@@ -61,11 +62,11 @@ class QuantizedRepos:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: LruCacheBytes[tuple[Published, float, int]] = LruCacheBytes(
-            _KEPT_BYTES, _KEPT_BYTES // 2
+        self._known: Memo[Key, tuple[Published, float, int]] = Memo(
+            _KEPT_BYTES, lambda key, known: deep_size(known[0]), _KEPT_BYTES // 2
         )
         self._serials = count()
-        self._started: LruCache[float] = LruCache(_KEPT)
+        self._started: Memo[Key, float] = Memo(_KEPT)
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
@@ -130,7 +131,7 @@ class QuantizedRepos:
         until = self._monotonic() + (
             settings.fresh_seconds if lasting else settings.refusal_seconds
         )
-        self._known.put(key, (found, until, serial), deep_size(found))
+        self._known.put(key, (found, until, serial))
         return found
 
     def _unchanged(self, key: Key, found: Published) -> tuple[Published, int]:
@@ -177,7 +178,7 @@ def _models(found: Published) -> list[Model]:
 
 def kind_for(engine: EngineName) -> FileKind:
     """Return the files that an engine loads."""
-    return "gguf" if ENGINES[engine].reads_gguf else "mlx" if engine == "mlx" else "safetensors"
+    return ENGINES[engine].file_kind
 
 
 def _alike(base: Model, other: Model) -> bool:

@@ -15,6 +15,7 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.schemas import FitRequest, LimitedBy
 from fitgauge.services.common.weight_cache import CachedWeights
 
@@ -132,12 +133,12 @@ class FitEstimate:
         )
 
     @property
-    def too_long(self) -> str | None:
+    def too_long(self) -> UnsupportedError | None:
         """Why the model cannot read the context, None where it can."""
         return context_refusal(self.workload.context_length, self.asked.spec)
 
     @property
-    def refused(self) -> str | None:
+    def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
         return self.too_long or refusal(
             self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec

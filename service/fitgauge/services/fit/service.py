@@ -7,10 +7,14 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.default_engine import USUAL, unnamed
+from fitgauge.services.common.assumptions import model_notes
+from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, Limits
+from fitgauge.services.common.unsupported import sentence
+from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
 from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer
 from fitgauge.services.fit.echo import understood_as
@@ -52,7 +56,7 @@ class FitService:
     ) -> FitAnswer:
         """Return the FitAnswer. siblings: as in `answer_for`.
 
-        Raises InvalidRequestError where the question is impossible, with what to send instead.
+        Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
         return self.answer_for(self.check(request, model, found), siblings)
 
@@ -68,12 +72,12 @@ class FitService:
                 structs.replace(asked.request, engine=usual), asked.model, asked.card, siblings
             )
             return structs.replace(
-                instead_of, warnings=[unnamed(refused, usual), *instead_of.warnings]
+                instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
         cards = answers.cards_in_words(asked.accelerator, asked.count)
         answer = FitAnswer(
             verdict="unsupported",
-            summary=f"{asked.model.id} is unsupported on {cards}: {refused}",
+            summary=f"{asked.model.id} is unsupported on {cards}.",
             fit_probability=None,
             model=answers.model_answer(asked.model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),
@@ -83,15 +87,16 @@ class FitService:
             host_memory=None,
             suggestions=[],
             warnings=[
-                *asked.model.warnings,
-                *asked.spec.notes,
+                *model_notes(asked.model),
                 *checked.prepared.scheme.warnings,
                 *notes(checked),
             ],
+            assumed=assumptions(checked),
             understood_as=understood_as(checked),
             launch=None,
         )
         if refused:
+            answer.summary = f"{asked.model.id} is unsupported on {cards}: {sentence(refused)}"
             answer.suggestions = suggest(checked, self._estimator, siblings)
             return answer
         self._judge(answer, checked, siblings)
@@ -121,7 +126,7 @@ class FitService:
             host=answer.host_memory,
         )
         answer.per_gpu = answers.per_gpu(
-            estimate, checked.limited_by, checked.shown, workload.taken_bytes
+            estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
         )
         answer.terms = answers.term_answers(estimate.fullest.terms, full)
         answer.limits = Limits(
@@ -147,7 +152,7 @@ class FitService:
             or asked.spec.task == "encoder_decoder"
         ):
             return None
-        for engine in USUAL[1:]:
+        for engine in DEFAULT_ENGINES[1:]:
             tried = self._estimator.possible(self._estimator.change(asked, {"engine": engine}))
             if tried is not None and tried.refused is None:
                 return engine

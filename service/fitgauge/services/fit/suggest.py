@@ -24,6 +24,7 @@ from fitgauge.services.fit.candidates import (
     combine,
     combined_with,
     dominated,
+    gguf_files,
     in_host_memory,
     is_searched,
     redundant,
@@ -35,7 +36,6 @@ from fitgauge.services.fit.limits import deployable, fewest_cards, limits_of, su
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, needed_pool_bytes
 
-_GGUF_FORMATS = ("q8_0", "q4_k_m")
 _FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
@@ -174,7 +174,7 @@ def suggestions(
 
 
 def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggestion]:
-    """Return a mixture served by llama.cpp, with experts in host memory where it takes that;
+    """Return a mixture served from a GGUF file, with experts in host memory where it takes that;
     nothing for other models and questions."""
     if (
         not asked.spec.has_experts
@@ -182,13 +182,7 @@ def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggest
         or asked.request.engine_version is not None
     ):
         return []
-    tried: list[Candidate] = [
-        (
-            f"serve a {form.upper()} file with llama.cpp",
-            {"engine": "llama.cpp", "quantization": form},
-        )
-        for form in _GGUF_FORMATS
-    ]
+    tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files()]
     while tried:
         change, fields = tried.pop(0)
         again = estimator.possible(estimator.change(asked, fields))

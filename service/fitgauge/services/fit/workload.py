@@ -5,6 +5,7 @@ from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.ladders import tensor_widths
+from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -13,8 +14,6 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 
 DEFAULT_CONTEXT = 8192
-DEFAULT_LORA_RANK = 16
-"""vLLM's own. Source: config/lora.py, max_lora_rank."""
 
 
 def context_length_of(request: FitRequest, spec: ModelSpec) -> int:
@@ -63,16 +62,17 @@ def base_workload(
             f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
             hint=hint,
             field="expert_parallel",
+            code="impossible-degrees",
         )
     version = words.version(request.engine_version or profile.newest)
     sequences, tokens = row.default_batch(accelerator, context, version, spec)
     sequences = request.max_num_seqs or sequences
     return Workload(
         engine=name,
-        version=version,
+        engine_version=version,
         context_length=context,
         concurrency=request.concurrency or 1,
-        cache_dtype=words.cache_dtype(request.kv_cache_dtype, name),
+        kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, name),
         tensor_parallel=tensor,
         pipeline_parallel=pipeline,
         data_parallel=data,
@@ -80,19 +80,16 @@ def base_workload(
         gpu_memory_utilization=request.gpu_memory_utilization or profile.gpu_memory_utilization,
         max_batched_tokens=request.max_batched_tokens or min(tokens, sequences * context),
         max_num_seqs=sequences,
-        enforce_eager=bool(request.enforce_eager),
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
-        cache_pool_bytes=(
+        kv_cache_memory_bytes=(
             int(request.kv_cache_memory_gib * GIB)
             if request.kv_cache_memory_gib and row.preallocates_kv_cache
             else None
         ),
-        taken_bytes=(
+        other_memory_bytes=(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
-        lora_slots=request.lora_slots or 0,
-        lora_rank=request.lora_rank or DEFAULT_LORA_RANK,
-        speculative_tokens=request.speculative_tokens or 0,
+        **sent_options(request),  # type: ignore[arg-type]
     )
 
 
@@ -110,12 +107,16 @@ def degrees(
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
             raise InvalidRequestError(
-                f"{engine} has no pipeline parallelism.", hint=hint, field="pipeline_parallel"
+                f"{engine} has no pipeline parallelism.",
+                hint=hint,
+                field="pipeline_parallel",
+                code="impossible-degrees",
             )
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
-    if ENGINES[engine].splits_layers and (tensor is None or engine != "transformers"):
+    row = ENGINES[engine]
+    if row.splits_layers and (tensor is None or not row.tensor_parallel_on_request):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
@@ -132,6 +133,7 @@ def degrees(
             f"`tensor_parallel` {tensor} does not divide {spec.query_heads} attention heads.",
             hint=hint,
             field="tensor_parallel",
+            code="impossible-degrees",
         )
     if pipeline is None:
         pipeline = max(1, count // (tensor * data))
@@ -142,6 +144,7 @@ def degrees(
             f"`pipeline_parallel` {pipeline} exceeds the {spec.layers} layers of the model.",
             hint=hint,
             field="pipeline_parallel",
+            code="impossible-degrees",
         )
     ranks = tensor * pipeline * data
     if ranks > count:
@@ -153,6 +156,7 @@ def degrees(
             f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs, not {count}.",
             hint=hint,
             field="gpu_count",
+            code="impossible-degrees",
         )
     return tensor, pipeline, data
 

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.schemas import GpuAnswer, Names, Text, Tokens, Verdict
 
 Task = Literal["generate", "encode", "encoder_decoder"]
@@ -25,7 +27,7 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     engine: Annotated[
         Text | None,
-        Meta(description="Default as in check_fit.", examples=["vllm"]),
+        Meta(description="Default as in check_fit.", examples=[DEFAULT_ENGINES[0]]),
     ] = None
     quantizations: Annotated[
         Names | None,
@@ -90,4 +92,4 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     gpu: GpuAnswer
     items: list[FittingModel]
     total: int
-    warnings: list[str]
+    warnings: list[Note]

@@ -7,9 +7,9 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import LISTED
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.default_engine import USUAL
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
@@ -63,7 +63,7 @@ class ModelsForGpu:
             gpu=answers.gpu_answer(found.accelerator, count),
             items=rows[start : start + (request.limit or _PAGE)],
             total=len(rows),
-            warnings=[found.note] if found.note else [],
+            warnings=found.warnings,
         )
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
@@ -100,7 +100,7 @@ class ModelsForGpu:
         count: int,
         formats: list[str | None],
     ) -> Iterator[FittingModel]:
-        engines = (words.engine(request.engine),) if request.engine else USUAL
+        engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
         for quantization in formats:
             if quantization is not None and model.is_quantized:
                 continue

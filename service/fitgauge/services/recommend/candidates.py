@@ -8,12 +8,12 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.default_engine import USUAL
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
@@ -35,16 +35,23 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
                 f"`{field}` is empty.",
                 hint=(f"Leave out `{field}`, or send at least one name."),
                 field=field,
+                code="invalid-value",
             )
     if request.owned and not named:
         raise InvalidRequestError(
             "`owned` requires `gpus`.",
             hint="Send `gpus`, with counts: 2x L40S.",
             field="owned",
+            code="missing-field",
         )
     if request.owned and request.clouds:
         said = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
-        raise InvalidRequestError(said, hint="Leave one of them out.", field="clouds")
+        raise InvalidRequestError(
+            said,
+            hint="Leave one of them out.",
+            field="clouds",
+            code="conflicting-fields",
+        )
     if named:
         allowed = [
             GpuLimit(
@@ -63,7 +70,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
         makers = sorted({card.accelerator.vendor for card in allowed})
         said = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
         raise InvalidRequestError(
-            said, hint="Leave out `vendors`, or send GPUs of these vendors.", field="vendors"
+            said,
+            hint="Leave out `vendors`, or send GPUs of these vendors.",
+            field="vendors",
+            code="conflicting-fields",
         )
     rented = [card for card in left if costs.rentable(card.accelerator)]
     if not rented:
@@ -74,7 +84,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
             " other constraints allow."
         )
         raise InvalidRequestError(
-            said, hint="Leave out `clouds`, or send other GPUs or clouds.", field="clouds"
+            said,
+            hint="Leave out `clouds`, or send other GPUs or clouds.",
+            field="clouds",
+            code="no-option",
         )
     within = [
         held
@@ -84,12 +97,15 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
     if not within:
         said = "The catalog's quotas allow none of the GPUs the other constraints allow."
         raise InvalidRequestError(
-            said, hint="Send other GPUs, or have the quota raised.", field="gpus"
+            said,
+            hint="Send other GPUs, or have the quota raised.",
+            field="gpus",
+            code="over-quota",
         )
     return list({card.accelerator.id: card for card in within}.values())
 
 
-def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
+def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[Note]:
     """Return warnings on quotas that limit the requested GPUs."""
     asked = [
         catalog.find(text).accelerator for text in words.split_list(request.gpus)
@@ -101,14 +117,11 @@ def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[str]:
         if (quota := catalog.quota(card)) is not None and quota < most
     }
     first = list(held.values())[:_TOLD]
-    return (
-        [
-            "Limited by the catalog's quotas: at most"
-            f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
-        ]
-        if first
-        else []
+    message = (
+        "Limited by the catalog's quotas: at most"
+        f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
     )
+    return [Note("gpu-quota", "gpus", message)] if first else []
 
 
 def _quota(card: GpuLimit, catalog: Catalog) -> int:
@@ -119,7 +132,7 @@ def _quota(card: GpuLimit, catalog: Catalog) -> int:
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
     """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
     for an unknown name."""
-    engines = (words.engine(request.engine),) if request.engine else USUAL
+    engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
     published = model.is_quantized
     if (
         request.quantization is not None
@@ -127,7 +140,12 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
         and _lossy(request, model, fitting, engines[0])
     ):
         said = f"`quantization` {request.quantization} and `no_quantization` exclude each other."
-        raise InvalidRequestError(said, hint="Leave one of them out.", field="no_quantization")
+        raise InvalidRequestError(
+            said,
+            hint="Leave one of them out.",
+            field="no_quantization",
+            code="conflicting-fields",
+        )
     found = [
         Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
         for engine in _taking(engines, request.kv_cache_dtype)
@@ -142,7 +160,10 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             " bits per weight."
         )
         raise InvalidRequestError(
-            said, hint=f"Send min_weight_bits {best:g} or less.", field="min_weight_bits"
+            said,
+            hint=f"Send min_weight_bits {best:g} or less.",
+            field="min_weight_bits",
+            code="no-option",
         )
     good = [
         plan
@@ -160,6 +181,7 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             said,
             hint=("Send a lower `min_quality`, or leave out `quantization`."),
             field="min_quality",
+            code="no-option",
         )
     return good
 
@@ -190,12 +212,12 @@ def _lossy(
     return fitting.prepared(request.quantization, engine).scheme.form is not None
 
 
-def _taking(engines: Sequence[EngineName], cache_dtype: str | None) -> list[EngineName]:
+def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[EngineName]:
     """Return the engines that support this cache dtype. Raise InvalidRequestError if none does."""
     taking, why = [], None
     for engine in engines:
         try:
-            words.cache_dtype(cache_dtype, engine)
+            words.kv_cache_dtype(kv_cache_dtype, engine)
         except InvalidRequestError as error:
             why = why or error
         else:
@@ -219,6 +241,7 @@ def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
                 hint=hint,
                 matches=tuple(known[:5]),
                 field="vendors",
+                code="unknown-value",
             )
         found.add(meant[word].lower())
     return found

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.kubernetes import nodes
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -94,7 +95,7 @@ def _without(request: RecommendRequest, names: list[str], front: Front[_Option])
     given_up = [*names, "owned"] if "gpus" in names else names
     try:
         return front(structs.replace(request, **dict.fromkeys(given_up)))
-    except InvalidRequestError:
+    except IMPOSSIBLE:
         return []
 
 
@@ -109,7 +110,12 @@ def overconstrained(
     constraints = " and ".join(f"`{name}` {_formatted(getattr(request, name))}" for name in names)
     said = f"No option for {held} satisfies {constraints}."
     hint = f"Without {'it' if len(names) == 1 else 'them'}, {instead} fits"
-    return InvalidRequestError(said, hint=f"{hint}: {why}." if why else f"{hint}.", field=names[0])
+    return InvalidRequestError(
+        said,
+        hint=f"{hint}: {why}." if why else f"{hint}.",
+        field=names[0],
+        code="no-option",
+    )
 
 
 def cheapest(usd_per_hour: float) -> str:

@@ -191,6 +191,7 @@ def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
                 hint=f"Use {', '.join(known) or 'no `clouds`: the catalog has no offers'}.",
                 matches=near,
                 field="clouds",
+                code="unknown-value",
             )
         meant.add(name)
     return frozenset(meant)

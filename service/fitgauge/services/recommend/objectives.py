@@ -57,5 +57,6 @@ def objective(text: str | None) -> Objective:
             hint=f"Send {', '.join(_ORDERS)}.",
             matches=matches,
             field="objective",
+            code="unknown-value",
         )
     return known[word]

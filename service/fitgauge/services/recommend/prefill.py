@@ -12,16 +12,12 @@ from fitgauge.engine.performance.prefill import (
     prompt_flops,
 )
 from fitgauge.engine.quantity import Basis
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.workload import degrees
 from fitgauge.services.recommend.gpu_options import Plan
-
-_SERVERS: frozenset[EngineName] = frozenset({"vllm", "sglang", "tensorrt-llm", "tgi"})
-"""Engines of the kind whose reading of prompts was measured: servers with fused kernels."""
-_MEASURED: frozenset[EngineName] = _SERVERS | {"llama.cpp", "ollama"}
-"""Engines of the kinds whose decoding was measured."""
 
 
 class Prompts:
@@ -82,4 +78,6 @@ class Prompts:
 def basis(engine: EngineName, *, decoding: bool) -> Basis:
     """Return where the efficiency of an engine comes from: runs of its kind, or those of other
     kinds."""
-    return "calibrated" if engine in (_MEASURED if decoding else _SERVERS) else "assumed"
+    row = ENGINES[engine]
+    measured = row.decode_measured if decoding else row.prefill_measured
+    return "calibrated" if measured else "assumed"

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpeed
 from fitgauge.engine.performance.prefill import compute_efficiency
 from fitgauge.engine.quantity import gib
@@ -196,41 +197,67 @@ class ResponseBuilder:
                 f" {stored(other)}{self._speed(other)}{price}"
             )
 
-    def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[str]:
+    def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[Note]:
         """Return the warnings about the options shown."""
-        request, said = self._request, [*self._model.warnings, *self._model.spec.notes]
+        request, notes = self._request, [*self._model.warnings, *self._model.spec.notes]
         if request.context_length is None:
-            said.append(
-                f"`context_length` not set: assuming {front[0].fitted.workload.context_length:,}"
-                " tokens."
+            notes.append(
+                Note(
+                    "context-length-assumed",
+                    "context_length",
+                    "`context_length` not set: assuming"
+                    f" {front[0].fitted.workload.context_length:,} tokens.",
+                )
             )
         if any(option.speed for option in front):
             multiplying = _range(compute_efficiency(self._model.spec))
-            said.append(
-                f"Speeds are roofline estimates: decoding at {EFFICIENCY:.0%} of memory bandwidth"
-                f" plus {LAYER_SECONDS * 1e6:.0f} us per layer and the all-reduces of tensor"
-                f" parallelism, of which published runs reached {SPREAD[0]:.0%} to"
-                f" {SPREAD[2]:.0%}; prefill at {multiplying} of peak arithmetic."
+            notes.append(
+                Note(
+                    "speeds-estimated",
+                    None,
+                    f"Speeds are roofline estimates: decoding at {EFFICIENCY:.0%} of memory"
+                    f" bandwidth plus {LAYER_SECONDS * 1e6:.0f} us per layer and the all-reduces of"
+                    f" tensor parallelism, of which published runs reached {SPREAD[0]:.0%} to"
+                    f" {SPREAD[2]:.0%}; prefill at {multiplying} of peak arithmetic.",
+                )
             )
         if any(option.plan.quantization for option in front):
-            said.append(
-                "Formats other than as published need a checkpoint in that format, or an engine"
-                " that quantizes while loading."
+            notes.append(
+                Note(
+                    "checkpoint-needed",
+                    "quantization",
+                    "Formats other than as published need a checkpoint in that format, or an"
+                    " engine that quantizes while loading.",
+                )
             )
         if request.owned:
-            said.append("Owned GPUs cost nothing here: purchase and electricity are not counted.")
+            notes.append(
+                Note(
+                    "owned-gpus-free",
+                    "owned",
+                    "Owned GPUs cost nothing here: purchase and electricity are not counted.",
+                )
+            )
         elif dates := [item.cost.as_of for item in shown if item.cost and item.cost.as_of]:
-            said.append(
-                f"Prices are on demand, of {min(dates)} or later, without storage and traffic:"
-                " check them with the cloud."
+            notes.append(
+                Note(
+                    "prices-dated",
+                    None,
+                    f"Prices are on demand, of {min(dates)} or later, without storage and traffic:"
+                    " check them with the cloud.",
+                )
             )
         unpriced = sum(option.criteria[4] == inf for option in front)
         if unpriced:
-            said.append(
-                f"{unpriced} of {len(front)} options have no known price: they rank as the most"
-                " expensive."
+            notes.append(
+                Note(
+                    "prices-unknown",
+                    None,
+                    f"{unpriced} of {len(front)} options have no known price: they rank as the"
+                    " most expensive.",
+                )
             )
-        return said
+        return notes
 
     def understood(self, option: Option) -> Fields:
         """Return the request with its defaults filled in."""

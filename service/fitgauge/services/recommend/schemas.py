@@ -4,9 +4,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.engine_names import choice
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     Launch,
@@ -58,7 +61,9 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     engine: Annotated[
         Text | None,
-        Meta(description="Serving engine. Default: vllm, mlx or llama.cpp, the first that runs."),
+        Meta(
+            description=f"Serving engine. Default: {choice(DEFAULT_ENGINES)}, the first that runs."
+        ),
     ] = None
     quantization: Annotated[
         Text | None,
@@ -397,7 +402,7 @@ class RecommendAnswer(Struct, kw_only=True):
         dict[str, list[MeasuredOn]],
         Meta(description="Measurements behind the quality of the formats shown."),
     ]
-    warnings: list[str]
+    warnings: list[Note]
     understood_as: Annotated[Fields, Meta(description="The request with every default filled in.")]
     training: Annotated[
         list[TrainingRecommendation], Meta(description="Where task is training.")

@@ -17,9 +17,9 @@ from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights import rank_bytes as weights
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
 from fitgauge.services.fit.workload import context_length_of, degrees
@@ -194,7 +194,7 @@ class Search:
             try:
                 tensor, pipeline, _ = degrees(request, self._spec, count, engine)
                 self._degrees[engine, count] = tensor if tensor * pipeline >= count else None
-            except InvalidRequestError:
+            except IMPOSSIBLE:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]
 
@@ -210,7 +210,7 @@ class Search:
                     request, plan.engine, accelerator, count
                 )
             return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
@@ -239,7 +239,7 @@ class Search:
             self._fitting.prepared(plan.quantization, plan.engine).laid,
             concurrency=request.concurrency or 1,
             context_length=context_length_of(request, self._spec),
-            cache_dtype=words.cache_dtype(request.kv_cache_dtype, plan.engine),
+            kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
 
@@ -296,7 +296,7 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
     never less than this: those of the language model, and of an engine
     that keeps them on the GPU, embedding and head too."""
     laid = prepared.laid
-    parts = laid.remembered.of(
+    parts = laid.remembered.get_or_compute(
         ("weights of parts", tensor_parallel),
         lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
     )

@@ -9,13 +9,13 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.support import context_refusal
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.lru_cache import LruCache
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -73,8 +73,8 @@ class Recommender:
         self._engines = engines
         self._catalog = catalog
         self._preparer = WeightCache()
-        self._known_costs: LruCache[Costs] = LruCache(16)
-        self._pools: LruCache[tuple[list[GpuLimit], GpuPool]] = LruCache(4)
+        self._known_costs: Memo[object, Costs] = Memo(16)
+        self._pools: Memo[object, tuple[list[GpuLimit], GpuPool]] = Memo(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
     def answer(
@@ -89,9 +89,8 @@ class Recommender:
             return structs.replace(
                 trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)]
             )
-        if refused := context_refusal(request.context_length or 0, model.spec):
-            detail, _, hint = refused.partition(" Send ")
-            raise InvalidRequestError(detail, hint=f"Send {hint}", field="context_length")
+        if too_long := context_refusal(request.context_length or 0, model.spec):
+            raise too_long
         fitting = BatchEstimator(model, self._engines, self._preparer, checkpoint)
         front = self.front(request, model, fitting)
         if not front:
@@ -203,6 +202,7 @@ class Recommender:
                 said,
                 hint=("Send a smaller workload or other GPUs, or have the quota raised."),
                 field="gpus",
+                code="over-quota",
             )
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
             names, found = parted
@@ -239,9 +239,15 @@ class Recommender:
                 f"No option fits this workload of {model.id}.",
                 hint=hint,
                 field="context_length",
+                code="no-option",
             )
         hint = "Send a smaller model, a quantization with fewer bits, or fewer constraints."
-        return InvalidRequestError(f"No allowed option fits {model.id}.", hint=hint, field="model")
+        return InvalidRequestError(
+            f"No allowed option fits {model.id}.",
+            hint=hint,
+            field="model",
+            code="no-option",
+        )
 
 
 def _smaller(request: RecommendRequest, context: int) -> Iterator[tuple[int, int]]:
@@ -315,13 +321,19 @@ def _refuse_other_fields(request: RecommendRequest) -> None:
                 f"`{name}` is a field of {other}.",
                 hint=f"Send `task` {other}, or leave out `{name}`.",
                 field=name,
+                code="conflicting-fields",
             )
     if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
         said = (
             f"`max_gpu_count` {request.max_gpu_count} exceeds the limit of {MOST_CARDS} GPUs per"
             " deployment."
         )
-        raise InvalidRequestError(said, hint=f"Send {MOST_CARDS} or less.", field="max_gpu_count")
+        raise InvalidRequestError(
+            said,
+            hint=f"Send {MOST_CARDS} or less.",
+            field="max_gpu_count",
+            code="invalid-value",
+        )
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:

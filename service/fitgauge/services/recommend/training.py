@@ -10,6 +10,7 @@ from msgspec import structs
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance.flops import peak_tflops, token_flops
 from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.serving.fit import fit_probability, verdict
@@ -256,6 +257,7 @@ class TrainingRecommender:
             said,
             hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.",
             field="method",
+            code="no-option",
         )
 
 
@@ -358,21 +360,36 @@ def _summary(model: Model, front: Sequence[Trained]) -> str:
     )
 
 
-def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[str]:
+def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[Note]:
     """Return what a reader must know about the search and its figures."""
     most = max(card.most for card in cards)
-    said = [
+    notes = [
         *model.warnings,
         *model.spec.notes,
-        f"{len(cards)} cards were searched, each in powers of two up to {most} or what there is.",
+        Note(
+            "gpus-searched",
+            "gpus",
+            f"{len(cards)} GPUs were searched, each in powers of two up to {most} or what there"
+            " is.",
+        ),
     ]
     if not words.split_list(request.gpus) and not words.split_list(request.vendors):
-        said.append("Cards of NVIDIA and AMD were searched: name vendors or gpus for others.")
-    said.append(
-        "Tokens a second are those at the cards' full peak: real runs reach a part of it, which"
-        " POST /v1/utilization explains."
+        notes.append(
+            Note(
+                "gpus-searched",
+                "vendors",
+                "GPUs of NVIDIA and AMD were searched: name vendors or gpus for others.",
+            )
+        )
+    notes.append(
+        Note(
+            "speeds-at-peak",
+            None,
+            "Tokens a second are those at the GPUs' full peak: real runs reach a part of it, which"
+            " POST /v1/utilization explains.",
+        )
     )
-    return said
+    return notes
 
 
 def _understood(

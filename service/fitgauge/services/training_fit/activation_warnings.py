@@ -1,50 +1,67 @@
 """Warnings about the activation recipe of a model and its assumptions."""
 
 from fitgauge.engine.model.spec import CompressedAttention, ModelSpec, Recurrent
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import BITSANDBYTES
 from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported, traits_of
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.training_fit.images import image_notes
 
 
-def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
+def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[Note]:
     """Return warnings about how the activations of this model are derived."""
-    messages, name = list[str](), spec.model_type or "this architecture"
+    notes, name = list[Note](), spec.model_type or "this architecture"
     rule = rule_of(spec, workload)
     if rule != "recipe":
-        messages.append(
-            f"Activations follow the rule of thumb {rule}: send activation_rule recipe for the"
-            " tensors autograd saves."
+        notes.append(
+            Note(
+                "activations-by-rule",
+                "activation_rule",
+                f"Activations follow the rule of thumb {rule}: send activation_rule recipe for the"
+                " tensors autograd saves.",
+            )
         )
     elif not is_supported(spec):
         like = "Llama's" if spec.task == "generate" else "BERT's"
-        messages.append(
+        message = (
             f"The activation recipe of {name} is derived from its code, not checked against a"
             " measured step."
             if spec.model_type in TRAITS
             else f"No activation recipe for {name}: using {like} with its own tensors."
         )
+        notes.append(Note("activations-unverified", "model", message))
         if any(
             isinstance(mixer, CompressedAttention)
             for block in spec.blocks
             for mixer in block.mixers
         ):
-            messages.append(
-                "The recipe omits hyper-connections and compressors: a measured step of a small"
-                " model saved five times as much."
+            notes.append(
+                Note(
+                    "activations-omitted",
+                    "model",
+                    "The recipe omits hyper-connections and compressors: a measured step of a small"
+                    " model saved five times as much.",
+                )
             )
     if workload.attention != "eager" and traits_of(spec).eager(workload.attention):
-        messages.append(
-            f"transformers has no {workload.attention} attention for {name}: it runs eager"
-            " attention, with its scores in memory."
+        notes.append(
+            Note(
+                "attention-falls-back",
+                "attention",
+                f"transformers has no {workload.attention} attention for {name}: it runs eager"
+                " attention, with its scores in memory.",
+            )
         )
     if rule == "recipe" and traits_of(spec).drops:
-        messages.append(
-            f"Dropout masks of {name} take a byte per number, as CUDA kernels save them; a CPU"
-            " saves more, and with SDPA the scores too."
+        notes.append(
+            Note(
+                "saved-masks-of-cuda",
+                None,
+                f"Dropout masks of {name} take a byte per number, as CUDA kernels save them; a CPU"
+                " saves more, and with SDPA the scores too.",
+            )
         )
     kinds = {
         mixer.kind
@@ -53,7 +70,7 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         if isinstance(mixer, Recurrent)
     }
     if kinds:
-        messages.append(
+        message = (
             "Recurrent layers: counted as transformers runs them in plain PyTorch."
             if workload.attention == "eager" and kinds == {"mamba1"}
             else (
@@ -61,14 +78,24 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
                 " run them; plain PyTorch saves far more."
             )
         )
+        notes.append(Note("recurrent-kernels-assumed", "attention", message))
     if spec.task == "encoder_decoder":
-        messages.append(
-            "Assuming a source as long as sequence_length, or as a spectrogram's encoder fixes it."
+        notes.append(
+            Note(
+                "source-length-assumed",
+                "sequence_length",
+                "Assuming a source as long as sequence_length, or as a spectrogram's encoder fixes"
+                " it.",
+            )
         )
     if spec.max_context_length and workload.sequence_length > spec.max_context_length:
-        messages.append(
-            f"sequence_length {workload.sequence_length} exceeds the model's maximum of"
-            f" {spec.max_context_length}."
+        notes.append(
+            Note(
+                "context-exceeds-model",
+                "sequence_length",
+                f"sequence_length {workload.sequence_length} exceeds the model's maximum of"
+                f" {spec.max_context_length}.",
+            )
         )
     scheme = base_scheme(spec, workload)
     if (
@@ -77,9 +104,13 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         and experts(spec)
         and not workload.quantize_experts
     ):
-        messages.append(
-            "bitsandbytes leaves experts unquantized (transformers 5 fuses them in one parameter)."
-            " If your trainer quantizes them (Unsloth; axolotl's quantize_moe_experts), send"
-            " quantize_experts true."
+        notes.append(
+            Note(
+                "experts-unquantized",
+                "quantize_experts",
+                "bitsandbytes leaves experts unquantized (transformers 5 fuses them in one"
+                " parameter). If your trainer quantizes them (Unsloth; axolotl's"
+                " quantize_moe_experts), send quantize_experts true.",
+            )
         )
-    return messages + image_notes(workload, spec)
+    return notes

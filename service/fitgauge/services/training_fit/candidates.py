@@ -57,7 +57,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[tuple[str, Fields]]:
 def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """Yield savings of the models other than the policy."""
     rollout = setup.rollout
-    if rollout is not None and rollout.engine in ("vllm", "sglang"):
+    if rollout is not None and rollout.serves:
         if rollout.sleep == "off":
             yield (
                 "let the rollout engine sleep while the policy is trained",
@@ -85,7 +85,7 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[st
 def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[tuple[str, Fields]]:
     """Yield changes that let an engine start whose share of the GPU does not hold its model."""
     rollout = setup.rollout
-    if rollout is None or rollout.engine not in ("vllm", "sglang"):
+    if rollout is None or not rollout.serves:
         return
     for ranks in (2, 4, 8):
         if ranks > rollout.tensor_parallel and workload.gpus % ranks == 0:

@@ -1,37 +1,23 @@
 """Fields of a training request, by topic."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta
 
 from fitgauge.engine.training.workload import (
     Averages,
     BasePrecision,
-    Checkpointing,
     GradientFormat,
     Implementation,
     Kernels,
 )
 from fitgauge.services.common.schemas import Degree, Text, Tokens
-from fitgauge.services.training_fit.shared_fields import BatchSize, SharedFields, Switch, ZeroStage
+from fitgauge.services.training_fit.shared_fields import SharedFields, Switch
 
 
 class StepFields(SharedFields, kw_only=True):
     """How a step computes."""
 
-    method: Annotated[
-        Switch | None, Meta(description="full (default), lora, dora or qlora.", examples=["lora"])
-    ] = None
-    precision: Annotated[
-        Switch | None,
-        Meta(
-            description=(
-                "mixed_bf16 (default; bf16 for lora, mixed_fp16 where the card has no bf16), bf16,"
-                " fp32, int8 or fp8."
-            ),
-            examples=["bf16"],
-        ),
-    ] = None
     base_precision: Annotated[
         BasePrecision | None,
         Meta(
@@ -39,16 +25,6 @@ class StepFields(SharedFields, kw_only=True):
                 "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
                 " fp32 (PEFT), or fp32 (default)."
             )
-        ),
-    ] = None
-    framework: Annotated[
-        Switch | None,
-        Meta(
-            description=(
-                "transformers (default), deepspeed, fsdp or megatron; or the tool, whose defaults"
-                " then hold: see trainer."
-            ),
-            examples=["unsloth"],
         ),
     ] = None
     optimizer_implementation: Annotated[
@@ -75,15 +51,6 @@ class StepFields(SharedFields, kw_only=True):
         bool | None,
         Meta(description="Linears' weights are fp8 alone (--fp8-param-gather)."),
     ] = None
-    loss: Annotated[
-        Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
-        Meta(
-            description=(
-                "full (default): whole logits; in_place: their gradient too; chunked; recomputed:"
-                " chunked, and made again (TRL); fused with the head (Liger)."
-            )
-        ),
-    ] = None
     kernels: Annotated[
         Kernels | None,
         Meta(
@@ -94,10 +61,6 @@ class StepFields(SharedFields, kw_only=True):
         ),
     ] = None
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
-    micro_batch_size: Annotated[
-        BatchSize | None,
-        Meta(description="Sequences of one forward pass on one rank. Default 1."),
-    ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
@@ -112,10 +75,6 @@ class StepFields(SharedFields, kw_only=True):
 class MemoryFields(StepFields, kw_only=True):
     """What saves memory, and what else takes some."""
 
-    activation_checkpointing: Annotated[
-        Checkpointing | None,
-        Meta(description="none (default); selective keeps products; full keeps layers' inputs."),
-    ] = None
     recompute_modules: Annotated[
         Annotated[str, Meta(min_length=1, max_length=120)] | None,
         Meta(
@@ -150,15 +109,6 @@ class MemoryFields(StepFields, kw_only=True):
 class ParallelismFields(MemoryFields, kw_only=True):
     """How ranks share the work."""
 
-    zero_stage: Annotated[
-        ZeroStage | None,
-        Meta(
-            description=(
-                "ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered,"
-                " 2 keeps it."
-            )
-        ),
-    ] = None
     zero_hpz_partition_size: Annotated[
         Degree | None,
         Meta(
@@ -175,14 +125,8 @@ class ParallelismFields(MemoryFields, kw_only=True):
         bool | None,
         Meta(description="FSDP wraps embedding and head by themselves. Default: the trainer's."),
     ] = None
-    tensor_parallel: Annotated[
-        Degree | None, Meta(description="Ranks that share every layer. Default 1.")
-    ] = None
     sequence_parallel: Annotated[
         bool | None, Meta(description="With tensor parallel: norms and residuals divided too.")
-    ] = None
-    pipeline_parallel: Annotated[
-        Degree | None, Meta(description="Stages the layers are spread over. Default 1.")
     ] = None
     pipeline_chunks: Annotated[
         Annotated[int, Meta(ge=2, le=64)] | None,
@@ -190,12 +134,6 @@ class ParallelismFields(MemoryFields, kw_only=True):
     ] = None
     last_stage_layers: Annotated[
         Degree | None, Meta(description="Megatron. Default: as others, or nearly.")
-    ] = None
-    context_parallel: Annotated[
-        Degree | None, Meta(description="Ranks that share every sequence. Default 1.")
-    ] = None
-    expert_parallel: Annotated[
-        Degree | None, Meta(description="Ranks the experts are spread over. Default 1.")
     ] = None
     expert_tensor_parallel: Annotated[
         Degree | None, Meta(description="Ranks that share an expert. Default: tensor_parallel.")

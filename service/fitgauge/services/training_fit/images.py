@@ -7,6 +7,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.vision.styles import tower_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 _VISION_TYPES = ("vl", "llava", "paligemma", "internvl", "idefics", "glm4v")
@@ -74,25 +75,34 @@ def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | i
     return {"images": workload.images, **sizes, "train_vision_tower": workload.train_vision_tower}
 
 
-def image_notes(workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
-    """Return warnings about the assumed images and sounds."""
-    if not _has_tower(spec):
+def assumptions(
+    request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec
+) -> list[Assumption]:
+    """Return what is assumed of images and of the vision tower where the request leaves it out."""
+    left_out = [
+        field
+        for field in ("images", "image_tokens", "train_vision_tower")
+        if getattr(request, field) is None
+    ]
+    if not left_out or not _has_tower(spec):
         return []
     if not workload.images:
-        return [
+        message = (
             "Text only: the weights of vision and audio towers are counted, their activations are"
             " not."
-        ]
+        )
+        return [Assumption("images", 0, message)] if request.images is None else []
     each = "an image" if workload.images == 1 else f"{workload.images} images"
     how = "trained" if workload.train_vision_tower else "frozen"
     tower = tower_of(spec)
     separate = tower is not None and tower.cross_tokens is not None
     where = "in addition to" if separate else "within"
-    return [
+    message = (
         f"Every sequence holds {each} of {workload.image_tokens} tokens, {where}"
-        f" sequence_length {workload.sequence_length}; the vision tower is {how}. Set images,"
-        " image_tokens or train_vision_tower to change this."
-    ]
+        f" sequence_length {workload.sequence_length}; the vision tower is {how}. Set"
+        f" {' or '.join(left_out)} to change this."
+    )
+    return [Assumption(left_out[0], getattr(workload, left_out[0]), message)]
 
 
 def _has_tower(spec: ModelSpec) -> bool:

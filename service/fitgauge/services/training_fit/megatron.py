@@ -2,6 +2,7 @@
 stage."""
 
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import Framework, TrainingWorkload, recomputed_modules
@@ -33,6 +34,7 @@ def modules(request: TrainingRequest, framework: Framework) -> tuple[str, ...]:
             f"Megatron does not recompute {unknown[0]!r}.",
             hint=f"Send some of {', '.join(MODULES)}.",
             field=field,
+            code="unknown-value",
         )
     return tuple(dict.fromkeys(names))
 
@@ -79,21 +81,29 @@ def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | i
     return fields
 
 
-def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> list[str]:
+def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> list[Note]:
     """Return warnings about uneven stages and modules without effect."""
-    messages = []
+    notes = list[Note]()
     sizes = uneven(workload, spec)
     if sizes and request.last_stage_layers is None:
         first, *middle, last = sizes
         between = f", {len(middle)} x {middle[0]}" if middle else ""
-        messages.append(
-            f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages: using"
-            f" {first}{between} and {last} (last_stage_layers)."
+        notes.append(
+            Note(
+                "stages-uneven",
+                "last_stage_layers",
+                f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages:"
+                f" using {first}{between} and {last} (last_stage_layers).",
+            )
         )
     if recomputed_modules(workload) == ("core_attn",) and workload.attention != "eager":
         more = "layernorm, with moe_act for experts" if experts(spec) else "layernorm and mlp"
-        messages.append(
-            f"Recomputing core_attn saves nothing under {workload.attention}, which keeps no"
-            f" scores: send recompute_modules {more}."
+        notes.append(
+            Note(
+                "recompute-without-effect",
+                "recompute_modules",
+                f"Recomputing core_attn saves nothing under {workload.attention}, which keeps no"
+                f" scores: send recompute_modules {more}.",
+            )
         )
-    return messages
+    return notes

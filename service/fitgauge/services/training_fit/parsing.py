@@ -124,5 +124,9 @@ def parse_choice(
     near = tuple(cast("list[str]", get_close_matches(word, values, n=3)))
     hint = f"Send {', '.join(names or dict.fromkeys(values.values()))}."
     raise InvalidRequestError(
-        f"Unknown {field} {text.strip()!r}.", hint=hint, matches=near, field=field
+        f"Unknown {field} {text.strip()!r}.",
+        hint=hint,
+        matches=near,
+        field=field,
+        code="unknown-value",
     )

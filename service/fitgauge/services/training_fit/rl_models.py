@@ -60,6 +60,7 @@ class Algorithms:
                 detail,
                 hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.",
                 field="pipeline_parallel",
+                code="impossible-degrees",
             )
         estimate = self._rollout(model, workload, setup, accelerator)
         stages = algorithm_stages(
@@ -82,7 +83,7 @@ class Algorithms:
         """Return the serving estimate of the engine on the training GPUs, for one sequence of
         prompt and completion."""
         rollout = setup.rollout
-        if rollout is None or rollout.engine not in ("vllm", "sglang"):
+        if rollout is None or not rollout.serves:
             return None
         quantization = "nf4" if workload.method == "qlora" else "bf16"
         profile = self._engines.profile(rollout.engine, None)

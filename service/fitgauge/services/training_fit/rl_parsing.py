@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.algorithms.setup import (
+    NO_ROLLOUT,
+    OWN_ROLLOUT,
     Algorithm,
     Reference,
     RolloutEngine,
@@ -27,9 +30,14 @@ _REFERENCES: Mapping[str, Reference] = {
     "shared": "adapter", "peft": "adapter", "none": "none", "precomputed": "none",
 }  # fmt: skip
 _ROLLOUTS: Mapping[str, RolloutEngine] = {
-    "none": "none", "server": "none", "transformers": "transformers", "hf": "transformers",
-    "generate": "transformers", "vllm": "vllm",
-    "sglang": "sglang", "colocate": "vllm",
+    NO_ROLLOUT: NO_ROLLOUT, "server": NO_ROLLOUT,
+    OWN_ROLLOUT: OWN_ROLLOUT, "hf": OWN_ROLLOUT, "generate": OWN_ROLLOUT,
+    **{
+        word: row.name
+        for row in ENGINES.values()
+        if row.rollout_aliases is not None
+        for word in (*row.words, *row.rollout_aliases)
+    },
 }  # fmt: skip
 _SLEEPS: Mapping[str, Sleep] = {
     "off": "off", "false": "off", "0": "off", "level1": "level_1", "1": "level_1", "on": "level_1",

@@ -2,7 +2,10 @@
 impossible combinations."""
 
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
+    NO_ROLLOUT,
+    OWN_ROLLOUT,
     REFERRING,
     SAMPLED,
     Algorithm,
@@ -96,6 +99,7 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
             detail,
             hint="Send algorithm sft or reward, or a causal language model.",
             field="algorithm",
+            code="unsupported",
         )
     _refuse(request, algorithm)
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)
@@ -133,11 +137,11 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
             "prompt_length": setup.prompt_length,
             "completion_length": setup.completion_length,
         }
-        filled["rollout_engine"] = "none" if setup.rollout is None else setup.rollout.engine
+        filled["rollout_engine"] = NO_ROLLOUT if setup.rollout is None else setup.rollout.engine
         filled["reward_model"] = (request.reward_model or "policy") if setup.rewarded else "none"
     if setup.criticized:
         filled["critic_model"] = request.critic_model or "policy"
-    if setup.rollout is not None and setup.rollout.engine != "transformers":
+    if setup.rollout is not None and setup.rollout.serves:
         filled["rollout_memory_utilization"] = setup.rollout.memory_utilization
         filled["rollout_tensor_parallel"] = setup.rollout.tensor_parallel
         filled["rollout_sleep"] = setup.rollout.sleep
@@ -146,32 +150,46 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
 
 def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
-) -> list[str]:
+) -> list[Note]:
     """Return warnings about the algorithm."""
-    messages = []
+    notes = list[Note]()
     if (
         setup.trainer == "verl"
         and setup.reference == "offloaded"
         and request.reference not in (None, "offloaded", "cpu")
     ):
-        messages.append("verl's FSDP workers keep the reference in host memory.")
+        notes.append(
+            Note(
+                "reference-offloaded",
+                "reference",
+                "verl's FSDP workers keep the reference in host memory.",
+            )
+        )
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     if setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
-        messages.append(
-            f"{completions} completions of a step are not a multiple of group_size"
-            f" {setup.group_size}: one sampling serves several steps (steps_per_generation)."
+        notes.append(
+            Note(
+                "group-size-uneven",
+                "group_size",
+                f"{completions} completions of a step are not a multiple of group_size"
+                f" {setup.group_size}: one sampling serves several steps (steps_per_generation).",
+            )
         )
     if (
         setup.rollout is not None
-        and setup.rollout.engine in ("vllm", "sglang")
+        and setup.rollout.serves
         and setup.trainer == "trl"
         and setup.rollout.sleep == "off"
     ):
-        messages.append(
-            "The rollout engine keeps its weights and cache while the policy is trained: send"
-            " rollout_sleep level_2 to free them."
+        notes.append(
+            Note(
+                "rollout-memory-held",
+                "rollout_sleep",
+                "The rollout engine keeps its weights and cache while the policy is trained: send"
+                " rollout_sleep level_2 to free them.",
+            )
         )
-    return messages
+    return notes
 
 
 def named_model(text: str | None) -> str | None:
@@ -274,9 +292,9 @@ def _rollout(
     """Return the engine on the GPUs; None where completions are sampled elsewhere."""
     defaults = tool_named(trainer).rollout
     engine = words.rollout_engine(request.rollout_engine) or defaults.engine
-    if engine == "none":
+    if engine == NO_ROLLOUT:
         return None
-    if engine == "transformers":
+    if engine == OWN_ROLLOUT:
         return Rollout(engine=engine, memory_utilization=1.0)
     ranks = request.rollout_tensor_parallel or _dividing(
         defaults.tensor_parallel, workload.gpus, spec
@@ -292,7 +310,10 @@ def _rollout(
             f" {spec.query_heads} attention heads."
         )
         raise InvalidRequestError(
-            detail, hint=f"Send {', '.join(map(str, possible))}.", field="rollout_tensor_parallel"
+            detail,
+            hint=f"Send {', '.join(map(str, possible))}.",
+            field="rollout_tensor_parallel",
+            code="impossible-degrees",
         )
     return Rollout(
         engine=engine,

@@ -4,9 +4,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.phases import PhaseName
 from fitgauge.services.common.schemas import (
+    Assumption,
     GpuAnswer,
     Launch,
     Limits,
@@ -22,10 +24,6 @@ from fitgauge.services.training_fit.fields import AlgorithmFields
 class TrainingRequest(AlgorithmFields, kw_only=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is trained? Only `model` and `gpu` are needed."""
 
-    gpu_count: Annotated[
-        Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many of them. Default: what the degrees make.", examples=[8]),
-    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
         Meta(
@@ -126,7 +124,11 @@ class TrainingAnswer(Struct, kw_only=True):
     phases: list[PhaseAnswer]
     limits: Limits
     suggestions: list[Suggestion]
-    warnings: list[str]
+    warnings: list[Note]
+    assumed: Annotated[
+        list[Assumption],
+        Meta(description="What the request leaves open, and the values taken."),
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The question with every default filled in."),

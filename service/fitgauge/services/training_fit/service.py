@@ -18,6 +18,7 @@ from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import Launch, Limits
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
+from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import (
     other_choices,
@@ -109,10 +110,11 @@ class TrainingFitService:
             ),
             suggestions=suggestions,
             warnings=[
-                *warnings(request, model, match, trained, understood_as),
+                *warnings(request, model, match, trained),
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
             ],
+            assumed=assumptions(request, model, accelerator, trained, understood_as),
             understood_as=understood_as,
             launch=Launch(command=launch_command(model, workload, trained.setup, trained.tool)),
             checkpoint_bytes=checkpoint_size(model, trained, models),

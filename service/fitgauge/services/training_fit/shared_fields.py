@@ -1,12 +1,20 @@
 """Fields that the requests of check_training_fit and plan_training share, by topic. Structs inherit
-in one line, since msgspec takes one base with fields; the wire is flat."""
+in one line, since msgspec takes one base with fields; the wire is flat.
 
-from typing import Annotated
+A plan holds what is sent and searches the rest of SEARCHED."""
+
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from fitgauge.engine.training.workload import ActivationRule, AttentionKernel, Offload, Schedule
-from fitgauge.services.common.schemas import Text, Tokens
+from fitgauge.engine.training.workload import (
+    ActivationRule,
+    AttentionKernel,
+    Checkpointing,
+    Offload,
+    Schedule,
+)
+from fitgauge.services.common.schemas import Degree, Text, Tokens
 
 Switch = Annotated[str, Meta(min_length=1, max_length=60)]
 Targets = Annotated[
@@ -34,8 +42,49 @@ class ModelFields(Struct, kw_only=True):
         ),
     ]
 
+    gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="How many of them. Default: what the degrees make.", examples=[8]),
+    ] = None
 
-class AdapterFields(ModelFields, kw_only=True):
+
+class MethodFields(ModelFields, kw_only=True):
+    """What is updated, in which formats, and by which software."""
+
+    method: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "full (default), lora, dora or qlora; of a plan also any: full, lora and qlora,"
+                " each with its plans."
+            ),
+            examples=["lora"],
+        ),
+    ] = None
+    precision: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "mixed_bf16 (default; bf16 for lora, mixed_fp16 where the GPU has no bf16), bf16,"
+                " fp32, int8 or fp8."
+            ),
+            examples=["bf16"],
+        ),
+    ] = None
+    framework: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "transformers (default), deepspeed, fsdp or megatron; or a tool, whose defaults"
+                " then hold (see trainer). A plan searches the last three; for adapters all but"
+                " megatron."
+            ),
+            examples=["unsloth"],
+        ),
+    ] = None
+
+
+class AdapterFields(MethodFields, kw_only=True):
     """Adapters and the frozen base under them."""
 
     lora_rank: Annotated[
@@ -69,6 +118,33 @@ class SequenceFields(AdapterFields, kw_only=True):
     sequence_length: Annotated[
         Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])
     ] = None
+    micro_batch_size: Annotated[
+        BatchSize | None,
+        Meta(
+            description=(
+                "Sequences of one forward pass on one rank. Default 1; of a plan the largest that"
+                " fits, 1 in a pipeline."
+            )
+        ),
+    ] = None
+    loss: Annotated[
+        Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
+        Meta(
+            description=(
+                "full (default): whole logits; in_place: their gradient too; chunked; recomputed:"
+                " chunked, and made again (TRL); fused with the head (Liger)."
+            )
+        ),
+    ] = None
+    activation_checkpointing: Annotated[
+        Checkpointing | None,
+        Meta(
+            description=(
+                "none (default); selective keeps products; full keeps layers' inputs. Of a plan by"
+                " default the least that fits."
+            )
+        ),
+    ] = None
     attention: Annotated[
         AttentionKernel | None,
         Meta(description="eager keeps its scores; sdpa (default) and flash do not."),
@@ -85,7 +161,45 @@ class SequenceFields(AdapterFields, kw_only=True):
     ] = None
 
 
-class SharedFields(SequenceFields, kw_only=True):
+class DegreeFields(SequenceFields, kw_only=True):
+    """How ranks share the work; a plan searches what is left out."""
+
+    zero_stage: Annotated[
+        ZeroStage | None,
+        Meta(
+            description=(
+                "ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered,"
+                " 2 keeps it."
+            )
+        ),
+    ] = None
+    tensor_parallel: Annotated[
+        Degree | None,
+        Meta(description="Ranks that share every layer. Default 1; of a plan searched, up to 8."),
+    ] = None
+    pipeline_parallel: Annotated[
+        Degree | None,
+        Meta(description="Stages the layers are spread over. Default 1; of a plan searched."),
+    ] = None
+    context_parallel: Annotated[
+        Degree | None,
+        Meta(
+            description=(
+                "Ranks that share every sequence. Default 1; of a plan searched beyond 16384"
+                " tokens."
+            )
+        ),
+    ] = None
+    expert_parallel: Annotated[
+        Degree | None,
+        Meta(
+            description="Ranks the experts are spread over. Default 1; of a plan of a mixture"
+            " searched."
+        ),
+    ] = None
+
+
+class SharedFields(DegreeFields, kw_only=True):
     """The optimizer, host memory, and the order of a pipeline."""
 
     optimizer: Annotated[
@@ -105,3 +219,11 @@ class SharedFields(SequenceFields, kw_only=True):
         Schedule | None,
         Meta(description="Order of micro-batches. Default 1f1b."),
     ] = None
+
+
+SEARCHED = frozenset({
+    "gpu_count", "framework", "micro_batch_size", "activation_checkpointing", "zero_stage",
+    "tensor_parallel", "pipeline_parallel", "pipeline_schedule", "context_parallel",
+    "expert_parallel",
+})  # fmt: skip
+"""Fields that a plan searches where they are left out."""

@@ -12,9 +12,9 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.fit import Verdict
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit.candidates import Fields, candidates, more_cards
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
 from fitgauge.services.training_fit.result import TrainingEstimate
@@ -78,7 +78,7 @@ class SettingsSearch:
                 try:
                     if self.estimate(grown, count).verdict == "fits":
                         return count
-                except InvalidRequestError:
+                except IMPOSSIBLE:
                     continue
         return None
 
@@ -137,7 +137,7 @@ class SettingsSearch:
         changed = structs.replace(self.request, **fields)
         try:
             return self.estimate(changed, changed.gpu_count or self.trained.count)
-        except InvalidRequestError:
+        except IMPOSSIBLE:
             return None
 
     def _supported(self, refused: Refusal) -> list[Suggestion]:

@@ -1,5 +1,7 @@
 """Turn a training request into a TrainingWorkload: fill in defaults, refuse impossible settings."""
 
+from typing import Any
+
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
@@ -23,6 +25,10 @@ _BASES = ("nf4", "nf4_double", "fp4", "int8", "gptq", "awq")
 _ZERO: dict[Framework, int] = {"fsdp": 3, "deepspeed": 2, "megatron": 1, "transformers": 0}
 """Default stages. NeMo and ms-swift turn on Megatron's distributed optimizer. Only ZeRO-3 offloads
 parameters."""
+
+_SETTINGS = tuple(
+    name for name in TrainingRequest.__struct_fields__ if name in TrainingWorkload.__struct_fields__
+)
 
 
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
@@ -49,55 +55,32 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
     )
     request_images = images(request, spec, length, uses_adapters=method != "full")
-    workload = TrainingWorkload(
-        method=method,
-        framework=framework,
-        precision=words.precision(request.precision, method),
-        optimizer=words.optimizer(request.optimizer),
-        optimizer_implementation=request.optimizer_implementation or "foreach",
-        loss=request.loss or "full",
-        activation_checkpointing=request.activation_checkpointing or "none",
-        attention=request.attention or "sdpa",
-        sequence_length=length,
-        micro_batch_size=request.micro_batch_size or 1,
-        lora_rank=request.lora_rank or 16,
-        lora_targets=words.targets(request.lora_targets),
-        quantization=request.quantization if method != "full" else None,
-        zero_stage=zero,
-        offload=request.offload or "none",
-        tensor_parallel=tensor,
-        sequence_parallel=megatron.sequence_parallel(request, spec, framework, tensor),
-        pipeline_parallel=pipeline,
-        pipeline_schedule=request.pipeline_schedule or "1f1b",
-        pipeline_chunks=megatron.chunks(request),
-        last_stage_layers=request.last_stage_layers,
-        micro_batches=request.micro_batches or (pipeline if framework == "fsdp" else 1),
-        context_parallel=context,
-        expert_parallel=request.expert_parallel or 1,
-        expert_tensor_parallel=request.expert_tensor_parallel,
-        data_parallel=data,
-        data_parallel_replicate=request.data_parallel_replicate or 1,
-        zero_hpz_partition_size=request.zero_hpz_partition_size or 1,
-        fsdp_version=request.fsdp_version
+    derived: dict[str, Any] = {
+        "method": method,
+        "framework": framework,
+        "precision": words.precision(request.precision, method),
+        "optimizer": words.optimizer(request.optimizer),
+        "sequence_length": length,
+        "lora_targets": words.targets(request.lora_targets),
+        "quantization": request.quantization if method != "full" else None,
+        "zero_stage": zero,
+        "tensor_parallel": tensor,
+        "sequence_parallel": megatron.sequence_parallel(request, spec, framework, tensor),
+        "pipeline_parallel": pipeline,
+        "pipeline_chunks": megatron.chunks(request),
+        "micro_batches": request.micro_batches or (pipeline if framework == "fsdp" else 1),
+        "context_parallel": context,
+        "data_parallel": data,
+        "fsdp_version": request.fsdp_version
         or (2 if method == "full" or context > 1 or tensor > 1 else 1),
-        shard_embeddings=bool(request.shard_embeddings),
-        compile=bool(request.compile),
-        expandable_segments=request.expandable_segments,
-        activation_offload=bool(request.activation_offload),
-        optimizer_in_backward=bool(request.optimizer_in_backward),
-        ema=request.ema or "none",
-        fp8_parameters=bool(request.fp8_parameters),
-        gradient_dtype=request.gradient_dtype,
-        images=request_images.number,
-        image_tokens=request_images.tokens,
-        train_vision_tower=request_images.train_vision_tower,
-        activation_rule=request.activation_rule,
-        quantize_experts=bool(request.quantize_experts),
-        recompute_modules=megatron.modules(request, framework),
-        runtime_bytes=None if request.runtime_gib is None else int(request.runtime_gib * GIB),
-        base_precision=(request.base_precision or "fp32") if method != "full" else "fp32",
-        kernels=request.kernels or "none",
-    )
+        "images": request_images.number,
+        "image_tokens": request_images.tokens,
+        "train_vision_tower": request_images.train_vision_tower,
+        "recompute_modules": megatron.modules(request, framework),
+        "runtime_bytes": None if request.runtime_gib is None else int(request.runtime_gib * GIB),
+        "base_precision": (request.base_precision or "fp32") if method != "full" else "fp32",
+    }
+    workload = TrainingWorkload(**(_sent(request) | derived))
     if (
         method == "full"
         and request.quantization is not None
@@ -109,6 +92,13 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         )
     _refuse(workload, spec, count)
     return workload
+
+
+def _sent(request: TrainingRequest) -> dict[str, Any]:
+    """Return the settings that a request sends and a workload has, by name; those left out have
+    the workload's defaults."""
+    values = ((name, getattr(request, name)) for name in _SETTINGS)
+    return {name: value for name, value in values if value is not None}
 
 
 def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
@@ -134,6 +124,7 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
             f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.",
             hint=hint,
             field="gpu_count",
+            code="impossible-degrees",
         )
 
 
@@ -148,7 +139,10 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
     ):
         detail = f"No library trains adapters on GGUF weights ({workload.quantization.strip()})."
         raise InvalidRequestError(
-            detail, hint=f"Send quantization {', '.join(_BASES)}.", field="quantization"
+            detail,
+            hint=f"Send quantization {', '.join(_BASES)}.",
+            field="quantization",
+            code="unsupported",
         )
     if not any(
         parameter.adapter for unit in units(spec, workload) for parameter in unit.parameters
@@ -160,6 +154,7 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
             detail,
             hint=f"Send all_linear, attention, or some of {', '.join(names[:12])}.",
             field="lora_targets",
+            code="unknown-value",
         )
 
 

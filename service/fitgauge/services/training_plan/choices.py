@@ -22,6 +22,7 @@ from fitgauge.services.training_fit.launchers.registry import (
 from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
 from fitgauge.services.training_fit.support import runs_on
 from fitgauge.services.training_fit.workload import in_its_formats, training_workload
 from fitgauge.services.training_plan.schemas import (
@@ -43,6 +44,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
             f"gpu_count {count} exceeds max_gpu_count {most}.",
             hint="Send only one of them.",
             field="max_gpu_count",
+            code="conflicting-fields",
         )
     doubled = [2**power for power in range(most.bit_length()) if 2**power <= most]
     adapted = words.method(request.method) != "full"
@@ -136,22 +138,12 @@ def shared_settings(
 ) -> tuple[TrainingRequest, TrainingRequest]:
     """Return the settings that all plans share as a training request, as sent and with the tool's
     defaults: formats, optimizer, loss, kernels and adapters. Searched fields stay unset."""
-    shared = (
-        "method",
-        "lora_rank",
-        "lora_targets",
-        "quantization",
-        "precision",
-        "optimizer",
-        "loss",
-        "sequence_length",
-        "attention",
-        "offload",
-        "activation_rule",
-        "quantize_experts",
-    )
     settings = TrainingRequest(
-        model=request.model, gpu=request.gpu, **{name: getattr(request, name) for name in shared}
+        **{
+            name: getattr(request, name)
+            for name in SharedFields.__struct_fields__
+            if name not in SEARCHED
+        }
     )
     sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
     filled = with_tool_defaults(sent, words.method(request.method), 2, model.spec)
@@ -185,7 +177,10 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
     if most % product:
         detail = f"{product} ranks of the requested degrees do not divide {most} GPUs."
         raise InvalidRequestError(
-            detail, hint=f"Send gpu_count {product} or a multiple of it.", field="gpu_count"
+            detail,
+            hint=f"Send gpu_count {product} or a multiple of it.",
+            field="gpu_count",
+            code="impossible-degrees",
         )
     expert, zero = (
         choices.expert[0] if choices.expert else 1,
@@ -195,7 +190,10 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         if framework != "megatron" and product > 1:
             detail = f"Plans under {framework} use data parallelism only."
             raise InvalidRequestError(
-                detail, hint="Send framework megatron, or leave the degrees out.", field="framework"
+                detail,
+                hint="Send framework megatron, or leave the degrees out.",
+                field="framework",
+                code="impossible-degrees",
             )
         layout = structs.replace(
             base,
@@ -216,4 +214,5 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         detail,
         hint=f"Send a global_batch_size that is a multiple of {ranks}.",
         field="global_batch_size",
+        code="impossible-degrees",
     )

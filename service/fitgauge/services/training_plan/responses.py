@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.search.layouts import (
     Choices,
@@ -23,8 +24,8 @@ class MethodPlans:
     base: TrainingWorkload
     choices: Choices
     plans: list[Plan]
-    tool_defaults: str | None = None
-    """Which settings are a tool's, as a sentence."""
+    tool_defaults: Note | None = None
+    """Which settings are a tool's."""
 
 
 def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, many: bool) -> str:

@@ -4,15 +4,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.workload import Checkpointing
 from fitgauge.services.common.schemas import (
-    Degree,
     GpuAnswer,
     ModelAnswer,
     RankAnswer,
 )
-from fitgauge.services.training_fit.shared_fields import BatchSize, SharedFields, Switch, ZeroStage
+from fitgauge.services.training_fit.shared_fields import SharedFields
 
 Objective = Literal["fewest_gpus", "cheapest", "fastest"]
 
@@ -25,6 +24,8 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="Exactly so many. Default: every power of two up to max_gpu_count."),
     ] = None
+    """Narrower than training-fit's: a plan may share its data among all of them, and a degree ends
+    at 1024."""
     max_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="The most to try. Default 64.", examples=[64]),
@@ -44,62 +45,6 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
             description="Sequences of one optimizer step, kept by every plan. Default 128.",
             examples=[1024],
         ),
-    ] = None
-    method: Annotated[
-        Switch | None,
-        Meta(
-            description=(
-                "full (default), lora, dora or qlora; any: full, lora and qlora, each with its"
-                " plans."
-            )
-        ),
-    ] = None
-    precision: Annotated[
-        Switch | None,
-        Meta(description="mixed_bf16 (default; bf16 for lora), mixed_fp16, bf16, fp32 or fp8."),
-    ] = None
-    framework: Annotated[
-        Switch | None,
-        Meta(
-            description=(
-                "megatron, fsdp, deepspeed or transformers; or a tool, whose formats, optimizer,"
-                " loss and kernels hold. Default: the first three; adapters all but megatron."
-            )
-        ),
-    ] = None
-    loss: Annotated[
-        Literal["full", "chunked", "recomputed", "fused"] | None,
-        Meta(
-            description=(
-                "full (default), chunked, recomputed in pieces (TRL), or fused with the head."
-            )
-        ),
-    ] = None
-    micro_batch_size: Annotated[
-        BatchSize | None,
-        Meta(
-            description=(
-                "Sequences of one forward pass. Default: the largest that fits, 1 in a pipeline."
-            )
-        ),
-    ] = None
-    activation_checkpointing: Annotated[
-        Checkpointing | None,
-        Meta(description="Default: the least that fits."),
-    ] = None
-    zero_stage: Annotated[
-        ZeroStage | None,
-        Meta(description="What ZeRO divides. Default: searched."),
-    ] = None
-    tensor_parallel: Annotated[Degree | None, Meta(description="Default: searched, up to 8.")] = (
-        None
-    )
-    pipeline_parallel: Annotated[Degree | None, Meta(description="Default: searched.")] = None
-    context_parallel: Annotated[
-        Degree | None, Meta(description="Default: searched for sequences beyond 16384 tokens.")
-    ] = None
-    expert_parallel: Annotated[
-        Degree | None, Meta(description="Default: searched for mixtures.")
     ] = None
     price_per_gpu_hour: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)] | None,
@@ -185,7 +130,7 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     ]
     plans: list[PlanAnswer]
     total: Annotated[int, Meta(description="Plans found; `limit` of them are listed.")]
-    warnings: list[str]
+    warnings: list[Note]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="What was kept, with every default filled in."),

@@ -5,6 +5,7 @@ from msgspec import convert, structs
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.fit import fit_probability, verdict
 from fitgauge.engine.training.estimate import training_need, training_stages
@@ -23,7 +24,7 @@ from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
 from fitgauge.services.training_fit.launchers.registry import (
-    defaults_message,
+    defaults_note,
 )
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -95,7 +96,7 @@ class Planner:
             warnings=[
                 *model.warnings,
                 *model.spec.notes,
-                *([match.note] if match.note else []),
+                *match.warnings,
                 *_tool_warnings(request, model, searched),
             ],
             understood_as=echo(searched, request, model, accelerator),
@@ -111,7 +112,12 @@ class Planner:
         base = base_workload(request, filled, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
-            raise InvalidRequestError(refused.why, hint=refused.instead, field=refused.field)
+            raise InvalidRequestError(
+                refused.why,
+                hint=refused.instead,
+                field=refused.field,
+                code="unsupported",
+            )
 
         def need(workload: TrainingWorkload) -> Bytes:
             checkpoint()
@@ -136,7 +142,7 @@ class Planner:
             base,
             choices,
             plans,
-            defaults_message(sent, filled, workload_fields(base, accelerator, 1, model)),
+            defaults_note(sent, filled, workload_fields(base, accelerator, 1, model)),
         )
 
     def _plan(
@@ -175,7 +181,7 @@ class Planner:
 
 def _tool_warnings(
     request: TrainingPlanRequest, model: Model, searched: list[MethodPlans]
-) -> list[str]:
+) -> list[Note]:
     """Return the tool's defaults, and the settings of its plans that the commands lack."""
     tool = tool_of(request)
     if tool is None:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.engine.note import Note
 from fitgauge.services.common.schemas import Degree, GpuAnswer, ModelAnswer, Text, Tokens
 
 Rate = Annotated[float, Meta(ge=1e-6, le=1e12)]
@@ -193,7 +194,7 @@ class UtilizationAnswer(Struct, kw_only=True):
     communication: CommunicationAnswer | None
     trace: Annotated[TraceAnswer | None, Meta(description="Of an uploaded trace; else null.")]
     advice: Annotated[list[str], Meta(description="Changes to try, most likely first.")]
-    warnings: list[str]
+    warnings: list[Note]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Arithmetic, Exchange, TokenFlops
 from fitgauge.errors import InvalidRequestError
@@ -100,6 +101,7 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
                 "`tokens_per_second` and `samples_per_second` exclude each other.",
                 hint="Send one of them.",
                 field="samples_per_second",
+                code="conflicting-fields",
             )
         tokens = request.samples_per_second * sequence_length
     if (
@@ -115,6 +117,7 @@ def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) ->
             "The request has no measured throughput and no token budget.",
             hint=hint,
             field="achieved_tflops",
+            code="missing-field",
         )
     tokens_each = tokens / gpus if tokens is not None else None
     flops = None
@@ -158,6 +161,7 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
             f"Unknown precision {text.strip()!r}.",
             hint=hint,
             field="precision",
+            code="unknown-value",
         )
     return known
 
@@ -173,12 +177,14 @@ def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestE
             why,
             hint="Send another `precision`, or its peak as `peak_tflops`.",
             field="precision",
+            code="unsupported",
         )
     detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
     return InvalidRequestError(
         detail,
         hint="Send `peak_tflops`: the dense figure of the vendor's data sheet, without sparsity.",
         field="peak_tflops",
+        code="missing-field",
     )
 
 
@@ -193,7 +199,10 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
         if facts.flops is None or facts.peak is None:
             detail = "`token_budget` requires a throughput, or `model` and `mfu`."
             raise InvalidRequestError(
-                detail, hint="Send model (and mfu), or tokens_per_second.", field="model"
+                detail,
+                hint="Send model (and mfu), or tokens_per_second.",
+                field="model",
+                code="missing-field",
             )
         mfu = request.mfu or facts.mfu
         if mfu is None:
@@ -201,6 +210,7 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
                 "`token_budget` requires `mfu` or a throughput.",
                 hint=(f"Send mfu: {_USUAL_MFU}."),
                 field="mfu",
+                code="missing-field",
             )
         seconds = engine.budget_seconds(
             request.token_budget, facts.flops.model, gpus=facts.gpus, peak=facts.peak, mfu=mfu
@@ -223,13 +233,17 @@ def _exchange(
         return None
     if model is None or facts.flops is None or facts.peak is None:
         raise InvalidRequestError(
-            "`zero_stage` requires `model`.", hint="Send model.", field="model"
+            "`zero_stage` requires `model`.",
+            hint="Send model.",
+            field="model",
+            code="missing-field",
         )
     if facts.gpus < 2:
         raise InvalidRequestError(
             "`zero_stage` requires more than one GPU.",
             hint="Send the `gpu_count` of the run, or leave out `zero_stage`.",
             field="gpu_count",
+            code="missing-field",
         )
     link = request.interconnect_gbps or accelerator.interconnect_gbps
     if link is None:
@@ -238,7 +252,9 @@ def _exchange(
             "Send `interconnect_gbps`: GB/s in one direction (32 for PCIe 4.0 x16, 64"
             " for PCIe 5.0 x16)."
         )
-        raise InvalidRequestError(detail, hint=hint, field="interconnect_gbps")
+        raise InvalidRequestError(
+            detail, hint=hint, field="interconnect_gbps", code="missing-field"
+        )
     return engine.zero_exchange(
         model.spec.parameters,
         zero_stage=request.zero_stage,
@@ -322,8 +338,8 @@ def _advice(
     return said
 
 
-def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
-    said = [found.note] if found.note else []
+def _warnings(found: GpuMatch, facts: _Facts) -> list[Note]:
+    notes = found.warnings
     if (
         facts.achieved is not None
         and facts.tokens_per_second is not None
@@ -331,16 +347,24 @@ def _warnings(found: GpuMatch, facts: _Facts) -> list[str]:
     ):
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
         if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
-            said.append(
-                f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
-                f" {facts.achieved:.4g}: using {facts.achieved:.4g}."
+            notes.append(
+                Note(
+                    "throughput-conflict",
+                    "achieved_tflops",
+                    f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
+                    f" {facts.achieved:.4g}: using {facts.achieved:.4g}.",
+                )
             )
     if facts.mfu is not None and facts.mfu > 1:
-        said.append(
-            "The throughput exceeds the peak: check the units, and that the peak is dense and the"
-            " rate per GPU."
+        notes.append(
+            Note(
+                "throughput-above-peak",
+                None,
+                "The throughput exceeds the peak: check the units, and that the peak is dense and"
+                " the rate per GPU.",
+            )
         )
-    return said
+    return notes
 
 
 def _summary(

@@ -2,6 +2,7 @@
 to change."""
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.engine.note import Note
 from fitgauge.errors import FitgaugeError
 from fitgauge.logs.trace import TraceReading
 from fitgauge.services.common import responses as answers
@@ -58,7 +59,13 @@ def explain_trace(reading: TraceReading, catalog: Catalog) -> UtilizationAnswer:
         warnings=(
             []
             if gpu or not reading.device
-            else [f"The GPU {reading.device!r} of the trace is not in the catalog."]
+            else [
+                Note(
+                    "gpu-unknown",
+                    None,
+                    f"The GPU {reading.device!r} of the trace is not in the catalog.",
+                )
+            ]
         ),
         understood_as=understood,
     )

@@ -67,7 +67,7 @@ def test_t5_attends_to_its_longest_input():
         if isinstance(mixer, CrossAttention)
     }
     assert sources == {1024}
-    assert "1024 tokens" in spec.notes[0]
+    assert "1024 tokens" in spec.notes[0].message
 
 
 def test_an_untied_t5_stores_its_head():
@@ -91,7 +91,7 @@ def test_albert_stores_shared_layers_once():
     """Twelve layers of ALBERT share one set of weights, and a note says so."""
     spec = read_config({"model_type": "albert"})
     assert spec.layers == 1
-    assert "12 layers share 1 set" in spec.notes[0]
+    assert "12 layers share 1 set" in spec.notes[0].message
 
 
 def test_modernbert_slides_in_two_layers_of_three():

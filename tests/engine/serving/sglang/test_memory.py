@@ -30,8 +30,8 @@ from fitgauge.engine.serving.workload import Workload
 
 def workload(**fields: Any) -> Workload:
     usual: dict[str, Any] = {
-        "engine": "sglang", "version": (0, 5, 23), "context_length": 8192, "concurrency": 1,
-        "cache_dtype": "auto", "max_num_seqs": 256,
+        "engine": "sglang", "engine_version": (0, 5, 23), "context_length": 8192, "concurrency": 1,
+        "kv_cache_dtype": "auto", "max_num_seqs": 256,
         "max_batched_tokens": 8192, "gpu_memory_utilization": 0.0,
     }  # fmt: skip
     return Workload(**{**usual, **fields})
@@ -60,13 +60,13 @@ def pool_of(model: str, **fields: Any) -> SglangPools:
             "zai-org/GLM-5",
             3_262_823,
             186.77,
-            {"tensor_parallel": 8, "cache_dtype": "F8_E4M3"},
+            {"tensor_parallel": 8, "kv_cache_dtype": "F8_E4M3"},
         ),  # 656 + 132 bytes a layer
         (
             "deepseek-ai/DeepSeek-V3.2",
             975_424,
             43.67,
-            {"tensor_parallel": 8, "cache_dtype": "F8_E4M3"},
+            {"tensor_parallel": 8, "kv_cache_dtype": "F8_E4M3"},
         ),  # 8 x B200
         (
             "google/gemma-4-E4B-it",
@@ -75,7 +75,7 @@ def pool_of(model: str, **fields: Any) -> SglangPools:
             {},
         ),  # 0.8 tokens of window each, pools for layers that share too
         ("nvidia/Qwen3.6-27B-NVFP4", 1_048_576, 16.00, {"tensor_parallel": 4}),
-        ("nvidia/Qwen3.6-27B-NVFP4", 228_520, 6.98, {"cache_dtype": "F8_E4M3"}),
+        ("nvidia/Qwen3.6-27B-NVFP4", 228_520, 6.98, {"kv_cache_dtype": "F8_E4M3"}),
         ("Qwen/Qwen3.5-9B", 327_310, 5.00, {"tensor_parallel": 2}),
     ],
 )
@@ -126,7 +126,7 @@ def test_the_automatic_share_is_sglangs() -> None:
 def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
     spec, catalog = spec_of("deepseek-ai/DeepSeek-V3.2"), load()
     formats = [
-        with_engine_defaults(workload(), spec, catalog.get(card)).cache_dtype
+        with_engine_defaults(workload(), spec, catalog.get(card)).kv_cache_dtype
         for card in ("b200-192gb", "h200-sxm-141gb")
     ]
     assert formats == ["F8_E4M3", "auto"]
@@ -158,7 +158,7 @@ def test_a_vision_tower_lowers_the_share() -> None:
 def test_older_releases_share_by_ranks_and_then_by_the_card(
     version: tuple[int, ...], card: int, ranks: int, share: float
 ) -> None:
-    work, spec = workload(version=version, tensor_parallel=ranks), spec_of("Qwen/Qwen3-32B")
+    work, spec = workload(engine_version=version, tensor_parallel=ranks), spec_of("Qwen/Qwen3-32B")
     assert mem_fraction_static(spec, work, custom(card * 2**20, f"{card} MiB")) == pytest.approx(
         share
     )

@@ -54,10 +54,10 @@ def test_wide_heads_that_share_keys_ran_in_the_math_kernel_before_5_13(
     both models have masks instead."""
     work = Workload(
         engine="transformers",
-        version=version,
+        engine_version=version,
         context_length=4096,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_batched_tokens=4096,
         max_num_seqs=1,
     )

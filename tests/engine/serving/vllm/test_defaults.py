@@ -52,6 +52,8 @@ def test_the_first_engine_cuts_prompts_beyond_32768_tokens_but_those_of_images_a
 
 def test_a_removed_model_names_its_last_release() -> None:
     spec = spec_of("meta-llama/Llama-3.2-11B-Vision-Instruct")
-    assert "0.10.2" in (removed(spec, (0, 33)) or "")
+    refused = removed(spec, (0, 33))
+    assert refused is not None
+    assert refused.alternatives[0] == {"engine_version": ("0.10.2",)}
     assert removed(spec, (0, 10, 1)) is None
     assert removed(spec, (0, 6, 3)) is None

@@ -19,7 +19,8 @@ def loaded(
     spec = spec_of(name)
     laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
     work = Workload(
-        engine="vllm", version=version, context_length=8192, concurrency=1, cache_dtype="auto",
+        engine="vllm", engine_version=version, context_length=8192, concurrency=1,
+        kv_cache_dtype="auto",
         tensor_parallel=ranks,
         max_batched_tokens=8192, max_num_seqs=1024,
     )  # fmt: skip

@@ -14,9 +14,9 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import compute_capability as cards
 from fitgauge.engine.serving.vllm import weights as layout
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
-from fitgauge.errors import InvalidRequestError
 from kv_layouts import kv_layout
 
 ROWS: list[dict[str, Any]] = [
@@ -107,7 +107,7 @@ def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:
     return kv_layout(
         spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
-        cache_dtype=row.get("kv_cache_dtype", "auto"),
+        kv_cache_dtype=row.get("kv_cache_dtype", "auto"),
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
         layers=stage,
@@ -179,7 +179,7 @@ def test_what_vllm_refuses_is_refused(row):
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
     reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability)
     if reason is None:
-        with pytest.raises(InvalidRequestError):
+        with pytest.raises(UnsupportedError):
             layout.check_parallel(spec, _laid(row), tensor_parallel=degree, version=_version(row))
 
 

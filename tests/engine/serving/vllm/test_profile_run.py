@@ -37,7 +37,9 @@ def workload(version: tuple[int, ...], **changes: int) -> Workload:
         "max_num_seqs": 1024,
         "context_length": 8192,
     } | changes
-    return Workload(engine="vllm", version=version, concurrency=1, cache_dtype="auto", **given)
+    return Workload(
+        engine="vllm", engine_version=version, concurrency=1, kv_cache_dtype="auto", **given
+    )
 
 
 def peak(name: str, version: tuple[int, ...], **changes: int) -> dict[str, float]:

@@ -34,9 +34,9 @@ Python's frames keep the last layer's."""
 def workload(row: dict[str, Any]) -> Workload:
     return Workload(
         engine="vllm",
-        version=tuple(map(int, row["vllm"].split("."))),
+        engine_version=tuple(map(int, row["vllm"].split("."))),
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         tensor_parallel=row["tensor_parallel"],
         max_batched_tokens=row["batched"],
         max_num_seqs=row["seqs"],
@@ -54,7 +54,7 @@ def test_the_peak_is_what_vllm_allocates(row: dict[str, Any]) -> None:
     `EAGER_COPY` rows is left out."""
     spec, work = spec_of(row["model"]), workload(row)
     terms = profiling_terms(
-        spec, load_engines().profile("vllm", work.version), work, H100, first=True, last=True
+        spec, load_engines().profile("vllm", work.engine_version), work, H100, first=True, last=True
     )
     ours = sum(term.bytes for term in terms) - workspace_bytes(H100)
     copy = 2 * row["batched"] * spec.hidden_size if (row["model"], row["seqs"]) in EAGER_COPY else 0
@@ -79,7 +79,7 @@ def test_mla_expands_eight_contexts_and_at_most_65536_tokens() -> None:
 
 def test_a_layer_attends_beside_the_workspace_that_the_one_before_left() -> None:
     spec, work = spec_of("Qwen/Qwen3-30B-A3B"), workload(ROWS[0] | {"tensor_parallel": 1})
-    profile = load_engines().profile("vllm", work.version)
+    profile = load_engines().profile("vllm", work.engine_version)
     assert attending_peak(spec, profile, work, 512) - attending_peak(spec, profile, work, 0) == 512
 
 
@@ -87,7 +87,7 @@ def test_cards_without_flashinfer_hold_fewer_copies_of_the_logits() -> None:
     """FlashInfer's sampler is for compute capability 8.0 to 12.1 in 0.33; a V100's or an
     MI300X's masks the copy in place."""
     spec, work = spec_of("google/gemma-3-1b-it"), workload(ROWS[0])
-    profile = load_engines().profile("vllm", work.version)
+    profile = load_engines().profile("vllm", work.engine_version)
     sizes = [
         sum(
             term.bytes
@@ -109,7 +109,7 @@ def test_experts_of_mxfp4_keep_no_workspace_where_one_kernel_runs_them(
 ) -> None:
     """vLLM 0.33's pass of gpt-oss-20b on a Hopper leaves 16 MiB, of rotary tables; Marlin, on an
     Ampere, shares a workspace."""
-    work = msgspec.structs.replace(workload(ROWS[0]), version=version)
+    work = msgspec.structs.replace(workload(ROWS[0]), engine_version=version)
     assert (
         kept_workspace(spec_of("openai/gpt-oss-20b"), work, bundled().find(card).accelerator) > 0
     ) == keeps

@@ -21,7 +21,7 @@ from fitgauge.engine.serving.vllm.speculative import draft_term
 from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from kv_layouts import kv_layout
 
 DATA = Path(__file__).parent / "data" / "oracle_more.jsonl"
@@ -33,10 +33,10 @@ ADAPTED = [row for row in ROWS if "lora_bytes" in row]
 def _work(row: dict[str, Any], **changes: Any) -> Workload:
     asked = {
         "engine": "vllm",
-        "version": (0, 33),
+        "engine_version": (0, 33),
         "context_length": row["context_length"],
         "concurrency": 1,
-        "cache_dtype": "auto",
+        "kv_cache_dtype": "auto",
         "tensor_parallel": row["tensor_parallel"],
         "max_batched_tokens": row["batched"],
         "max_num_seqs": 256,
@@ -51,7 +51,7 @@ def _plan(row: dict[str, Any], speculative_tokens: int, stage: range | None = No
     return kv_layout(
         spec_of(row["model"]),
         tensor_parallel=row["tensor_parallel"],
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         max_model_len=row["context_length"],
         max_batched_tokens=row["batched"],
         layers=stage,
@@ -114,10 +114,12 @@ def test_slots_of_the_stages_add_up_to_those_of_the_whole():
 
 
 def test_a_rank_that_vllm_does_not_know_is_refused_with_those_it_knows():
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         check_lora(spec_of(ADAPTED[0]["model"]), _work(ADAPTED[0], lora_rank=24))
-    assert refused.value.field == "lora_rank"
-    assert all(str(rank) in refused.value.hint for rank in RANKS)
+    assert refused.value.parameter == "lora_rank"
+    (ranks,) = refused.value.alternatives
+    assert ranks["lora_rank"] == (32, 64, 128, 256, 320, 512, 1, 8, 16)
+    assert set(ranks["lora_rank"]) == set(RANKS)
 
 
 def test_a_gated_delta_layer_adapts_its_convolution_and_three_parts_of_its_projection():

@@ -20,7 +20,7 @@ from fitgauge.engine.serving.vllm.speculative import (
     with_draft,
 )
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from kv_layouts import kv_layout
 
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
@@ -39,10 +39,10 @@ def workload(**changes: Any) -> Workload:
     } | changes
     return Workload(
         engine="vllm",
-        version=(0, 33),
+        engine_version=(0, 33),
         context_length=8192,
         concurrency=1,
-        cache_dtype="auto",
+        kv_cache_dtype="auto",
         **given,
     )
 
@@ -53,7 +53,7 @@ def loaded(spec: ModelSpec, **changes: Any) -> int:
 
 def pool_bytes(spec: ModelSpec, speculative_tokens: int) -> int:
     layout = kv_layout(
-        spec, tensor_parallel=1, cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192,
+        spec, tensor_parallel=1, kv_cache_dtype="auto", max_model_len=8192, max_batched_tokens=8192,
         max_num_seqs=256,
         compute_capability=(9, 0), speculative_tokens=speculative_tokens,
     )  # fmt: skip
@@ -128,10 +128,9 @@ def test_a_draft_is_stored_in_its_own_format_whatever_the_models() -> None:
     ],
 )
 def test_what_cannot_draft_for_it_is_refused(draft: ModelSpec, name: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         with_draft(TARGET, draft, name)
-    assert refused.value.field == "draft_model"
-    assert refused.value.hint
+    assert refused.value.parameter == "draft_model"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +143,6 @@ def test_what_cannot_draft_for_it_is_refused(draft: ModelSpec, name: str) -> Non
 def test_a_draft_needs_a_number_of_tokens_and_heads_that_the_ranks_divide(
     changes: dict[str, int], field: str
 ) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         check_draft(with_draft(TARGET, EAGLE_3, NAME), workload(**changes))
-    assert refused.value.field == field
+    assert refused.value.parameter == field

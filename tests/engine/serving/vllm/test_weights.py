@@ -13,8 +13,8 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import weights as layout
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import allocator_bytes, rank_weights, ranks
-from fitgauge.errors import InvalidRequestError
 
 DATA = Path(__file__).parent / "data"
 CONFIGS = {
@@ -45,7 +45,7 @@ def test_weights_and_buffers_are_those_of_vllm(row):
             "expert_parallel": answer.get("expert_parallel", 1),
         }
         if "refused" in answer:
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises(UnsupportedError):
                 layout.check_parallel(spec, laid, **degrees)
             continue
         layout.check_parallel(spec, laid, **degrees)
@@ -59,16 +59,16 @@ def test_weights_and_buffers_are_those_of_vllm(row):
 
 def test_a_refusal_names_the_degrees_that_work():
     spec = read_config(QWEN25_7B)
-    with pytest.raises(InvalidRequestError) as refused:
+    with pytest.raises(UnsupportedError) as refused:
         layout.check_parallel(spec, layout.shard_weights(spec, Scheme(name="x")), tensor_parallel=8)
-    assert "28 attention heads" in refused.value.detail
-    assert refused.value.hint == "tensor_parallel can be 1, 2, 4."
-    assert refused.value.field == "tensor_parallel"
+    assert "28 attention heads" in refused.value.reason
+    assert refused.value.alternatives == ({"tensor_parallel": (4, 2, 1)},)
+    assert refused.value.parameter == "tensor_parallel"
 
 
 def test_a_quantization_block_that_ranks_would_cut_is_refused():
     spec = read_config({**QWEN25_7B, "num_attention_heads": 32, "head_dim": 112})
-    with pytest.raises(InvalidRequestError, match="blocks of 128"):
+    with pytest.raises(UnsupportedError, match="blocks of 128"):
         layout.check_parallel(
             spec, layout.shard_weights(spec, requested_scheme("fp8_block", spec)), tensor_parallel=8
         )
@@ -124,5 +124,5 @@ def test_a_bare_count_is_refused_for_its_heads_alone():
     spec = nominal_model("7b", 7 * 10**9).spec
     laid = layout.shard_weights(spec, requested_scheme("int4", spec))
     layout.check_parallel(spec, laid, tensor_parallel=32)
-    with pytest.raises(InvalidRequestError, match="attention heads"):
+    with pytest.raises(UnsupportedError, match="attention heads"):
         layout.check_parallel(spec, laid, tensor_parallel=64)

@@ -8,6 +8,7 @@ from fitgauge.services.training_fit.launchers import registry
 from fitgauge.services.training_fit.launchers.tool import Default, Tool
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from notes import codes
 
 TOY = Tool(
     name="toy-tuner",
@@ -48,7 +49,9 @@ def test_a_new_tool_is_one_row_with_its_names_its_defaults_and_its_command(train
         4,
     )
     assert answer.launch.command == "toy sft Qwen/Qwen3-0.6B --batch 1"
-    assert "Defaults of ToyTuner (0.1): optimizer lion, lora_rank 4." in answer.warnings
+    assumed = {assumption.field: assumption for assumption in answer.assumed}
+    assert (assumed["optimizer"].value, assumed["lora_rank"].value) == ("lion", 4)
+    assert "ToyTuner 0.1" in assumed["optimizer"].message
 
 
 def test_a_new_tool_trains_on_several_gpus_under_the_framework_that_its_row_names(train):
@@ -59,7 +62,7 @@ def test_a_new_tool_trains_on_several_gpus_under_the_framework_that_its_row_name
 def test_settings_that_a_new_tool_cannot_carry_are_started_by_trl(train, asked):
     answer = train(trainer="toy", **asked)
     assert answer.launch.command.startswith("accelerate launch ")
-    assert any("toy-tuner has no command" in warning for warning in answer.warnings)
+    assert ("command-of-another-tool", "trainer") in codes(answer.warnings)
 
 
 def test_a_new_tool_has_plans(train, questions):

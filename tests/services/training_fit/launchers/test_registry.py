@@ -10,12 +10,13 @@ from fitgauge.catalog.sizes import nominal_model
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.launchers.registry import (
     TOOLS,
-    defaults_message,
+    defaults_note,
     find_tool,
     with_tool_defaults,
 )
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from notes import values
 
 SMALL = {"model": "meta-llama/Llama-3.2-1B", "gpu": "A100 80GB"}
 SETTINGS = [
@@ -93,10 +94,9 @@ def test_what_is_sent_stays_and_the_rest_is_said(train):
         answer.understood_as["activation_checkpointing"],
         answer.understood_as["optimizer"],
     ) == ("none", "adamw")
-    said = next(warning for warning in answer.warnings if warning.startswith("Defaults of Unsloth"))
-    assert "kernels unsloth" in said
-    assert "optimizer" not in said
-    assert "checkpointing" not in said
+    assumed = values(answer.assumed)
+    assert assumed["kernels"] == "unsloth"
+    assert not {"optimizer", "activation_checkpointing"} & assumed.keys()
 
 
 def test_a_framework_sent_beside_a_trainer_stays(train):
@@ -196,9 +196,9 @@ def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questi
         "max_gpu_count": 2,
     }
     answer = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
-    (said,) = [warning for warning in answer.warnings if warning.startswith("Defaults of Unsloth")]
-    assert "optimizer adamw_8bit" in said
-    assert "activation_checkpointing" not in said  # searched
+    (filled,) = [warning for warning in answer.warnings if warning.code == "tool-defaults"]
+    assert "optimizer adamw_8bit" in filled.message
+    assert "activation_checkpointing" not in filled.message  # searched
     assert "from unsloth import" in answer.plans[0].launch.command
 
 
@@ -222,7 +222,7 @@ def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():
 
 def test_nothing_is_said_of_a_question_that_names_no_tool():
     request = TrainingRequest(model="8b", gpu="A100 80GB", framework="fsdp")
-    assert defaults_message(request, with_tool_defaults(request, "full", 1, EIGHT), ()) is None
+    assert defaults_note(request, with_tool_defaults(request, "full", 1, EIGHT), ()) is None
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from fitgauge.engine.model.families.dense.dense import (
     grouped_attention,
 )
 from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.note import Note
 
 ARCHITECTURES = frozenset({
     "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3", "PEagleDraftModel",
@@ -75,9 +76,11 @@ def read_head(config: Config) -> ModelSpec:
         ),
         rotary_tables=dense_rotary_tables(config, Dialect()),
         notes=(
-            (
+            Note(
+                "draft-model-alone",
+                "draft_model",
                 "This is a head that drafts tokens for another model: send it as draft_model with"
-                " that one."
+                " that one.",
             ),
         ),
     )

@@ -28,6 +28,7 @@ from fitgauge.engine.model.families.multimodal import vit
 from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import is_recurrent
 from fitgauge.engine.model.spec import Block, Mixer, Mlp, ModelSpec, Part, Tensor
+from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
 
 LANGUAGE_SECTIONS = (
@@ -109,11 +110,21 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
     spec = readers[family](inner) if family else usual_decoder(inner)
     how = f"as {family}" if family else "as a usual decoder by its config's names"
     seeing = vision_blocks(config, spec.hidden_size)
-    notes = [f"The architecture {name!r} is not known here: its language model was read {how}."]
+    notes = [
+        Note(
+            "architecture-unknown",
+            "model",
+            f"The architecture {name!r} is not known here: its language model was read {how}.",
+        )
+    ]
     if seeing:
         notes.append(
-            "Its vision tower was assumed to be a plain vision transformer with a two-layer"
-            " projector."
+            Note(
+                "vision-tower-assumed",
+                "model",
+                "Its vision tower was assumed to be a plain vision transformer with a two-layer"
+                " projector.",
+            )
         )
     return msgspec.structs.replace(
         spec,
@@ -295,23 +306,33 @@ def window_rule(config: Config) -> str:
     )
 
 
-def notes_on(config: Config) -> list[str]:
+def notes_on(config: Config) -> list[Note]:
     """Return what was assumed where the config leaves a choice open."""
-    notes = []
+    notes = list[Note]()
     if config.has("sliding_window") and window_rule(config) == "never":
         notes.append(
-            "sliding_window is given without the layers that use it: every layer was counted with"
-            " full attention."
+            Note(
+                "sliding-window-unused",
+                "model",
+                "sliding_window is given without the layers that use it: every layer was counted"
+                " with full attention.",
+            )
         )
     if any(is_recurrent(str(kind)) for kind in config.items("layer_types")) and not config.has(
         "linear_num_value_heads"
     ):
         notes.append(
-            "Its recurrent layers were counted as attention, because their sizes go by names that"
-            " are not known."
+            Note(
+                "recurrent-layers-as-attention",
+                "model",
+                "Its recurrent layers were counted as attention, because their sizes go by names"
+                " that are not known.",
+            )
         )
     if config.has("num_nextn_predict_layers"):
-        notes.append("Layers that predict further tokens were left out.")
+        notes.append(
+            Note("layers-omitted", "model", "Layers that predict further tokens were left out.")
+        )
     return notes
 
 

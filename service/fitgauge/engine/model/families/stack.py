@@ -19,6 +19,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
+from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
 
 LINEAR_ATTENTION = frozenset(
@@ -51,7 +52,7 @@ def decoder(
     norm_bias: bool = False,
     head_bias: bool = False,
     rotary_tables: tuple[RotaryTable, ...] = (),
-    notes: tuple[str, ...] = (),
+    notes: tuple[Note, ...] = (),
 ) -> ModelSpec:
     """Return the ModelSpec of a language model: embedding, `layers`, final norm and head.
 

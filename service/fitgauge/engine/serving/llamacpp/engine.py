@@ -5,7 +5,6 @@ docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -19,6 +18,7 @@ from fitgauge.engine.serving.llamacpp.offload import shard_weights
 
 ENGINE = Engine(
     name="llama.cpp",
+    title="llama.cpp",
     aliases=(
         "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml", "gguf",
     ),
@@ -34,22 +34,27 @@ ENGINE = Engine(
     served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
     min_compute_capability=(5, 0),
-    format_hint="a GGUF file or quantization q4_k_m",
+    own_format=("GGUF files", "q4_k_m"),
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=(
-        "gpu_memory_utilization", "enforce_eager", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+        "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"kv_cache_dtype"}),
     smaller_weights=(("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m")),
     splits_layers=True,
-    reads_gguf=True,
+    file_kind="gguf",
+    default=True,
+    preference=4,
+    suggested_vendors=frozenset({"nvidia", "amd", "intel", "apple", "huawei"}),
+    decode_measured=True,
 )  # fmt: skip
 
 OLLAMA = ENGINE._replace(
     name="ollama",
+    title="Ollama",
     aliases=(),
     estimate=ollama.estimate,
     default_batch=ollama.default_batch,
@@ -59,6 +64,10 @@ OLLAMA = ENGINE._replace(
     split=SplitEstimate(memory.loaded_stages, ollama.stage_memory, supports_offload=False),
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
+    default=False,
+    preference=None,
+    suggested_vendors=frozenset(),
+    gguf_remedy="pull one of",
     unsupported_flags=(
         ("data_parallel", "start as many servers"),
         ("max_batched_tokens", "send num_batch in the options of a request"),

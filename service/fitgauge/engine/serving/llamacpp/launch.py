@@ -18,7 +18,7 @@ def command(launch: Launch) -> str:
         flags += optional(("--n-cpu-moe", offload.experts or None))
     elif not on_host:
         flags += ["-ngl", "all"]
-    cache = None if workload.cache_dtype == "auto" else workload.cache_dtype.lower()
+    cache = None if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype.lower()
     more = workload.concurrency > workload.max_num_seqs
     return shell(
         flags
@@ -47,9 +47,9 @@ def ollama_command(launch: Launch) -> str:
         settings.append(f"OLLAMA_NUM_PARALLEL={parallel}")
     if workload.pipeline_parallel > 1:
         settings.append("OLLAMA_SCHED_SPREAD=1")
-    if workload.cache_dtype != "auto":
+    if workload.kv_cache_dtype != "auto":
         settings += [
             "OLLAMA_FLASH_ATTENTION=1",
-            f"OLLAMA_KV_CACHE_TYPE={workload.cache_dtype.lower()}",
+            f"OLLAMA_KV_CACHE_TYPE={workload.kv_cache_dtype.lower()}",
         ]
     return shell(["env", *settings, "ollama", "serve"])

@@ -2,7 +2,7 @@
 compute buffer a card."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, gib
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -99,7 +99,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every card holds in addition to its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(workload))
@@ -165,7 +165,7 @@ def _beside(
 
 def cache_format(workload: Workload) -> str:
     """Return the ggml type of keys and values: f16 unless one is asked for."""
-    return "F16" if workload.cache_dtype == "auto" else workload.cache_dtype
+    return "F16" if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype
 
 
 def weights_term(

@@ -5,7 +5,7 @@ model/models/{gptoss,gemma4} (4096 tokens of memory for sliding layers), llm/ser
 is left free on every card)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp.kv_cache import Windows
@@ -46,7 +46,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every card holds in addition to its weights, none of which stay on the host."""
     return split_beside(spec, workload, profile, _windows(spec, workload))

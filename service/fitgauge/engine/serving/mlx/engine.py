@@ -2,7 +2,6 @@
 
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     Platform,
@@ -13,6 +12,7 @@ from fitgauge.engine.serving.mlx.settings import LADDERS
 
 ENGINE = Engine(
     name="mlx",
+    title="MLX",
     aliases=("mlxlm",),
     estimate=memory.estimate,
     shard_weights=memory.shard_weights,
@@ -22,7 +22,7 @@ ENGINE = Engine(
     platforms={"apple": Platform()},
     formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
     served_formats=("int8", "int4"),
-    format_hint="an mlx-community checkpoint or quantization int4",
+    own_format=("MLX checkpoints", "int4"),
     without_flash_attention=None,
     architectures=ArchitectureList(
         MODEL_TYPES | VISION,
@@ -39,11 +39,14 @@ ENGINE = Engine(
     ignored_fields=(
         "gpu_memory_utilization",
         "max_num_seqs",
-        "enforce_eager",
         "cpu_offload_gib",
         "kv_cache_memory_gib",
-        *SIZED_FOR_VLLM,
     ),
     smaller_weights=(("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
+    default=True,
+    preference=3,
+    suggested_vendors=frozenset({"apple"}),
+    own_quantizers=True,
+    file_kind="mlx",
     splits_layers=True,
 )

@@ -33,7 +33,7 @@ from fitgauge.engine.serving.kv_cache import (
 )
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
-from fitgauge.engine.serving.token_pool import cache_dtype, held
+from fitgauge.engine.serving.token_pool import held, kv_cache_dtype
 from fitgauge.engine.serving.weights import Stage, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -73,7 +73,7 @@ class StepCache:
 
     def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
         self.mixers = held(spec, layers)
-        self.dtype = cache_dtype(spec, workload.cache_dtype)
+        self.dtype = kv_cache_dtype(spec, workload.kv_cache_dtype)
         self.context_length = workload.context_length
 
     @property

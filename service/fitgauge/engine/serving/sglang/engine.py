@@ -4,7 +4,6 @@ Source: sglang 0.5.23, srt/layers/quantization; docs, advanced_features/quantiza
 Compatibility); sgl-kernel/setup_rocm.py (targets)."""
 
 from fitgauge.engine.serving.engine import (
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -19,6 +18,8 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
+    options=frozenset({"enforce_eager"}),
+    title="SGLang",
     aliases=("sgl", "srt"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -56,10 +57,14 @@ ENGINE = Engine(
     architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
-    ignored_fields=SIZED_FOR_VLLM,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     highest_utilization=0.9,  # its share leaves out activations and graphs
+    preference=2,
+    rollout_aliases=(),
+    splits_cache_budget=True,
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
 )  # fmt: skip

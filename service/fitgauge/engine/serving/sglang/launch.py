@@ -23,7 +23,7 @@ def command(launch: Launch) -> str:
         ("--dp", degree(workload.data_parallel)),
         ("--ep", degree(workload.expert_parallel)),
         ("--quantization", launch.quantization),
-        ("--kv-cache-dtype", launch.cache_dtype),
+        ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--mem-fraction-static", settings.gpu_memory_utilization),
         ("--max-running-requests", settings.max_num_seqs),
         ("--cuda-graph-max-bs", settings.max_num_seqs),

@@ -58,7 +58,7 @@ def total_mib(accelerator: Accelerator) -> float:
 def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
     """Return the automatic share: by the number of ranks until 0.4.7, then 1 - reserve / memory;
     times a factor for models that see images."""
-    memory, version = total_mib(accelerator), workload.version
+    memory, version = total_mib(accelerator), workload.engine_version
     if version < BY_CARD:
         share = share_of_ranks(
             memory, workload.tensor_parallel * workload.pipeline_parallel, version
@@ -103,7 +103,7 @@ def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> floa
     )
     if not workload.enforce_eager:
         reserve += 2 * workload.max_num_seqs
-        if workload.version >= PREFILL_GRAPHS:
+        if workload.engine_version >= PREFILL_GRAPHS:
             latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
             reserve += 1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens)
     return max(reserve, 10 * 1024) if memory > 60 * 1024 else reserve

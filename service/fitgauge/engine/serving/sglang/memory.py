@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -24,9 +24,9 @@ from fitgauge.engine.serving.runtime import (
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.token_pool import (
-    cache_dtype,
     full_token_bytes,
     held,
+    kv_cache_dtype,
     request_state_bytes,
 )
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
@@ -72,10 +72,10 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
     sparse = any(
         isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None)
     )
-    narrow = workload.cache_dtype == "auto" and sparse and _narrow(accelerator)
+    narrow = workload.kv_cache_dtype == "auto" and sparse and _narrow(accelerator)
     return structs.replace(
         workload,
-        cache_dtype="F8_E4M3" if narrow else workload.cache_dtype,
+        kv_cache_dtype="F8_E4M3" if narrow else workload.kv_cache_dtype,
         gpu_memory_utilization=workload.gpu_memory_utilization
         or mem_fraction_static(spec, workload, accelerator),
     )
@@ -159,7 +159,7 @@ class SglangPools(Struct, frozen=True, kw_only=True):
 
 def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> SglangPools:
     """Return the pools of one rank's `layers` (None: all)."""
-    dtype, tensor_parallel = cache_dtype(spec, workload.cache_dtype), workload.tensor_parallel
+    dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
     for mixer, count in held(spec, layers):
@@ -170,7 +170,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
             windowed, window = windowed + size, max(window, width)
         else:
             full += size
-    slot = request_state_bytes(spec, layers, cache_dtype(spec, "auto"), tensor_parallel)
+    slot = request_state_bytes(spec, layers, kv_cache_dtype(spec, "auto"), tensor_parallel)
     return SglangPools(
         full=full,
         windowed=windowed,
@@ -196,7 +196,7 @@ def estimate(
             loaded, for_accelerator(loaded, other_memory, workload, accelerator)
         ),
         budget=budget_bytes(accelerator, workload),
-        given_pool_bytes=workload.cache_pool_bytes,
+        given_pool_bytes=workload.kv_cache_memory_bytes,
     )
 
 
@@ -235,7 +235,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition: the process, there before SGLang measures what
     is free, the pools, and what comes after them."""
@@ -254,7 +254,7 @@ def stage_memory(
     for stage in stages_of(spec, workload):
         pool = radix_pool(spec, workload, stage.span)
         later: tuple[Term, ...] = ()
-        if workload.cache_pool_bytes is None:
+        if workload.kv_cache_memory_bytes is None:
             later = memory_in_reserve(
                 spec, profile, workload, stage.layers, accelerator, last=stage.last
             )
@@ -288,7 +288,7 @@ def for_accelerator(
         )
         kept = (
             ()
-            if workload.cache_pool_bytes is not None
+            if workload.kv_cache_memory_bytes is not None
             else reserve_term(stage.in_reserve, int(free * (1 - share)), workload)
         )
         found.append(stage._replace(fixed=(*before, *kept), in_reserve=()))
@@ -303,7 +303,7 @@ def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
 def static_share(workload: Workload) -> float:
     """Return how much of a byte that is free before loading goes to weights and pools:
     mem_fraction_static, all where the pool is given."""
-    return 1.0 if workload.cache_pool_bytes is not None else workload.gpu_memory_utilization
+    return 1.0 if workload.kv_cache_memory_bytes is not None else workload.gpu_memory_utilization
 
 
 def damped(size: Bytes | Term, share: float) -> Bytes:
@@ -337,11 +337,11 @@ def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
     source = "sglang/srt/model_executor/pool_configurator.py"
     requests = workload.requests_per_replica
     size = pool.pool_bytes(requests, workload.context_length)
-    if workload.cache_pool_bytes is not None:
+    if workload.kv_cache_memory_bytes is not None:
         return (
             exact_term(
                 "kv_cache",
-                workload.cache_pool_bytes,
+                workload.kv_cache_memory_bytes,
                 "exact",
                 "the pool given in kv_cache_memory_gib",
                 "the question",

@@ -2,7 +2,6 @@
 
 from fitgauge.engine.serving import warmup
 from fitgauge.engine.serving.engine import (
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -16,6 +15,8 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tensorrt-llm",
+    options=frozenset({"enforce_eager"}),
+    title="TensorRT-LLM",
     aliases=("trtllm", "tensorrt", "trt", "nim"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -35,8 +36,10 @@ ENGINE = Engine(
     architectures=ArchitectureList(ARCHITECTURES | BUILT, (1, 2), "1.2", generates_only=True),
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    ignored_fields=("cpu_offload_gib", *SIZED_FOR_VLLM),
+    ignored_fields=("cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
 )  # fmt: skip

@@ -43,7 +43,7 @@ def _config(launch: Launch) -> dict[str, object]:
     """Return the contents of the file. A kv_cache_config there replaces that of the flags, so it
     repeats their share."""
     workload, config = launch.workload, dict[str, object]()
-    pairs = (("dtype", launch.cache_dtype), ("max_tokens", launch.pool_tokens))
+    pairs = (("dtype", launch.kv_cache_dtype), ("max_tokens", launch.pool_tokens))
     cache = {name: value for name, value in pairs if value is not None}
     if cache:
         share = {"free_gpu_memory_fraction": workload.gpu_memory_utilization}

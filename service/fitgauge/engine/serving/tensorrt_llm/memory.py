@@ -8,7 +8,7 @@ reference/memory. Windows are kept whole unless max_attention_window is set by h
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
@@ -54,7 +54,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to its weights, whatever the card."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)

@@ -3,7 +3,6 @@ and installation_amd."""
 
 from fitgauge.engine.serving import warmup
 from fitgauge.engine.serving.engine import (
-    SIZED_FOR_VLLM,
     ArchitectureList,
     Engine,
     LogParser,
@@ -17,6 +16,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tgi",
+    title="TGI",
     aliases=("textgenerationinference",),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -50,9 +50,11 @@ ENGINE = Engine(
     online_formats=launch.ONLINE_FORMATS,
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    ignored_fields=("max_num_seqs", "enforce_eager", "cpu_offload_gib", *SIZED_FOR_VLLM),
+    ignored_fields=("max_num_seqs", "cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     tunable=frozenset({"gpu_memory_utilization"}),
     pipeline_parallel=False,
+    prefill_measured=True,
+    decode_measured=True,
     preallocates_kv_cache=True,
 )  # fmt: skip

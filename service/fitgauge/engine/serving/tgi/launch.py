@@ -23,14 +23,14 @@ def command(launch: Launch) -> str:
     settings, workload = launch.settings, launch.workload
     flags: Flags = ["text-generation-launcher", "--model-id", launch.model.id]
     flags += ["--max-total-tokens", workload.context_length]
-    derives = workload.version >= _DERIVES_PREFILL
+    derives = workload.engine_version >= _DERIVES_PREFILL
     prefill = workload.max_batched_tokens if derives else settings.max_batched_tokens
     requests = workload.requests_per_replica
     flags += optional(
         ("--revision", launch.revision),
         ("--num-shard", degree(workload.tensor_parallel)),
         ("--quantize", launch.quantization),
-        ("--kv-cache-dtype", launch.cache_dtype),
+        ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--cuda-memory-fraction", settings.gpu_memory_utilization),
         ("--max-batch-prefill-tokens", prefill),
         ("--max-batch-total-tokens", launch.pool_tokens),

@@ -8,7 +8,7 @@ every layer keeps every token, windows too."""
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.activations import math_scores_term
@@ -75,10 +75,10 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to its weights, whatever the card."""
-    block, scores = block_tokens(workload.version), scores_terms(spec, workload)
+    block, scores = block_tokens(workload.engine_version), scores_terms(spec, workload)
     return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
 
@@ -95,7 +95,7 @@ def for_accelerator(
 def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
     """`attention_scores` of the warm-up's image request, where `MASKED` says so."""
     since, until = MASKED.get(spec.model_type, ((), ()))
-    if not since <= workload.version < until:
+    if not since <= workload.engine_version < until:
         return ()
     length = min(workload.max_batched_tokens, workload.context_length)
     heads = -(-spec.query_heads // workload.tensor_parallel)
@@ -125,7 +125,7 @@ def block_tokens(version: tuple[int, ...]) -> int:
 def left_free(taken: int, usable: int, workload: Workload) -> Term:
     """Return the term `reserve`: what `cuda_memory_fraction` holds back of the card, and the
     wiggle room of what is then free [bytes]."""
-    room, share = wiggle_room(workload.version), workload.gpu_memory_utilization
+    room, share = wiggle_room(workload.engine_version), workload.gpu_memory_utilization
     held_back = int(usable * (1 - share))
     free = max(0, usable - taken - held_back)
     formula = (

@@ -1,12 +1,19 @@
-"""Transformers. Source: transformers 5.23, quantizers/."""
+"""Transformers. Source: transformers 5.23, quantizers/; single_gpu_share:
+integrations/accelerate.py, get_balanced_memory."""
 
-from fitgauge.engine.serving.engine import ANY_CAPABILITY, SIZED_FOR_VLLM, Engine, Platform
+from fitgauge.engine.serving.engine import (
+    ANY_CAPABILITY,
+    Engine,
+    Platform,
+    SingleGpuShare,
+)
 from fitgauge.engine.serving.transformers import launch, memory
 from fitgauge.engine.serving.vllm.defaults import default_batch
 from fitgauge.engine.weights.sharding import shard_weights
 
 ENGINE = Engine(
     name="transformers",
+    title="transformers",
     aliases=("hf", "huggingface", "hftransformers", "huggingfacetransformers", "accelerate"),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -41,13 +48,18 @@ ENGINE = Engine(
         ),
     ),
     ignored_fields=(
-        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs", "enforce_eager",
-        "cpu_offload_gib", "kv_cache_memory_gib", *SIZED_FOR_VLLM,
+        "gpu_memory_utilization", "max_batched_tokens", "max_num_seqs",
+        "cpu_offload_gib", "kv_cache_memory_gib",
     ),
     smaller_weights=(
         ("load in 8 bit (bitsandbytes)", "int8"),
         ("load in 4 bit (bitsandbytes)", "nf4"),
     ),
+    preference=5,
+    suggested_vendors=frozenset({"nvidia", "amd", "intel", "gaudi", "google", "aws", "huawei"}),
+    reads_plain_errors=True,
+    tensor_parallel_on_request=True,
+    single_gpu_share=SingleGpuShare(0.9, 'device_map="auto"', "Set max_memory"),
     splits_layers=True,
     activations_grow_with_context=True,
 )  # fmt: skip

@@ -77,8 +77,8 @@ class DynamicCache:
 
 def cache_format(spec: ModelSpec, workload: Workload) -> str:
     """Return the dtype of activations, which the cache has too, unless one is asked for."""
-    if workload.cache_dtype != "auto":
-        return workload.cache_dtype
+    if workload.kv_cache_dtype != "auto":
+        return workload.kv_cache_dtype
     return spec.dtype if spec.dtype in ("F16", "BF16", "F32") else "BF16"
 
 
@@ -145,7 +145,7 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
     """`attention_scores` where these layers have full attention that only PyTorch's math kernel
     runs: heads wider than 256 numbers that share keys, in the releases that ask for it, as long
     as no mask is built (a window builds one, and then keys are repeated)."""
-    if workload.version >= _GROUPED_WHATEVER_WIDTH_UNTIL or workload.eager_attention:
+    if workload.engine_version >= _GROUPED_WHATEVER_WIDTH_UNTIL or workload.eager_attention:
         return ()
     heads = max(
         (

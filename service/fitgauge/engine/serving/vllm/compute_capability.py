@@ -14,6 +14,7 @@ from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec, Sp
 from fitgauge.engine.serving.runtime import elsewhere
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
 from fitgauge.engine.serving.vllm.quirks import quirks
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
 AMPERE, HOPPER, BLACKWELL = 8, 9, 10
@@ -190,8 +191,8 @@ def _symmetric(
 
 
 def refusal(
-    spec: ModelSpec, cache_dtype: str, compute_capability: tuple[int, int] | None
-) -> str | None:
+    spec: ModelSpec, kv_cache_dtype: str, compute_capability: tuple[int, int] | None
+) -> UnsupportedError | None:
     """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA card,
     None where one does.
 
@@ -205,9 +206,12 @@ def refusal(
     latent = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
     card = f"compute capability {compute_capability[0]}.{compute_capability[1]}"
     if compute_capability < (HOPPER, 0) and any(mixer.indexer for mixer in latent):
-        return f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer."
+        return UnsupportedError(
+            "gpu",
+            f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer.",
+        )
     if compute_capability >= FP8_ATTENTION or not resolved_format(
-        spec, cache_dtype, compute_capability
+        spec, kv_cache_dtype, compute_capability
     ).startswith("fp8"):
         return None
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
@@ -218,8 +222,10 @@ def refusal(
         or quirks(spec).triton_attention
         or not heads <= FLASHINFER_HEADS
     ):
-        return (
+        return UnsupportedError(
+            "kv_cache_dtype",
             f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {card}; it"
-            " needs 8.9. Ask for kv_cache_dtype bf16."
+            " needs 8.9.",
+            ({"kv_cache_dtype": ("bf16",)},),
         )
     return None

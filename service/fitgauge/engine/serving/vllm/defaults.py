@@ -7,6 +7,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.unsupported import UnsupportedError
 
 _GB10 = (12, 1)
 
@@ -64,14 +65,16 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
     return 256, 2048
 
 
-def removed(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
+def removed(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | None:
     """Return why vLLM of this version does not know the model any more, None where it does."""
     last = _REMOVED.get(spec.architecture)
     if last is None or version[:2] <= last[:2]:
         return None
-    return (
-        f"{spec.architecture} was supported until vLLM {'.'.join(map(str, last))}; send that"
-        " engine_version, or engine transformers."
+    release = ".".join(map(str, last))
+    return UnsupportedError(
+        "engine_version",
+        f"{spec.architecture} was supported until vLLM {release}.",
+        ({"engine_version": (release,)}, {"engine": ("transformers",)}),
     )
 
 

@@ -69,10 +69,10 @@ def images(spec: ModelSpec, workload: Workload, *, first_engine: bool) -> Images
         batch.tokens
         * patches
         * each
-        * (HALF + _FLOAT if workload.version < releases.PIXELS_IN_16_BIT else HALF)
+        * (HALF + _FLOAT if workload.engine_version < releases.PIXELS_IN_16_BIT else HALF)
     )
     outputs = batch.tokens * spec.hidden_size * HALF
-    if releases.ITEMS_SPREAD <= workload.version < releases.ITEMS_PACKED and batch.items > 1:
+    if releases.ITEMS_SPREAD <= workload.engine_version < releases.ITEMS_PACKED and batch.items > 1:
         outputs = batch.items * workload.max_batched_tokens * spec.hidden_size * HALF
     moment = layer_moment(layer, width, spec, workload)
     return Images(
@@ -110,7 +110,7 @@ def largest_item(spec: ModelSpec, workload: Workload) -> int | None:
     if quirks(spec).video_by_frame:
         return _video(
             workload.context_length
-            if workload.version >= releases.VIDEO_OF_CONTEXT
+            if workload.engine_version >= releases.VIDEO_OF_CONTEXT
             else workload.max_batched_tokens
         )
     if quirks(spec).native_resolution:
@@ -147,11 +147,14 @@ def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) 
     mlp, ranks = layer.mlp, workload.tensor_parallel
     product = (3 if mlp.gated else 2) * mlp.intermediate_size // ranks if mlp else 0
     moment = 4 * width + max(product, *(attention_width(mixer, ranks) for mixer in layer.mixers), 0)
-    if not quirks(spec).native_resolution or workload.version >= releases.TOWERS_ROTATE_IN_16_BIT:
+    if (
+        not quirks(spec).native_resolution
+        or workload.engine_version >= releases.TOWERS_ROTATE_IN_16_BIT
+    ):
         return moment
     rotated = (
         2 * width
-        + (10 if workload.version < releases.TOWERS_ROTATE_TOGETHER else 16) * width // ranks
+        + (10 if workload.engine_version < releases.TOWERS_ROTATE_TOGETHER else 16) * width // ranks
     )
     gathered = 8 * width + 3 * width // ranks if ranks > 1 else 0
     return max(moment, rotated, gathered)

@@ -1,7 +1,14 @@
 """vLLM."""
 
 from fitgauge.engine.serving.engine import ArchitectureList, Engine, LogParser, SplitEstimate
-from fitgauge.engine.serving.vllm import architectures, launch, memory, start_log, support
+from fitgauge.engine.serving.vllm import (
+    architectures,
+    launch,
+    memory,
+    speculative,
+    start_log,
+    support,
+)
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.settings import LADDERS
@@ -9,6 +16,7 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="vllm",
+    title="vLLM",
     aliases=(),
     estimate=memory.estimate,
     shard_weights=shard_weights,
@@ -40,6 +48,14 @@ ENGINE = Engine(
     tunable=frozenset(
         {"enforce_eager", "max_num_seqs", "gpu_memory_utilization", "kv_cache_dtype"}
     ),
+    default=True,
+    preference=1,
+    suggested_vendors=frozenset(support.PLATFORMS),
+    rollout_aliases=("colocate",),  # TRL's vllm_mode
+    with_draft=speculative.with_draft,
+    prefill_measured=True,
+    decode_measured=True,
+    options=frozenset({"enforce_eager", "lora_slots", "lora_rank", "speculative_tokens"}),
     experts_over_all_ranks=True,
     embeddings_on_gpu=True,
     preallocates_kv_cache=True,

@@ -22,12 +22,12 @@ def command(launch: Launch) -> str:
         flags.append("--enable-expert-parallel")
     flags += optional(
         ("--quantization", launch.quantization),
-        ("--kv-cache-dtype", launch.cache_dtype),
+        ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--gpu-memory-utilization", settings.gpu_memory_utilization),
         ("--max-num-seqs", settings.max_num_seqs),
         ("--max-num-batched-tokens", settings.max_batched_tokens),
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
-        ("--kv-cache-memory-bytes", workload.cache_pool_bytes),
+        ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
     )
     if workload.lora_slots:
         flags += ["--enable-lora", "--max-loras", workload.lora_slots]

@@ -19,8 +19,8 @@ from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
 from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import divided, matrix, round_up
-from fitgauge.errors import InvalidRequestError
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What `--max-lora-rank` may be. Source: config/lora.py, MaxLoRARanks."""
@@ -98,34 +98,30 @@ bases of models/*.py."""
 
 
 def check_lora(spec: ModelSpec, workload: Workload) -> None:
-    """Raise InvalidRequestError where vLLM refuses these slots for this model."""
+    """Raise UnsupportedError where vLLM refuses these slots for this model."""
     if not workload.lora_slots:
         return
     if workload.lora_rank not in RANKS:
-        hint = (
-            f"Send one of {', '.join(map(str, RANKS))}: the first that is no smaller than the"
-            " adapters' own."
-        )
-        raise InvalidRequestError(
-            f"vLLM has no max_lora_rank {workload.lora_rank}.", hint=hint, field="lora_rank"
+        larger = [rank for rank in RANKS if rank >= workload.lora_rank]
+        raise UnsupportedError(
+            "lora_rank",
+            f"vLLM has no max_lora_rank {workload.lora_rank}: it takes the first of its own that is"
+            " no smaller than the adapters'.",
+            ({"lora_rank": (*larger, *(rank for rank in RANKS if rank not in larger))},),
         )
     if spec.architecture in WITHOUT:
-        said = f"vLLM serves no LoRA adapters of {spec.architecture}."
-        raise InvalidRequestError(
-            said,
-            hint="Send lora_slots 0, or a checkpoint with the adapter merged.",
-            field="lora_slots",
+        raise UnsupportedError(
+            "lora_slots",
+            f"vLLM serves no LoRA adapters of {spec.architecture}, but a checkpoint with the"
+            " adapter merged.",
+            ({"lora_slots": (0,)},),
         )
     if spec.architecture in EMBEDDING_AND_HEAD and spec.vocabulary_size > MOST_WORDS:
         said = (
             f"vLLM serves no LoRA adapters of vocabularies beyond {MOST_WORDS}; this one has"
-            f" {spec.vocabulary_size}."
+            f" {spec.vocabulary_size}. It serves a checkpoint with the adapter merged."
         )
-        raise InvalidRequestError(
-            said,
-            hint="Send lora_slots 0, or a checkpoint with the adapter merged.",
-            field="lora_slots",
-        )
+        raise UnsupportedError("lora_slots", said, ({"lora_slots": (0,)},))
 
 
 def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:

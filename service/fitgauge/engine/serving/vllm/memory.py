@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
@@ -51,14 +51,14 @@ def estimate(
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every pipeline stage. Raises InvalidRequestError where vLLM refuses
+    """Return the Estimate of every pipeline stage. Raises UnsupportedError where vLLM refuses
     the parallelism."""
     loaded = loaded_stages(spec, laid, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
         stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, Memo())),
         budget=budget_bytes(accelerator, workload),
-        given_pool_bytes=workload.cache_pool_bytes,
+        given_pool_bytes=workload.kv_cache_memory_bytes,
     )
 
 
@@ -81,9 +81,11 @@ def terms_outside_budget(
     (what is taken off); v1/worker/utils.py, request_memory ("Free memory on device ... is less
     than desired GPU memory utilization")."""
     terms = []
-    if workload.taken_bytes:
+    if workload.other_memory_bytes:
         terms.append(
-            exact_term("others", workload.taken_bytes, "exact", "other_memory_gib", "the question")
+            exact_term(
+                "others", workload.other_memory_bytes, "exact", "other_memory_gib", "the question"
+            )
         )
     if profile.context_share is not None:
         size = accelerator.usable.expected
@@ -109,10 +111,10 @@ def loaded_stages(
     spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
-    Raises InvalidRequestError where vLLM refuses."""
+    Raises UnsupportedError where vLLM refuses."""
     deployed = (
         card_kind(accelerator),
-        workload.version,
+        workload.engine_version,
         workload.tensor_parallel,
         workload.pipeline_parallel,
         workload.data_parallel,
@@ -134,7 +136,7 @@ def _loaded(
         tensor_parallel=workload.tensor_parallel,
         expert_parallel=workload.expert_parallel,
         data_parallel=workload.data_parallel,
-        version=workload.version,
+        version=workload.engine_version,
     )
     check_lora(spec, workload)
     check_draft(spec, workload)
@@ -167,8 +169,8 @@ def asked_terms(
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
     """usable x gpu_memory_utilization [bytes]; all that is free where the pool is given
     outright, as vLLM then ignores the share."""
-    if workload.cache_pool_bytes is not None:
-        return shared(accelerator, workload.taken_bytes).usable
+    if workload.kv_cache_memory_bytes is not None:
+        return shared(accelerator, workload.other_memory_bytes).usable
     share, usable = workload.gpu_memory_utilization, accelerator.usable
     return Bytes(
         low=int(usable.low * share),
@@ -192,7 +194,7 @@ def stage_memory(
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
-    memo: Memo,
+    memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and the pool.
@@ -210,7 +212,7 @@ def stage_memory(
         and captures_graphs(accelerator)
     )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
-    held = memo.of(
+    held = memo.get_or_compute(
         (divided, card_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )
@@ -248,11 +250,11 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
     return model_groups(
         spec,
         tensor_parallel=workload.tensor_parallel,
-        cache_dtype=workload.cache_dtype,
+        kv_cache_dtype=workload.kv_cache_dtype,
         max_model_len=workload.context_length,
         max_batched_tokens=workload.max_batched_tokens,
         compute_capability=accelerator.compute_capability,
-        version=workload.version,
+        version=workload.engine_version,
         speculative_tokens=workload.speculative_tokens,
     )
 
@@ -260,7 +262,7 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
 def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCacheConfig:
     """Return the cache of the stage that holds `layers`, None for all: the same for stages whose
     layers are alike."""
-    batches = batches_in_flight(workload.pipeline_parallel, workload.version)
+    batches = batches_in_flight(workload.pipeline_parallel, workload.engine_version)
     found = held.caches.get((batches, layers))
     if found is None:
         members = on_stage(held.groups, layers)
@@ -274,7 +276,7 @@ def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCa
                 workload.context_length,
                 in_flight,
                 max_num_seqs=sequences,
-                version=workload.version,
+                version=workload.engine_version,
             )
             held.caches[alike] = found
         held.caches[batches, layers] = found
@@ -315,10 +317,10 @@ def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
 
 def cache_term(cache: CacheLayout, workload: Workload) -> Term:
     """Return the pool: given outright, else the blocks of the requests asked for."""
-    if workload.cache_pool_bytes is not None:
+    if workload.kv_cache_memory_bytes is not None:
         return exact_term(
             "kv_cache",
-            workload.cache_pool_bytes,
+            workload.kv_cache_memory_bytes,
             "exact",
             "the pool given in kv_cache_memory_gib",
             "the question",
@@ -326,7 +328,7 @@ def cache_term(cache: CacheLayout, workload: Workload) -> Term:
     requests = workload.requests_per_replica
     formula = (
         f"{requests} requests x {workload.context_length} tokens in whole blocks,"
-        f" {workload.cache_dtype}"
+        f" {workload.kv_cache_dtype}"
     )
     return exact_term(
         "kv_cache",

@@ -43,11 +43,14 @@ def loaded_terms(
     pipeline stage."""
     parameters = weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes)
     extra_bytes = buffer_bytes(
-        spec, expert_parallel=workload.expert_parallel, layers=stage.span, version=workload.version
+        spec,
+        expert_parallel=workload.expert_parallel,
+        layers=stage.span,
+        version=workload.engine_version,
     )
     extra_bytes += whole_tower_bytes(spec, workload) if stage.first else 0
     padding = repacked_bytes(laid, workload, accelerator, stage.layers)
-    seen = workload.version < releases.MXFP4_PADDING_UNSEEN
+    seen = workload.engine_version < releases.MXFP4_PADDING_UNSEEN
     extra_bytes += padding if seen else 0
     terms = [
         Term(
@@ -91,7 +94,7 @@ def loaded_terms(
 def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
     """Return what a rank holds more where a tower stands whole on every one of t ranks: its
     bytes x (1 - 1/t)."""
-    if workload.version >= releases.PIXTRAL_DIVIDED or not quirks(spec).tower_once_whole:
+    if workload.engine_version >= releases.PIXTRAL_DIVIDED or not quirks(spec).tower_once_whole:
         return 0
     held = sum(
         2 * block.elements for block in spec.blocks if block.part in (*TOWERS, Part.PROJECTOR)

@@ -91,17 +91,17 @@ def profiling_terms(
     sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
     seen_tokens = (
         max(tokens, _SECOND_PASS)
-        if second and workload.version < releases.SECOND_RUNNER_SMALL_PASS
+        if second and workload.engine_version < releases.SECOND_RUNNER_SMALL_PASS
         else tokens
     )
     kept = (
         kept_workspace(spec, workload, accelerator)
-        if workload.version >= releases.WORKSPACES_KEPT
+        if workload.engine_version >= releases.WORKSPACES_KEPT
         else 0
     )
     indexed = (
         indexed_peak(spec, profile, workload, kept)
-        if workload.version >= releases.INDEXERS_PROFILED
+        if workload.engine_version >= releases.INDEXERS_PROFILED
         else 0
     )
     terms = activation_bytes(
@@ -131,9 +131,9 @@ def profiling_terms(
         + (read_bytes(spec, workload) if last else 0)
     )
     terms = (_with(terms[0], extra), *terms[1:])
-    profiled = first and (not second or workload.version >= releases.SECOND_RUNNER_IMAGES)
+    profiled = first and (not second or workload.engine_version >= releases.SECOND_RUNNER_IMAGES)
     seen = profiled and images(
-        spec, workload, first_engine=first_engine(accelerator, workload.version)
+        spec, workload, first_engine=first_engine(accelerator, workload.engine_version)
     )
     if not seen:
         return terms
@@ -178,7 +178,7 @@ def second_sampler(
     fused = capability is not None and least <= capability <= most
     return (
         profile.second_logits_copies
-        if fused or workload.version < releases.SAMPLER_WARMED
+        if fused or workload.engine_version < releases.SAMPLER_WARMED
         else _UNFUSED
     )
 
@@ -194,7 +194,7 @@ def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator)
         built
         and stored
         and quirks(spec).joint_router_kernels
-        and workload.version >= releases.JOINT_ROUTER_KERNELS
+        and workload.engine_version >= releases.JOINT_ROUTER_KERNELS
     )
 
 
@@ -217,7 +217,7 @@ def kept_workspace(
     gathered = (
         _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4)
         for dim, ratio in indexers(spec)
-        if workload.version >= releases.INDEXERS_PROFILED
+        if workload.engine_version >= releases.INDEXERS_PROFILED
     )
     return max(experts, *gathered, 0)
 
@@ -301,7 +301,7 @@ def expanded_bytes(mixer: Mixer, workload: Workload) -> int:
     if (
         not isinstance(mixer, LatentAttention)
         or mixer.indexer
-        or workload.version < releases.LATENTS_EXPANDED
+        or workload.engine_version < releases.LATENTS_EXPANDED
     ):
         return 0
     tokens = min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)

@@ -21,7 +21,7 @@ def fewer_tokens(workload: Workload, spec: ModelSpec, accelerator: Accelerator) 
     whole, an encoder reads whole prompts, and the first engine's default is its least.
 
     Source: vllm/config/scheduler.py (0.33), verify_max_model_len and SchedulerConfig."""
-    if first_engine(accelerator, workload.version):
+    if first_engine(accelerator, workload.engine_version):
         return ()
     whole = workload.context_length if spec.task != "generate" else 0
     least = max(FEWEST_TOKENS, workload.max_num_seqs, largest_image(spec), whole)

@@ -22,9 +22,9 @@ from fitgauge.engine.serving.vllm.compute_capability import on_card
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
 from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, shard_weights
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError, nearest
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights, divided, round_up
-from fitgauge.errors import InvalidRequestError
 
 _HEADS = (
     "vllm/model_executor/models/*_mtp.py; v1/worker/gpu/spec_decode/eagle/utils.py,"
@@ -56,18 +56,17 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
     """`spec` with `draft` attached, as vLLM loads it. name: the draft's repository, by
     which vLLM tells an EAGLE head of the first kind.
 
-    Raises InvalidRequestError for a kind that is not sized here, and for a draft whose
+    Raises UnsupportedError for a kind that is not sized here, and for a draft whose
     vocabulary is another."""
     said = name.lower()
     kind = next(
         (word for word in _NOT_SIZED if word in said or word in draft.architecture.lower()), None
     )
     if kind or draft.task != "generate":
-        detail = f"{name} is no draft that is sized here: {kind or draft.architecture}."
-        raise InvalidRequestError(
-            detail,
-            hint="Send an EAGLE or EAGLE-3 head, or a smaller model of the same family.",
-            field="draft_model",
+        raise UnsupportedError(
+            "draft_model",
+            f"{name} is no draft that is sized here: {kind or draft.architecture}. EAGLE and"
+            " EAGLE-3 heads are, and smaller models of the same family.",
         )
     if draft.architecture not in EAGLE_3 and "eagle-" in said:
         draft = _first_eagle(draft)
@@ -76,9 +75,7 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
             f"{name} has {draft.vocabulary_size} tokens, the model {spec.vocabulary_size}: vLLM"
             " drafts with the same vocabulary alone."
         )
-        raise InvalidRequestError(
-            detail, hint="Send a draft_model of the model's own family.", field="draft_model"
-        )
+        raise UnsupportedError("draft_model", detail)
     return msgspec.structs.replace(spec, draft=draft)
 
 
@@ -119,31 +116,32 @@ def heads(spec: ModelSpec) -> tuple[Block, ...]:
 
 
 def check_draft(spec: ModelSpec, workload: Workload) -> None:
-    """Raise InvalidRequestError where tokens are to be speculated and nothing drafts them, where
+    """Raise UnsupportedError where tokens are to be speculated and nothing drafts them, where
     a draft has no number of tokens, and where the ranks do not divide its heads."""
     if workload.speculative_tokens and not heads(spec):
         said = (
             f"{spec.architecture}, as this config describes it, has no multi-token prediction head"
             " to draft tokens with."
         )
-        hint = "Send speculative_tokens 0, or leave it out, or name a draft_model."
-        raise InvalidRequestError(said, hint=hint, field="speculative_tokens")
+        raise UnsupportedError(
+            "speculative_tokens", f"{said} A draft_model could.", ({"speculative_tokens": (0,)},)
+        )
     if spec.draft is None:
         return
     if not workload.speculative_tokens:
         said = "How many tokens the draft_model drafts in every step is not said."
-        raise InvalidRequestError(
-            said, hint="Send speculative_tokens too, such as 3.", field="speculative_tokens"
-        )
+        raise UnsupportedError("speculative_tokens", said, ({"speculative_tokens": (3,)},))
     if spec.draft.query_heads % workload.tensor_parallel:
         said = (
             f"tensor_parallel {workload.tensor_parallel} does not divide the draft's"
             f" {spec.draft.query_heads} attention heads."
         )
-        raise InvalidRequestError(
+        heads_of_draft = spec.draft.query_heads
+        possible = [ways for ways in range(1, heads_of_draft + 1) if heads_of_draft % ways == 0]
+        raise UnsupportedError(
+            "tensor_parallel",
             said,
-            hint="Send a smaller tensor_parallel, or another draft_model.",
-            field="tensor_parallel",
+            ({"tensor_parallel": nearest(possible, workload.tensor_parallel)},),
         )
 
 
@@ -244,7 +242,9 @@ def draft_bytes(drafted: ModelSpec, laid: ShardedWeights, workload: Workload) ->
     parameters = rank_weights(
         laid, tensor_parallel=tensor, expert_parallel=expert, data_parallel=workload.data_parallel
     ).bytes
-    return parameters + buffer_bytes(drafted, expert_parallel=expert, version=workload.version)
+    return parameters + buffer_bytes(
+        drafted, expert_parallel=expert, version=workload.engine_version
+    )
 
 
 def drafted_mixers(spec: ModelSpec) -> list[tuple[Mixer, tuple[int, ...]]]:

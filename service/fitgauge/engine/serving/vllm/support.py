@@ -11,6 +11,7 @@ from fitgauge.engine.serving.engine import Capability, Platform
 from fitgauge.engine.serving.vllm import compute_capability, releases
 from fitgauge.engine.serving.vllm.defaults import removed
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
 
 FORMATS: dict[str, Capability] = {
     "awq": (7, 5), "gptq": (6, 0), "fp8": (7, 5), "fbgemm_fp8": (8, 0), "mxfp4": (8, 0),
@@ -62,19 +63,25 @@ _PLUGIN = frozenset({
 _OOT_SUPPORTED_MODELS."""
 
 
-def refusal(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str | None:
+def refusal(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> UnsupportedError | None:
     """Return why vLLM does not run the model on this accelerator; None where it does."""
     return (
-        removed(spec, workload.version)
-        or compute_capability.refusal(spec, workload.cache_dtype, accelerator.compute_capability)
-        or _encoder_decoder(spec, workload.version)
+        removed(spec, workload.engine_version)
+        or compute_capability.refusal(spec, workload.kv_cache_dtype, accelerator.compute_capability)
+        or _encoder_decoder(spec, workload.engine_version)
     )
 
 
-def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> str | None:
+def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | None:
     if spec.task != "encoder_decoder" or spec.architecture in _ENCODER_DECODERS:
         return None
     if spec.architecture in _PLUGIN and version <= releases.ENCODER_DECODERS_UNTIL:
         return None
-    plugin = ", or install vLLM's bart-plugin" if spec.architecture in _PLUGIN else ""
-    return f"vllm has no {spec.architecture}. Send engine transformers{plugin}."
+    plugin = " without its bart-plugin" if spec.architecture in _PLUGIN else ""
+    return UnsupportedError(
+        "engine",
+        f"vllm has no {spec.architecture}{plugin}.",
+        ({"engine": ("transformers",)},),
+    )

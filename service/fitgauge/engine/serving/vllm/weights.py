@@ -30,6 +30,7 @@ from fitgauge.engine.serving.vllm.model_classes import (
     table_factor,
 )
 from fitgauge.engine.serving.vllm.quirks import Quirks, quirks
+from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -38,7 +39,6 @@ from fitgauge.engine.weights.sharding import (
     divided,
 )
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
-from fitgauge.errors import InvalidRequestError
 
 VLLM = ShardingRules(
     vocabulary_multiple=64,
@@ -156,7 +156,7 @@ def check_parallel(
     data_parallel: int = 1,
     version: tuple[int, ...] = (0, 33),
 ) -> None:
-    """Raise InvalidRequestError where vLLM refuses to build the model so, with the tensor
+    """Raise UnsupportedError where vLLM refuses to build the model so, with the tensor
     parallel degrees that work."""
     refines = version >= releases.BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
@@ -165,14 +165,15 @@ def check_parallel(
     )
     if reason is None:
         return
-    raise InvalidRequestError(
+    works_instead: Alternative = (
+        {"tensor_parallel": nearest(works, tensor_parallel)}
+        if works
+        else {"tensor_parallel": (1,), "data_parallel": (1,)}
+    )
+    raise UnsupportedError(
+        "tensor_parallel",
         f"vLLM refuses tensor_parallel {tensor_parallel}: {reason}.",
-        hint=(
-            f"tensor_parallel can be {', '.join(map(str, works))}."
-            if works
-            else "Ask for another quantization of this model."
-        ),
-        field="tensor_parallel",
+        (works_instead,),
     )
 
 

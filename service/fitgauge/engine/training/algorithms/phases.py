@@ -244,7 +244,7 @@ class _Cast:
         """Return what sampling with the training library itself takes: the cache, and under
         ZeRO-3 the whole model."""
         engine_setup = self.setup.rollout
-        if engine_setup is None or engine_setup.engine != "transformers":
+        if engine_setup is None or engine_setup.serves:
             return []
         sequences = self.policy.micro_batch_size * self.policy.micro_batches
         tokens = self.setup.prompt_length + self.setup.completion_length
@@ -269,11 +269,7 @@ class _Cast:
         log-probabilities: as they came and put together, then put together alone
         (trl/experimental/ppo/ppo_trainer.py, batch_generation: `logitss`, `padded_logitss`)."""
         engine_setup = self.setup.rollout
-        if (
-            self.setup.algorithm != "ppo"
-            or engine_setup is None
-            or engine_setup.engine != "transformers"
-        ):
+        if self.setup.algorithm != "ppo" or engine_setup is None or engine_setup.serves:
             return []
         tokens = (
             self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length

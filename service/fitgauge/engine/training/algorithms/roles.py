@@ -1,11 +1,9 @@
 """The models of an algorithm: how each is trained or held, as workloads that the training room
 already knows."""
 
-from functools import lru_cache
-
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
@@ -85,11 +83,13 @@ def headless(spec: ModelSpec) -> ModelSpec:
 
     Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x
     num_labels)."""
-    return _headless(ByIdentity(spec))
-
-
-@lru_cache(maxsize=16)
-def _headless(same: ByIdentity) -> ModelSpec:
-    return replace(
-        same.spec, blocks=tuple(block for block in same.spec.blocks if block.part is not Part.HEAD)
+    return _HEADLESS.get_or_compute(
+        spec,
+        None,
+        lambda: replace(
+            spec, blocks=tuple(block for block in spec.blocks if block.part is not Part.HEAD)
+        ),
     )
+
+
+_HEADLESS: WeakMemo[ModelSpec, None, ModelSpec] = WeakMemo(16)

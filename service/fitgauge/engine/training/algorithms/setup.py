@@ -7,7 +7,12 @@ import msgspec
 Algorithm = Literal["sft", "reward", "dpo", "kto", "orpo", "simpo", "ppo", "grpo", "rloo"]
 Trainer = Literal["trl", "verl", "openrlhf"]
 Reference = Literal["resident", "offloaded", "adapter", "none"]
-RolloutEngine = Literal["none", "transformers", "vllm", "sglang"]
+RolloutEngine = str
+"""The name of a serving engine, OWN_ROLLOUT, or NO_ROLLOUT."""
+OWN_ROLLOUT: RolloutEngine = "transformers"
+"""The training library samples itself, by transformers' generate."""
+NO_ROLLOUT: RolloutEngine = "none"
+"""Completions are sampled elsewhere."""
 Sleep = Literal["off", "level_1", "level_2"]
 
 PAIRS: frozenset[Algorithm] = frozenset({"reward", "dpo", "orpo", "simpo"})
@@ -32,6 +37,11 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     memory_utilization: float
     tensor_parallel: int = 1
     sleep: Sleep = "off"
+
+    @property
+    def serves(self) -> bool:
+        """Whether a serving engine samples, not the training library itself."""
+        return self.engine != OWN_ROLLOUT
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import Memo, MixedMemo
 
 FLOAT = 4
 """Bytes of a number in fp32."""
@@ -86,7 +86,7 @@ class Recorder:
         self._casts: dict[str, Value] = {}
         self._kept: list[int] = []
         self._forgotten: set[int] = set()
-        self._played = Memo()
+        self._played: MixedMemo = Memo()
         self.stops_early = True
         """Whether a checkpoint's recomputation ends where nothing more is saved."""
 

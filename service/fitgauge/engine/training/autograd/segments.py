@@ -1,12 +1,11 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
 each played once on a tape."""
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
@@ -68,9 +67,15 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     tied_bytes: int
 
 
-@lru_cache(maxsize=256)
-def _cut(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
-    cut = _play(same, workload)
+_SEGMENTS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(256)
+_ENDS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(64)
+"""All but layers and constants."""
+
+_WRITTEN: "WeakMemo[ModelSpec, TrainingWorkload, tuple[_Written, ...]]" = WeakMemo(32)
+
+
+def _cut(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
+    cut = _play(spec, workload)
     return (
         msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers))
         if workload.activation_offload
@@ -115,7 +120,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         runtime_bytes=None,
         **whole_logits(workload),
     )
-    return _cut(ByIdentity(spec), relevant)
+    return _SEGMENTS.get_or_compute(spec, relevant, lambda: _cut(spec, relevant))
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
@@ -153,25 +158,20 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     )
 
 
-def _play(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
+def _play(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return the model's segments. What checkpointing does not change is written, and what
     experts do not change is played, once for all of it."""
-    spec, scene, kind = (
-        same.spec,
-        layer_context(same.spec, workload),
-        workload.activation_checkpointing,
-    )
+    scene, kind = layer_context(spec, workload), workload.activation_checkpointing
     asked = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
     shown = "full" if asked else "none"
     start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
-    ends = _ends(
-        same,
-        msgspec.structs.replace(
-            workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None
-        ),
+    started = msgspec.structs.replace(
+        workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None
     )
+    ends = _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started))
     shown = kind if recomputed_modules(workload) else shown
-    written = _written(same, msgspec.structs.replace(workload, activation_checkpointing=shown))
+    as_shown = msgspec.structs.replace(workload, activation_checkpointing=shown)
+    written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
@@ -188,14 +188,9 @@ def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
     return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
 
 
-@lru_cache(maxsize=64)
-def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
+def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return all but layers and constants."""
-    spec, scene, all_units = (
-        same.spec,
-        layer_context(same.spec, workload),
-        units(same.spec, workload),
-    )
+    scene, all_units = layer_context(spec, workload), units(spec, workload)
     decoder = [unit for unit in all_units if unit.part in _DECODER]
     apart = handed_on(decoder)
     ends = [
@@ -230,10 +225,9 @@ def _ends(same: ByIdentity, workload: TrainingWorkload) -> ModelSegments:
     )
 
 
-@lru_cache(maxsize=32)
-def _written(same: ByIdentity, workload: TrainingWorkload) -> tuple[_Written, ...]:
+def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...]:
     """Return every kind of layer on a tape."""
-    spec, scene = same.spec, layer_context(same.spec, workload)
+    scene = layer_context(spec, workload)
     return tuple(
         _layer(spec, unit, numbers, scene, workload)
         for unit in units(spec, workload)

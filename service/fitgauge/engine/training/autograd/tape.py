@@ -35,7 +35,10 @@ class Tape(Recorder):
     def saved(self) -> list[Saved]:
         """Return every tensor that the backward pass reads, each storage once; parameters and
         constants left out."""
-        return self._played.of(("saved", len(self.operations)), self._saved)
+        saved: list[Saved] = self._played.get_or_compute(
+            ("saved", len(self.operations)), self._saved
+        )
+        return saved
 
     def _saved(self) -> list[Saved]:
         makers = {
@@ -65,9 +68,10 @@ class Tape(Recorder):
         saves anything; what later operations would have read is there until that moment. Played
         once for all that ask the same of as many operations."""
         key = ("forward", output.number, saving, early_stop, len(self.operations))
-        return self._played.of(
+        forward: Pass = self._played.get_or_compute(
             key, lambda: self._forward(output, saving=saving, early_stop=early_stop)
         )
+        return forward
 
     def _forward(self, output: Value, *, saving: bool, early_stop: bool) -> Pass:
         operations, stops, sizes = self.operations, early_stop and self.stops_early, self._sizes
@@ -159,10 +163,11 @@ class Tape(Recorder):
 
         `seed`: bytes of that gradient where it is not as large as the output. Played once, as
         `forward` is."""
-        return self._played.of(
+        backward: Pass = self._played.get_or_compute(
             ("backward", output.number, seed, len(self.operations)),
             lambda: self._backward(output, seed),
         )
+        return backward
 
     def _backward(self, output: Value, seed: int | None) -> Pass:
         readers: dict[int, int] = {}

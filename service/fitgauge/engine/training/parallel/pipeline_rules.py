@@ -1,13 +1,11 @@
 """Pipeline layouts that a framework runs, with the nearest values that work."""
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.parallel.pipeline import stage_layers
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 
 
 def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -19,26 +17,28 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     _check_stage_settings(workload)
     if stages == 1:
         return
-    if stages > layers:
-        raise InvalidRequestError(
-            f"{stages} pipeline stages are more than the {layers} layers.",
-            hint=f"Send pipeline_parallel {layers} or less.",
-            field="pipeline_parallel",
-        )
     if workload.framework == "transformers":
-        detail = "Pipeline parallelism under transformers is not sized here."
-        hint = "Send framework megatron, deepspeed or fsdp, or pipeline_parallel 1."
-        raise InvalidRequestError(detail, hint=hint, field="pipeline_parallel")
+        raise UnsupportedError(
+            "pipeline_parallel",
+            "Pipeline parallelism under transformers is not sized here.",
+            ({"framework": ("megatron", "deepspeed")}, {"pipeline_parallel": (1,)}),
+        )
+    if stages > layers:
+        raise UnsupportedError(
+            "pipeline_parallel",
+            f"{stages} pipeline stages are more than the {layers} layers.",
+            (_stages_that_spread(layers, workload),),
+        )
     if workload.framework == "fsdp":
         _check_torch_pipeline(spec, workload)
     if (
         workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b"
     ):  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
         detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "pipeline_schedule",
             detail,
-            hint="Send pipeline_schedule 1f1b, or framework megatron.",
-            field="pipeline_schedule",
+            ({"pipeline_schedule": ("1f1b",)}, {"framework": ("megatron",)}),
         )
     _check_layer_split(layers, workload)
     if (
@@ -50,11 +50,11 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             f"The interleaved schedule takes micro-batches in groups of {stages}, one a stage;"
             f" {workload.micro_batches} leave a rest."
         )
-        nearest = -(-workload.micro_batches // stages) * stages
-        raise InvalidRequestError(
+        rounded_up = -(-workload.micro_batches // stages) * stages
+        raise UnsupportedError(
+            "micro_batches",
             detail,
-            hint=f"Send micro_batches {nearest}, or pipeline_schedule 1f1b.",
-            field="micro_batches",
+            ({"micro_batches": (rounded_up,)}, {"pipeline_schedule": ("1f1b",)}),
         )
     chunks, sizes = workload.pipeline_chunks, {len(each) for each in stage_layers(layers, workload)}
     if (
@@ -63,15 +63,14 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
         and any(size % chunks for size in sizes)
     ):
         even = [count for count in range(2, layers + 1) if layers % (chunks * count) == 0]
-        raise InvalidRequestError(
+        degrees: tuple[Alternative, ...] = (
+            ({"pipeline_parallel": nearest(even, stages)},) if even else ()
+        )
+        raise UnsupportedError(
+            "pipeline_schedule",
             f"The interleaved schedule needs {chunks} equal chunks on each of {stages} stages;"
             f" {layers} layers do not give them.",
-            hint=(
-                f"Send pipeline_parallel {listed(even)}, or pipeline_schedule 1f1b."
-                if even
-                else "Send pipeline_schedule 1f1b."
-            ),
-            field="pipeline_schedule",
+            (*degrees, {"pipeline_schedule": ("1f1b",)}),
         )
 
 
@@ -79,54 +78,57 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
     """PyTorch's stages know FSDP2 alone (torch/distributed/pipelining/stage.py), and no
     zero-bubble schedule of one stage a rank (schedules.py, get_schedule_class); torchtitan ties
     no weights over them (torchtitan/models/common/decoder.py)."""
+    stages = workload.pipeline_parallel
+    enough: Alternative = {} if workload.micro_batches >= stages else {"micro_batches": (stages,)}
     if workload.fsdp_version == 1:
-        detail = "PyTorch's pipelines run FSDP2 alone."
-        raise InvalidRequestError(
-            detail, hint="Send fsdp_version 2, or pipeline_parallel 1.", field="fsdp_version"
+        raise UnsupportedError(
+            "fsdp_version",
+            "PyTorch's pipelines run FSDP2 alone.",
+            ({"fsdp_version": (2,), **enough}, {"pipeline_parallel": (1,)}),
         )
     if workload.pipeline_schedule == "zero_bubble":
         detail = (
             "PyTorch's zero-bubble schedules have two stages on every rank, which is not sized"
             " here."
         )
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "pipeline_schedule",
             detail,
-            hint="Send pipeline_schedule 1f1b, or framework megatron.",
-            field="pipeline_schedule",
+            ({"pipeline_schedule": ("1f1b",), **enough}, {"framework": ("megatron",)}),
         )
     if (
-        workload.pipeline_schedule == "1f1b" and workload.micro_batches < workload.pipeline_parallel
+        workload.pipeline_schedule == "1f1b" and workload.micro_batches < stages
     ):  # schedules.py, Schedule1F1B
         detail = (
-            f"PyTorch's 1f1b takes a micro-batch a stage at least: {workload.pipeline_parallel},"
+            f"PyTorch's 1f1b takes a micro-batch a stage at least: {stages},"
             f" not {workload.micro_batches}."
         )
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send micro_batches {workload.pipeline_parallel}, or more.",
-            field="micro_batches",
-        )
+        raise UnsupportedError("micro_batches", detail, ({"micro_batches": (stages,)},))
     if spec.tied_embeddings:
-        detail = "torchtitan has no pipelines for a model whose embedding is its head."
-        raise InvalidRequestError(
-            detail,
-            hint="Send framework megatron, or pipeline_parallel 1.",
-            field="pipeline_parallel",
+        raise UnsupportedError(
+            "pipeline_parallel",
+            "torchtitan has no pipelines for a model whose embedding is its head.",
+            ({"framework": ("megatron",)}, {"pipeline_parallel": (1,)}),
         )
 
 
 def _check_stage_settings(workload: TrainingWorkload) -> None:
-    """Raise InvalidRequestError for settings of Megatron's pipelines where there is none that
+    """Raise UnsupportedError for settings of Megatron's pipelines where there is none that
     has them."""
     piped = workload.framework == "megatron" and workload.pipeline_parallel > 1
     if workload.last_stage_layers is not None and not piped:
-        detail = "last_stage_layers belongs to a pipeline of two stages or more under Megatron."
-        hint = "Send framework megatron and pipeline_parallel, or leave last_stage_layers out."
-        raise InvalidRequestError(detail, hint=hint, field="last_stage_layers")
+        raise UnsupportedError(
+            "last_stage_layers",
+            "last_stage_layers belongs to a pipeline of two stages or more under Megatron.",
+            (
+                {"last_stage_layers": (None,)},
+                {"framework": ("megatron",), "pipeline_parallel": (2,)},
+            ),
+        )
 
 
 def _check_layer_split(layers: int, workload: TrainingWorkload) -> None:
-    """Raise InvalidRequestError for layers that Megatron's flags, or torchtitan, do not spread
+    """Raise UnsupportedError for layers that Megatron's flags, or torchtitan, do not spread
     over these stages."""
     if not _spreads(layers, workload):
         stages, last = workload.pipeline_parallel, workload.last_stage_layers
@@ -135,20 +137,20 @@ def _check_layer_split(layers: int, workload: TrainingWorkload) -> None:
                 f"{last} of {layers} layers in the last of {stages} stages leave the first one"
                 " none."
             )
-            raise InvalidRequestError(
-                detail, hint="Leave last_stage_layers out, or send less.", field="last_stage_layers"
-            )
+            raise UnsupportedError("last_stage_layers", detail, ({"last_stage_layers": (None,)},))
         detail = f"{layers} layers cannot be spread over {stages} stages."
-        possible = [
-            count
-            for count in range(1, layers + 1)
-            if _spreads(layers, replace(workload, pipeline_parallel=count))
-        ]
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send pipeline_parallel {_nearest(possible, stages)}.",
-            field="pipeline_parallel",
+        raise UnsupportedError(
+            "pipeline_parallel", detail, (_stages_that_spread(layers, workload),)
         )
+
+
+def _stages_that_spread(layers: int, workload: TrainingWorkload) -> Alternative:
+    possible = [
+        count
+        for count in range(1, layers + 1)
+        if _spreads(layers, replace(workload, pipeline_parallel=count))
+    ]
+    return {"pipeline_parallel": nearest(possible, workload.pipeline_parallel)}
 
 
 def _spreads(layers: int, workload: TrainingWorkload) -> bool:
@@ -158,14 +160,3 @@ def _spreads(layers: int, workload: TrainingWorkload) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _nearest(possible: list[int], wanted: int) -> str:
-    """Return the possible values on either side of the one that was wanted, the nearest twelve."""
-    return listed(sorted(sorted(possible, key=lambda value: abs(value - wanted))[:12]))
-
-
-def listed(values: Iterable[int]) -> str:
-    """'1, 2, 4 or 8'; of many, the first twelve."""
-    *most, last = [str(value) for value in values][:12]
-    return f"{', '.join(most)} or {last}" if most else last

@@ -4,7 +4,7 @@ work."""
 from math import gcd
 
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
-from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline, listed
+from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline
 from fitgauge.engine.training.parallel.zero_rules import (
     check_replicas,
     check_secondary_partition,
@@ -12,14 +12,14 @@ from fitgauge.engine.training.parallel.zero_rules import (
 )
 from fitgauge.engine.training.states.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError, nearest
 
 MOST_TENSOR = 8
 """Tensor parallelism stays within a node (arXiv 2104.04473, section 5.4.1)."""
 
 
 def check(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    """Raise InvalidRequestError for a layout that this model or this framework forbids."""
+    """Raise UnsupportedError for a layout that this model or this framework forbids."""
     _tensor(spec, workload)
     check_pipeline(spec, workload)
     _experts(spec, workload)
@@ -37,7 +37,7 @@ def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
     """Return whether `check` has nothing against it."""
     try:
         check(spec, workload)
-    except InvalidRequestError:
+    except UnsupportedError:
         return False
     return True
 
@@ -78,8 +78,10 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
             else "a model without attention heads"
         )
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
-        raise InvalidRequestError(
-            detail, hint=f"Send tensor_parallel {listed(widths)}.", field="tensor_parallel"
+        raise UnsupportedError(
+            "tensor_parallel",
+            detail,
+            ({"tensor_parallel": nearest(widths, workload.tensor_parallel)},),
         )
 
 
@@ -93,17 +95,17 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
     ):
         # moe_layer.py, MoELayer.forward
         detail = "Megatron trains experts under tensor parallelism with sequence parallelism alone."
-        raise InvalidRequestError(
-            detail, hint="Send sequence_parallel true, or leave it out.", field="sequence_parallel"
+        raise UnsupportedError(
+            "sequence_parallel",
+            detail,
+            ({"sequence_parallel": (True,)}, {"sequence_parallel": (None,)}),
         )
     _expert_ways(spec, workload, count)
     if degree == 1:
         return
     if not count:
-        raise InvalidRequestError(
-            "The model has no experts.",
-            hint="Send expert_parallel 1 or leave it out.",
-            field="expert_parallel",
+        raise UnsupportedError(
+            "expert_parallel", "The model has no experts.", ({"expert_parallel": (1,)},)
         )
     ranks = _expert_ranks(workload) // (
         workload.expert_tensor_parallel or 1 if workload.framework == "megatron" else 1
@@ -114,8 +116,8 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
             f"expert_parallel {degree} does not divide {count} experts and {ranks} ranks that could"
             " share them."
         )
-        raise InvalidRequestError(
-            detail, hint=f"Send expert_parallel {listed(possible)}.", field="expert_parallel"
+        raise UnsupportedError(
+            "expert_parallel", detail, ({"expert_parallel": nearest(possible, degree)},)
         )
 
 
@@ -137,20 +139,14 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
     if ways is None or (ways == 1 and not count):
         return
     if not count:
-        raise InvalidRequestError(
-            "The model has no experts.", hint="Leave expert_tensor_parallel out.", field=field
-        )
+        raise UnsupportedError(field, "The model has no experts.", ({field: (None,)},))
     if workload.framework != "megatron":
         if ways != workload.tensor_parallel:
             detail = (
                 f"Experts are divided by tensor_parallel under {workload.framework}, not by a"
                 " degree of their own."
             )
-            raise InvalidRequestError(
-                detail,
-                hint="Send framework megatron, or leave expert_tensor_parallel out.",
-                field=field,
-            )
+            raise UnsupportedError(field, detail, ({"framework": ("megatron",)}, {field: (None,)}))
         return
     ranks, inner = _expert_ranks(workload), _expert_width(spec)
     possible = [
@@ -166,9 +162,7 @@ def _expert_ways(spec: ModelSpec, workload: TrainingWorkload, count: int) -> Non
             f"expert_tensor_parallel {ways} does not divide {ranks} ranks of a stage and experts of"
             f" width {inner}."
         )
-        raise InvalidRequestError(
-            detail, hint=f"Send expert_tensor_parallel {listed(fitting)}.", field=field
-        )
+        raise UnsupportedError(field, detail, ({field: nearest(fitting, ways)},))
 
 
 def _expert_width(spec: ModelSpec) -> int:
@@ -184,31 +178,32 @@ def _expert_width(spec: ModelSpec) -> int:
 
 def _sequence(workload: TrainingWorkload) -> None:
     if workload.sequence_length % workload.context_parallel:
-        raise InvalidRequestError(
-            f"context_parallel {workload.context_parallel} does not divide"
-            f" {workload.sequence_length} tokens.",
-            hint="Send a context_parallel that divides sequence_length.",
-            field="context_parallel",
+        ranks, tokens = workload.context_parallel, workload.sequence_length
+        possible = [count for count in range(1, ranks) if tokens % count == 0]
+        raise UnsupportedError(
+            "context_parallel",
+            f"context_parallel {ranks} does not divide {tokens} tokens.",
+            ({"context_parallel": nearest(possible, ranks)},),
         )
     if workload.sequence_parallel and workload.framework in ("transformers", "deepspeed"):
         detail = (
             f"Tensor parallelism under {workload.framework} does not cut the stream between its"
             " linears."
         )
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "sequence_parallel",
             detail,
-            hint="Send sequence_parallel false, or framework megatron or fsdp.",
-            field="sequence_parallel",
+            ({"sequence_parallel": (False,)}, {"framework": ("megatron", "fsdp")}),
         )
     if workload.sequence_parallel and workload.tensor_parallel == 1:
         detail = (
             "Sequence parallelism divides what tensor parallelism leaves whole; there is no tensor"
             " parallelism."
         )
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "sequence_parallel",
             detail,
-            hint="Send tensor_parallel above 1, or sequence_parallel false.",
-            field="sequence_parallel",
+            ({"sequence_parallel": (False,)}, {"tensor_parallel": (2,)}),
         )
 
 
@@ -224,31 +219,25 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
         return
     if workload.attention == "eager":
         detail = "Context parallelism does not divide eager attention."
-        raise InvalidRequestError(
-            detail, hint="Send attention sdpa or flash, or context_parallel 1.", field="attention"
+        raise UnsupportedError(
+            "attention", detail, ({"attention": ("sdpa", "flash")}, {field: (1,)})
         )
     if workload.framework == "transformers":
         detail = "transformers' Trainer divides sequences under FSDP2 or DeepSpeed alone."
-        raise InvalidRequestError(
-            detail,
-            hint="Send framework fsdp, deepspeed or megatron, or context_parallel 1.",
-            field=field,
+        raise UnsupportedError(
+            field, detail, ({"framework": ("fsdp", "deepspeed", "megatron")}, {field: (1,)})
         )
     if workload.framework == "fsdp" and workload.fsdp_version == 1:
         detail = "Context parallelism runs with FSDP2, not with FSDP1."
-        raise InvalidRequestError(
-            detail, hint="Send fsdp_version 2, or context_parallel 1.", field="fsdp_version"
-        )
+        raise UnsupportedError("fsdp_version", detail, ({"fsdp_version": (2,)}, {field: (1,)}))
     if workload.framework == "megatron" and workload.sequence_length % (2 * ranks):
         detail = (
             f"Megatron gives each of {ranks} ranks two pieces of a sequence;"
             f" {workload.sequence_length} tokens do not divide so."
         )
-        nearest = -(-workload.sequence_length // (2 * ranks)) * 2 * ranks
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send sequence_length {nearest}, or context_parallel 1.",
-            field="sequence_length",
+        rounded_up = -(-workload.sequence_length // (2 * ranks)) * 2 * ranks
+        raise UnsupportedError(
+            "sequence_length", detail, ({"sequence_length": (rounded_up,)}, {field: (1,)})
         )
     if workload.framework == "deepspeed" and ranks not in (
         widths := tensor_widths(spec, max(64, spec.query_heads))
@@ -257,8 +246,8 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
             f"DeepSpeed gives each of {ranks} ranks whole heads; {spec.query_heads} and their KV"
             " heads do not divide so."
         )
-        raise InvalidRequestError(
-            detail, hint=f"Send context_parallel {listed(widths)}, or framework fsdp.", field=field
+        raise UnsupportedError(
+            field, detail, ({field: nearest(widths, ranks)}, {"framework": ("fsdp",)})
         )
 
 
@@ -276,10 +265,11 @@ def _accumulation(workload: TrainingWorkload) -> None:
             f"FSDP1 does not add up gradients of {workload.micro_batches} micro-batches that it"
             " offloads."
         )
-        hint = (
-            "Send micro_batches 1 with a larger micro_batch_size, fsdp_version 2, or offload none."
+        raise UnsupportedError(
+            "micro_batches",
+            detail,
+            ({"micro_batches": (1,)}, {"fsdp_version": (2,)}, {"offload": ("none",)}),
         )
-        raise InvalidRequestError(detail, hint=hint, field="micro_batches")
 
 
 def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
@@ -289,10 +279,13 @@ def _base(spec: ModelSpec, workload: TrainingWorkload) -> None:
     scheme = base_scheme(spec, workload) if workload.framework == "megatron" else None
     if scheme is not None and scheme.form is not None:
         detail = f"Megatron trains adapters on 16-bit weights, not on {scheme.name}."
-        raise InvalidRequestError(
+        raise UnsupportedError(
+            "framework",
             detail,
-            hint="Send method lora, or framework transformers, deepspeed or fsdp.",
-            field="framework",
+            (
+                {"method": ("lora",), "quantization": (None,)},
+                {"framework": ("transformers", "deepspeed", "fsdp")},
+            ),
         )
 
 
@@ -306,8 +299,14 @@ def _gradients(workload: TrainingWorkload) -> None:
             f"The format of gradients is not chosen under {workload.framework} in"
             f" {workload.precision}."
         )
-        hint = (
-            "Send framework fsdp, deepspeed or megatron with precision mixed_bf16, or leave"
-            " gradient_dtype out."
+        raise UnsupportedError(
+            "gradient_dtype",
+            detail,
+            (
+                {
+                    "framework": ("fsdp", "deepspeed", "megatron"),
+                    "precision": ("mixed_bf16",),
+                },
+                {"gradient_dtype": (None,)},
+            ),
         )
-        raise InvalidRequestError(detail, hint=hint, field="gradient_dtype")

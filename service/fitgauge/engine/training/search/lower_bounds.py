@@ -2,12 +2,11 @@
 over most of what cannot fit."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec
 from fitgauge.engine.training.autograd.passes import (
     Passes,
@@ -160,20 +159,22 @@ def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
         data_parallel=1,
         micro_batches=1,
     )
-    passes = _passes(ByIdentity(spec), computed(most) if workload.framework == "fsdp" else most)
+    relevant = computed(most) if workload.framework == "fsdp" else most
+    passes = _PASSES.get_or_compute(spec, relevant, lambda: _passes(spec, relevant))
     return max(passes.forward_peak, passes.backward_peak) + int((in_flight - 1) * passes.between)
 
 
-@lru_cache(maxsize=512)
-def _passes(same: ByIdentity, workload: TrainingWorkload) -> Passes:
-    """Return those of the first stage without what is there before them and after them, kept for
-    the models asked about lately."""
-    alone, cut = workload.pipeline_parallel == 1, segments(same.spec, workload)
+_PASSES: WeakMemo[ModelSpec, TrainingWorkload, Passes] = WeakMemo(512)
+
+
+def _passes(spec: ModelSpec, workload: TrainingWorkload) -> Passes:
+    """Return those of the first stage without what is there before them and after them."""
+    alone, cut = workload.pipeline_parallel == 1, segments(spec, workload)
     if workload.framework == "fsdp":  # which lets the logits go with the forward pass
         ended = cut.head.forward
         cut = replace(
             cut,
             head=replace(cut.head, forward=Pass(peak=ended.peak, end=ended.end - cut.head.logits)),
         )
-    line = stage_segments(cut, None if alone else _first_stage(same.spec, workload), last=alone)
+    line = stage_segments(cut, None if alone else _first_stage(spec, workload), last=alone)
     return simulated(StageSegments(segments=line.segments), stays=0)

@@ -5,11 +5,10 @@ Two tensors of a checkpoint may be slices of one fused projection (see families/
 they are one again."""
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.memo import ByIdentity
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
@@ -90,9 +89,10 @@ def units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
     and adapters marked.
 
     Multi-token prediction heads are left out: transformers does not load them. Raises
-    InvalidRequestError for a quantization that is unknown. Kept for the models asked about
+    UnsupportedError for a quantization that is unknown. Kept for the models asked about
     lately: how ranks divide them, how long sequences are and what steps them changes no unit."""
-    return _units(ByIdentity(spec), on_one_rank(workload))
+    relevant = on_one_rank(workload)
+    return _UNITS.get_or_compute(spec, relevant, lambda: _units(spec, relevant))
 
 
 def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
@@ -119,9 +119,11 @@ def on_one_rank(workload: TrainingWorkload) -> TrainingWorkload:
     )
 
 
-@lru_cache(maxsize=64)
-def _units(same: ByIdentity, workload: TrainingWorkload) -> tuple[Unit, ...]:
-    spec, form = same.spec, precision_policy(workload)
+_UNITS: WeakMemo[ModelSpec, TrainingWorkload, tuple[Unit, ...]] = WeakMemo(64)
+
+
+def _units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
+    form = precision_policy(workload)
     scheme, result = base_scheme(spec, workload), []
     rules = RuleIndex(scheme.rules if scheme else ())
     for block in spec.blocks:

@@ -3,12 +3,13 @@ it cannot carry."""
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, shell_quote
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
-from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf
+from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
@@ -60,45 +61,73 @@ def _sampling_command(setup: Setup) -> WordsOf | None:
 
 def unsupported_settings(
     model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
-) -> list[str]:
-    """Return the settings of the estimate that the command has no flag for, as sentences."""
-    messages: list[str] = []
+) -> list[Note]:
+    """Return the settings of the estimate that the command has no flag for."""
+    notes = list[Note]()
     if tool is not None and tool.runs(model, workload, setup):
         if tool.placeholders:
-            messages.append(
-                f"Replace {tool.placeholders} in the command with the names {tool.name} has for"
-                " your model."
+            notes.append(
+                Note(
+                    "command-placeholders",
+                    "trainer",
+                    f"Replace {tool.placeholders} in the command with the names {tool.name} has"
+                    " for your model.",
+                )
             )
         if workload.gpus > USUAL_NODE and _sampling_command(setup) is None:
-            messages.append(
-                f"The command starts one node of {USUAL_NODE} GPUs: see {tool.name}'s documentation"
-                " for several."
+            notes.append(
+                Note(
+                    "command-of-one-node",
+                    "gpu_count",
+                    f"The command starts one node of {USUAL_NODE} GPUs: see {tool.name}'s"
+                    " documentation for several.",
+                )
             )
-        messages += tool.unsupported(model, workload, setup)
+        notes += tool.unsupported(model, workload, setup)
     elif _sampling_command(setup) is None:
         launcher = launcher_of(workload)
         if tool is not None and tool.title != launcher.title:
-            messages.append(
-                f"{tool.name} has no command here for these settings: the command is"
-                f" {launcher.title}'s."
+            notes.append(
+                Note(
+                    "command-of-another-tool",
+                    "trainer",
+                    f"{tool.name} has no command here for these settings: the command is"
+                    f" {launcher.title}'s.",
+                )
             )
-        messages += launcher.unsupported(model, workload, setup)
+        notes += launcher.unsupported(model, workload, setup)
     runners = {one.kernels: one.name for one in TOOLS if one.kernels}
     if workload.kernels in runners and (tool is None or not tool.kernels):
-        messages.append(
-            f"The command runs transformers' own layers: send trainer {runners[workload.kernels]}"
-            f" for kernels {workload.kernels}."
+        notes.append(
+            Note(
+                "kernels-need-trainer",
+                "kernels",
+                "The command runs transformers' own layers: send trainer"
+                f" {runners[workload.kernels]} for kernels {workload.kernels}.",
+            )
         )
     if workload.ema != "none":
-        messages.append(
-            "No flag sets up the moving average of the weights: add it to the trainer in code."
+        notes.append(
+            lacking(
+                "ema",
+                "No flag sets up the moving average of the weights: add it to the trainer in code.",
+            )
         )
     if workload.optimizer_in_backward and not (tool and tool.steps_in_backward):
         others = ", ".join(one.name for one in TOOLS if one.steps_in_backward)
-        messages.append(
-            "The command has no flag for optimizer_in_backward: set it up in code, or use"
-            f" {others}."
+        notes.append(
+            lacking(
+                "optimizer_in_backward",
+                "The command has no flag for optimizer_in_backward: set it up in code, or use"
+                f" {others}.",
+            )
         )
     if model.source == "size":
-        messages.append("The model is only a size: replace path/to/model with your model's path.")
-    return messages
+        notes.append(
+            Note(
+                "command-placeholders",
+                "model",
+                "The model is only a size: replace path/to/model with your model's path.",
+            )
+        )
+    return notes

@@ -2,6 +2,7 @@
 preferences, which that script has not."""
 
 from fitgauge.engine.model.spec import Attention, Block, LatentAttention, Model, ModelSpec, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
@@ -12,7 +13,7 @@ from fitgauge.services.training_fit.launchers.common import (
     processes_per_node,
     sequences_per_step,
 )
-from fitgauge.services.training_fit.launchers.tool import Launcher
+from fitgauge.services.training_fit.launchers.tool import Launcher, lacking
 from fitgauge.services.training_fit.megatron import uneven
 
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
@@ -27,27 +28,40 @@ _MODULES = {
 Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[str]:
-    """Return the settings that neither Megatron-LM nor ms-swift has a flag for, as sentences."""
-    messages: list[str] = []
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    """Return the settings that neither Megatron-LM nor ms-swift has a flag for."""
+    notes: list[Note] = []
     if workload.optimizer not in _OPTIMIZERS:
-        messages.append(
-            f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam."
+        notes.append(
+            lacking(
+                "optimizer",
+                f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam.",
+            )
         )
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
-        messages.append(
-            f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}: the"
-            " command uses 1f1b."
+        notes.append(
+            lacking(
+                "pipeline_schedule",
+                f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}:"
+                " the command uses 1f1b.",
+            )
         )
     if workload.loss not in ("full", "in_place") and setup.algorithm == "sft":
-        messages.append(
-            f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits."
+        notes.append(
+            lacking(
+                "loss",
+                f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits.",
+            )
         )
     if workload.method == "dora":
-        messages.append("ms-swift has no DoRA under Megatron: the command uses LoRA.")
+        notes.append(
+            lacking("method", "ms-swift has no DoRA under Megatron: the command uses LoRA.")
+        )
     if workload.gradient_dtype == "bf16" and workload.uses_adapters:
-        messages.append("ms-swift sums gradients in fp32: it has no flag for bf16.")
-    return messages
+        notes.append(
+            lacking("gradient_dtype", "ms-swift sums gradients in fp32: it has no flag for bf16.")
+        )
+    return notes
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

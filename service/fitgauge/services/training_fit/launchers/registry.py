@@ -7,6 +7,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.launchers.axolotl import AXOLOTL
@@ -89,6 +90,7 @@ def tool_named(text: str) -> Tool:
         hint=f"Send {', '.join(tool.name for tool in TOOLS)}.",
         matches=tuple(get_close_matches(word_of(text), tools_by_word(), n=3)),
         field="trainer",
+        code="unknown-trainer",
     )
 
 
@@ -106,7 +108,10 @@ def not_modelled(text: str) -> InvalidRequestError | None:
         return None
     reason, nearest = row
     return InvalidRequestError(
-        f"{text.strip()} is not modelled: {reason}.", hint=f"Send {nearest}.", field="framework"
+        f"{text.strip()} is not modelled: {reason}.",
+        hint=f"Send {nearest}.",
+        field="framework",
+        code="not-modelled",
     )
 
 
@@ -129,25 +134,35 @@ def with_tool_defaults(
     )
 
 
-def defaults_message(
+def tool_defaults(
     sent: TrainingRequest, filled: TrainingRequest, understood: Container[str]
-) -> str | None:
-    """Return which settings are the tool's defaults, as a sentence; None where none is.
+) -> dict[str, Value]:
+    """Return the fields that the tool fills in, with its values.
 
     `sent`, `filled`: the request before and after `with_tool_defaults`; `understood`: fields that
     matter to this model.
     """
-    if (tool := tool_of(filled)) is None:
-        return None
-    values = {
+    tool = tool_of(filled)
+    return {
         default.field: default.value
-        for default in tool.defaults
+        for default in (tool.defaults if tool else ())
         if default.field in understood
         and getattr(sent, default.field) is None
         and getattr(filled, default.field) == default.value
     }
+
+
+def defaults_note(
+    sent: TrainingRequest, filled: TrainingRequest, understood: Container[str]
+) -> Note | None:
+    """Return `tool_defaults` as a warning; None where there are none."""
+    tool, values = tool_of(filled), tool_defaults(sent, filled, understood)
+    if tool is None or not values:
+        return None
     settings = ", ".join(f"{field} {_text(value)}" for field, value in values.items())
-    return f"Defaults of {tool.title} ({tool.version}): {settings}." if values else None
+    return Note(
+        "tool-defaults", "framework", f"Defaults of {tool.title} ({tool.version}): {settings}."
+    )
 
 
 def _text(value: Value) -> str:

@@ -7,15 +7,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.training.algorithms.setup import RolloutEngine, Setup, Sleep, Trainer
+from fitgauge.engine.note import Note
+from fitgauge.engine.training.algorithms.setup import (
+    OWN_ROLLOUT,
+    RolloutEngine,
+    Setup,
+    Sleep,
+    Trainer,
+)
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool | list[str]
 WordsOf = Callable[[Model, TrainingWorkload, Setup], list[object]]
 """The words of a command."""
-MessagesOf = Callable[[Model, TrainingWorkload, Setup], list[str]]
-"""Settings that a command has no flag for, as sentences."""
+NotesOf = Callable[[Model, TrainingWorkload, Setup], list[Note]]
+"""Settings that a command has no flag for, each by `lacking`."""
 ADAPTERS = ("lora", "dora", "qlora")
 PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
 """Algorithms that sample nothing in training."""
@@ -24,6 +31,11 @@ PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
 def word_of(text: str) -> str:
     """Return a name in the form it is looked up by: lower-case letters and digits."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def lacking(field: str, message: str) -> Note:
+    """Return the warning of a setting that a command has no flag for."""
+    return Note("command-lacks-flag", field, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ class RolloutDefaults:
     """How a tool samples completions on the GPUs that train; as TRL does (use_vllm False,
     vllm_enable_sleep_mode False; trl/trainer/grpo_config.py, vllm_gpu_memory_utilization)."""
 
-    engine: RolloutEngine = "transformers"
+    engine: RolloutEngine = OWN_ROLLOUT
     memory_utilization: float = 0.3
     sleep: Sleep = "off"
     tensor_parallel: int = 1
@@ -78,7 +90,7 @@ class Launcher:
 
     title: str
     command: WordsOf
-    unsupported: MessagesOf
+    unsupported: NotesOf
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -104,7 +116,7 @@ class Tool:
     """Algorithms that `command` runs."""
     supports: Callable[[TrainingWorkload], bool] = lambda workload: True
     """Whether `command` can carry these settings."""
-    unsupported: MessagesOf = lambda model, workload, setup: []
+    unsupported: NotesOf = lambda model, workload, setup: []
     """Of the settings that `command` carries otherwise."""
     sampling_command: WordsOf | None = None
     """Of ppo, grpo and rloo, where it is another one."""

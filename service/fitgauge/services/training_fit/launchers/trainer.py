@@ -1,8 +1,10 @@
 """transformers' Trainer, which several tools train by: the settings it has no argument for."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.tool import lacking
 
 _NOT_IN_TRAINER = {
     "muon": "Muon",
@@ -11,65 +13,101 @@ _NOT_IN_TRAINER = {
 }
 
 
-def unsupported_by_trainer(model: Model, workload: TrainingWorkload, setup: Setup) -> list[str]:
-    """Return the settings that transformers' Trainer has no argument for, as sentences."""
+def unsupported_by_trainer(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    """Return the settings that transformers' Trainer has no argument for."""
     if workload.framework == "megatron":
         return []
-    messages: list[str] = []
+    notes: list[Note] = []
     if workload.optimizer in _NOT_IN_TRAINER:
-        messages.append(
-            f"transformers' Trainer has no --optim for {_NOT_IN_TRAINER[workload.optimizer]}: pass"
-            " the optimizer in code."
+        notes.append(
+            lacking(
+                "optimizer",
+                "transformers' Trainer has no --optim for"
+                f" {_NOT_IN_TRAINER[workload.optimizer]}: pass the optimizer in code.",
+            )
         )
     if workload.activation_checkpointing == "selective":
-        messages.append(
-            "The Trainer has no flag for selective checkpointing: the command checkpoints whole"
-            " layers, which needs less memory."
+        notes.append(
+            lacking(
+                "activation_checkpointing",
+                "The Trainer has no flag for selective checkpointing: the command checkpoints"
+                " whole layers, which needs less memory.",
+            )
         )
     if workload.optimizer_implementation == "for_loop" and workload.optimizer == "adamw":
-        messages.append("The Trainer's AdamW uses foreach: set for_loop in code.")
+        notes.append(
+            lacking(
+                "optimizer_implementation",
+                "The Trainer's AdamW uses foreach: set for_loop in code.",
+            )
+        )
     if not workload.uses_adapters and not workload.train_vision_tower:
-        messages.append(
-            "The command trains the vision tower too: freeze it in code (requires_grad False)."
+        notes.append(
+            lacking(
+                "train_vision_tower",
+                "The command trains the vision tower too: freeze it in code (requires_grad False).",
+            )
         )
     if setup.reference == "offloaded":
-        messages.append(
-            "TRL has no flag that keeps the reference in host memory: the command keeps it on the"
-            " GPU."
+        notes.append(
+            lacking(
+                "reference",
+                "TRL has no flag that keeps the reference in host memory: the command keeps it on"
+                " the GPU.",
+            )
         )
-    return messages + _unsupported_degrees(workload)
+    return notes + _unsupported_degrees(workload)
 
 
-def _unsupported_degrees(workload: TrainingWorkload) -> list[str]:
-    messages: list[str] = []
+def _unsupported_degrees(workload: TrainingWorkload) -> list[Note]:
+    notes: list[Note] = []
     tensors, stages = workload.tensor_parallel > 1, workload.pipeline_parallel > 1
     if workload.framework == "transformers" and tensors:
-        messages.append(
-            "TRL loads every tensor whole: load the model with"
-            f" DistributedConfig(tp_size={workload.tensor_parallel}) in code."
+        notes.append(
+            lacking(
+                "tensor_parallel",
+                "TRL loads every tensor whole: load the model with"
+                f" DistributedConfig(tp_size={workload.tensor_parallel}) in code.",
+            )
         )
         if workload.data_parallel > 1:
-            messages.append(
-                "accelerate has no replicas with tensor parallelism: framework fsdp shards them."
+            notes.append(
+                lacking(
+                    "data_parallel",
+                    "accelerate has no replicas with tensor parallelism: framework fsdp shards"
+                    " them.",
+                )
             )
     if workload.framework == "fsdp":
         if workload.gradient_dtype == "fp32":
-            messages.append(
-                "accelerate reduces gradients in the compute format: set fp32 in its FSDP plugin in"
-                " code."
+            notes.append(
+                lacking(
+                    "gradient_dtype",
+                    "accelerate reduces gradients in the compute format: set fp32 in its FSDP"
+                    " plugin in code.",
+                )
             )
         if workload.fsdp_version == 1 and tensors:
-            messages.append(
-                "accelerate has tensor parallelism with FSDP2 only: send fsdp_version 2."
+            notes.append(
+                lacking(
+                    "fsdp_version",
+                    "accelerate has tensor parallelism with FSDP2 only: send fsdp_version 2.",
+                )
             )
         if stages:
-            messages.append(
-                "TRL's trainers have no pipelines under FSDP: the command has none. Trainer"
-                " torchtitan does."
+            notes.append(
+                lacking(
+                    "pipeline_parallel",
+                    "TRL's trainers have no pipelines under FSDP: the command has none. Trainer"
+                    " torchtitan does.",
+                )
             )
     if workload.framework == "deepspeed" and (tensors or stages):
-        messages.append(
-            "TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the"
-            " command has data parallelism only."
+        notes.append(
+            lacking(
+                "tensor_parallel",
+                "TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the"
+                " command has data parallelism only.",
+            )
         )
-    return messages
+    return notes

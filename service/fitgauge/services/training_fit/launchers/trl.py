@@ -4,6 +4,7 @@
 from math import gcd
 
 from fitgauge.engine.model.spec import Model, Part
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.parallel.validate import experts
@@ -12,7 +13,7 @@ from fitgauge.services.common.shell import path_of, said
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
 from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optim
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _OPTIMIZER_ARGUMENTS = {
@@ -42,14 +43,17 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
     ]
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[str]:
-    messages = unsupported_by_trainer(model, workload, setup)
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    notes = unsupported_by_trainer(model, workload, setup)
     if workload.uses_adapters and workload.quantize_experts and experts(model.spec):
-        messages.append(
-            "TRL has no flag that quantizes experts: axolotl has quantize_moe_experts, Unsloth"
-            " quantizes them by default."
+        notes.append(
+            lacking(
+                "quantize_experts",
+                "TRL has no flag that quantizes experts: axolotl has quantize_moe_experts, Unsloth"
+                " quantizes them by default.",
+            )
         )
-    return messages
+    return notes
 
 
 def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -172,7 +176,7 @@ def _rollout(setup: Setup) -> list[object]:
     rollout = setup.rollout
     if rollout is None:
         return ["--use_vllm", "true", "--vllm_mode", "server"]
-    if rollout.engine == "transformers":
+    if not rollout.serves:
         return []
     return [
         "--use_vllm", "true", "--vllm_mode", "colocate",

@@ -125,7 +125,7 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
             "actor_rollout_ref.model.lora_rank": workload.lora_rank,
             "actor_rollout_ref.model.target_modules": named,
         }
-    if setup.rollout is not None and setup.rollout.engine != "transformers":
+    if setup.rollout is not None and setup.rollout.serves:
         settings |= {
             f"{rollout}.name": setup.rollout.engine,
             f"{rollout}.gpu_memory_utilization": setup.rollout.memory_utilization,

@@ -27,7 +27,7 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.quantity import GIB, largest_where
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import checkpoint_format
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 from kv_layouts import NEWEST, kv_layout
 
 DATA = Path(__file__).parents[1] / "data"
@@ -55,7 +55,7 @@ def _oracle_layout(row: dict[str, Any]) -> KvCacheConfig:
     return kv_layout(
         _spec(row["model"]),
         tensor_parallel=row["tensor_parallel"],
-        cache_dtype=row["cache_dtype"],
+        kv_cache_dtype=row["cache_dtype"],
         max_model_len=row["context_length"],
         max_batched_tokens=row["max_batched_tokens"],
         compute_capability=HOPPER,
@@ -143,7 +143,7 @@ def test_posted_logs_are_met_within_the_rounding_of_the_printed_pool(
     model, version, tp, card, dtype, context, batched, pool, tokens, concurrency
 ):
     layout = kv_layout(
-        _spec(model), tensor_parallel=tp, cache_dtype=dtype, max_model_len=context,
+        _spec(model), tensor_parallel=tp, kv_cache_dtype=dtype, max_model_len=context,
         max_batched_tokens=batched, max_num_seqs=256,
         compute_capability=card, version=version,
     )  # fmt: skip
@@ -179,7 +179,7 @@ def _model(*stacks: tuple[int, Mixer], task: str = "generate", **fields: Any) ->
 
 def _layout(spec: ModelSpec, **changes: Any) -> KvCacheConfig:
     asked: dict[str, Any] = {
-        "tensor_parallel": 1, "cache_dtype": "auto", "max_model_len": 8192,
+        "tensor_parallel": 1, "kv_cache_dtype": "auto", "max_model_len": 8192,
         "max_batched_tokens": 2048, "compute_capability": HOPPER,
     }  # fmt: skip
     return kv_layout(spec, **{**asked, **changes})
@@ -290,7 +290,9 @@ def test_latents_are_the_same_on_every_rank():
 )
 def test_the_block_of_latents_follows_the_kernel_of_the_card(card, dtype, block):
     assert (
-        _layout(_model((61, _LATENT)), compute_capability=card, cache_dtype=dtype).groups[0].block
+        _layout(_model((61, _LATENT)), compute_capability=card, kv_cache_dtype=dtype)
+        .groups[0]
+        .block
         == block
     )
 
@@ -308,7 +310,7 @@ def test_the_block_of_latents_follows_the_kernel_of_the_card(card, dtype, block)
 )
 def test_a_row_of_sparse_latents_follows_the_kernel_of_the_card(card, dtype, row):
     sparse = msgspec.structs.replace(_LATENT, indexer=Indexer(heads=64, dim=128, top_k=2048))
-    layout = _layout(_model((61, sparse)), compute_capability=card, cache_dtype=dtype)
+    layout = _layout(_model((61, sparse)), compute_capability=card, kv_cache_dtype=dtype)
     assert layout.block_bytes == 61 * (64 if card else 16) * (row + 132)
 
 
@@ -345,7 +347,7 @@ def test_windows_beside_latents_are_kept_whole_where_pages_cannot_be_made_equal(
 
 
 def test_what_vllm_cannot_lay_out_is_refused():
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(UnsupportedError):
         _layout(_model((4, _LATENT), (4, _attention(chunk=2048))))
 
 
@@ -412,11 +414,11 @@ def test_a_checkpoint_may_ask_for_its_cache_format(quantization, expected):
     [("nvfp4", 8 * 2 * 72), ("int8_per_token_head", 8 * 264), ("BF16", 8 * 512), ("fp16", 8 * 512)],
 )
 def test_packed_formats_count_their_scales(dtype, page):
-    assert _layout(_model((1, _attention())), cache_dtype=dtype).block_bytes == 16 * page
+    assert _layout(_model((1, _attention())), kv_cache_dtype=dtype).block_bytes == 16 * page
 
 
 @pytest.mark.parametrize("dtype", ["q8_0", "F32", "int8", ""])
 def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
-    with pytest.raises(InvalidRequestError) as refused:
-        _layout(_model((1, _attention())), cache_dtype=dtype)
-    assert "fp8" in refused.value.hint
+    with pytest.raises(UnsupportedError) as refused:
+        _layout(_model((1, _attention())), kv_cache_dtype=dtype)
+    assert "fp8" in refused.value.alternatives[0]["kv_cache_dtype"]

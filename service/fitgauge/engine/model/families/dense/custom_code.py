@@ -25,6 +25,7 @@ from fitgauge.engine.model.families.dense.dense import (
 from fitgauge.engine.model.families.dense.dialects import LLAMA, QWEN2, UNBIASED, reader
 from fitgauge.engine.model.families.dense.gpt2_era import amended
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
+from fitgauge.engine.note import Note
 
 BAICHUAN = replace(UNBIASED, qkv=("W_pack",))
 INTERNLM = Dialect(qkv_bias="bias", out_bias="bias")
@@ -196,9 +197,11 @@ def assumed(read: Reader) -> Reader:
     """Return a reader whose counts no published figure confirms."""
 
     def reading(config: Config) -> ModelSpec:
-        note = (
+        note = Note(
+            "architecture-unverified",
+            "model",
             "Read as an inference engine reads it; no published parameter count was at hand to"
-            " check against."
+            " check against.",
         )
         spec = read(config)
         return msgspec.structs.replace(spec, basis="assumed", notes=(*spec.notes, note))

@@ -23,6 +23,7 @@ from fitgauge.engine.model.spec import (
     Part,
     Tensor,
 )
+from fitgauge.engine.note import Note
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,13 @@ def read_bart(config: Config, dialect: Dialect) -> ModelSpec:
             *stack_blocks(Part.LANGUAGE, decoder, dialect),
             *output(config, dialect, vocabulary, width),
         ),
-        notes=(f"Cross-attention is sized for the longest source, {source} tokens a request.",),
+        notes=(
+            Note(
+                "source-length-assumed",
+                "context_length",
+                f"Cross-attention is sized for the longest source, {source} tokens a request.",
+            ),
+        ),
     )
 
 

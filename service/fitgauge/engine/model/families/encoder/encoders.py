@@ -12,6 +12,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.note import Note
 
 UNPOOLED = {
     "ForMaskedLM": "masked",
@@ -163,7 +164,7 @@ def encoder_spec(
     *,
     blocks: tuple[Block, ...],
     context: int,
-    notes: tuple[str, ...] = (),
+    notes: tuple[Note, ...] = (),
     layer_uses: int = 1,
 ) -> ModelSpec:
     """Return what every encoder's ModelSpec says. A config without a dtype is older than that
@@ -318,12 +319,13 @@ def label_count(config: Config, default: int = 2) -> int:
     )
 
 
-def shared_layers(sizes: Sizes) -> tuple[str, ...]:
+def shared_layers(sizes: Sizes) -> tuple[Note, ...]:
     """Say where layers share their weights (ALBERT): the blocks then hold one layer for every
     set of weights."""
     if not sizes.groups or sizes.groups == sizes.layers:
         return ()
-    return (f"The {sizes.layers} layers share {sizes.groups} set(s) of weights.",)
+    message = f"The {sizes.layers} layers share {sizes.groups} set(s) of weights."
+    return (Note("layers-share-weights", "model", message),)
 
 
 _MPNET = Names(

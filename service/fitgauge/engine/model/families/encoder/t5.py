@@ -17,6 +17,7 @@ from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
 from fitgauge.engine.model.families.encoder.encoders import label_count
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.note import Note
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,11 @@ def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
             ()
             if encoder_only
             else (
-                (
+                Note(
+                    "source-length-assumed",
+                    "context_length",
                     f"Cross-attention is sized for a source of {longest} tokens a request"
-                    " (n_positions)."
+                    " (n_positions).",
                 ),
             )
         ),
@@ -250,7 +253,13 @@ def read_t5gemma(config: Config) -> ModelSpec:
                 ),
             )
         ),
-        notes=(f"Cross-attention is sized for the longest source, {source} tokens a request.",),
+        notes=(
+            Note(
+                "source-length-assumed",
+                "context_length",
+                f"Cross-attention is sized for the longest source, {source} tokens a request.",
+            ),
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from fitgauge.engine.model.families.multimodal import gemma3n, gemma4, mllama
 from fitgauge.engine.model.families.multimodal.towers import Tower
 from fitgauge.engine.model.families.recurrent import hybrid
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, RotaryTable
+from fitgauge.engine.note import Note
 
 TEXT: Mapping[str, Reader] = {
     **alternating.READERS,
@@ -112,7 +113,12 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
             if reader
             else (
                 *spec.notes,
-                "The language model's family is not known here: it was read by its usual names.",
+                Note(
+                    "language-model-unknown",
+                    "model",
+                    "The language model's family is not known here: it was read by its usual"
+                    " names.",
+                ),
             )
         ),
     )

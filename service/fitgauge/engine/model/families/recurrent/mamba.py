@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import ceil
 
 from fitgauge.engine.model.config import Config
-from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import convolution, decoder, filled, vector
@@ -154,8 +153,7 @@ def mamba2_mixer(sizes: Mamba2) -> Recurrent:
 def state_dtype(config: Config, *names: str, default: str | None = None) -> str | None:
     """Return the canonical dtype of the recurrent state as the config asks for, `default` where
     it is silent or says `auto`."""
-    name = config.text(*names)
-    return dtype(name) if name and name != "auto" else default
+    return config.number_format(*names) or default
 
 
 def read_mamba(config: Config) -> ModelSpec:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from fitgauge.engine.model.dtypes import BITS, dtype
 from fitgauge.engine.model.spec import Attention, CompressedAttention, LatentAttention, ModelSpec
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 
 AUTO = "auto"
 
@@ -31,22 +31,23 @@ FP8_DS_MLA_TOKEN_BYTES = 656
 """512 fp8 latents, 4 fp32 scales and 64 bf16 rotated numbers. Source:
 `v1/attention/backends/mla/flashmla_sparse.py`."""
 
-NOT_A_CACHE_DTYPE = "Send auto, bf16, fp16, fp8, fp8_e4m3, fp8_e5m2, nvfp4 or int8_per_token_head."
+_USUAL = (AUTO, "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4", "int8_per_token_head")
+"""The cache dtypes to name where one is unknown."""
 
 
 def cache_format(name: str) -> str:
     """vLLM's name of a cache dtype: 'BF16' -> 'bfloat16', 'fp8' -> 'fp8'. Raises
-    InvalidRequestError for one it does not have."""
+    UnsupportedError for one it does not have."""
     text = name.strip().lower()
     if text == AUTO or text in ELEMENT_BYTES:
         return text
     try:
         return _CANONICAL[dtype(name)]
-    except (InvalidRequestError, KeyError):
-        raise InvalidRequestError(
+    except (UnsupportedError, KeyError):
+        raise UnsupportedError(
+            "kv_cache_dtype",
             f"{name!r} is no KV cache dtype of vLLM that is counted here.",
-            hint=NOT_A_CACHE_DTYPE,
-            field="kv_cache_dtype",
+            ({"kv_cache_dtype": _USUAL},),
         ) from None
 
 

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from fitgauge.engine.serving.vllm.kv_cache.specs import KvSpec, SpecKind
-from fitgauge.errors import InvalidRequestError
+from fitgauge.engine.unsupported import UnsupportedError
 
 Layers = tuple[int, ...]
 Member = tuple[KvSpec, Layers]
@@ -81,7 +81,7 @@ def without_windows(members: Members) -> Members:
     """Windows kept whole, as full attention, so that all layers share one group, where pages cannot
     be made equal.
 
-    Source: _try_get_full_allocation_fallback_groups. Raises InvalidRequestError where vLLM gives
+    Source: _try_get_full_allocation_fallback_groups. Raises UnsupportedError where vLLM gives
     up."""
     promoted = tuple(
         (
@@ -91,9 +91,7 @@ def without_windows(members: Members) -> Members:
         for spec, layers in members
     )
     if not one_type(promoted):
-        raise InvalidRequestError(
-            "vLLM cannot make this model's KV cache pages equal.", hint="Ask for another engine."
-        )
+        raise UnsupportedError("engine", "vLLM cannot make this model's KV cache pages equal.")
     return promoted
 
 

@@ -137,7 +137,7 @@ def model_groups(
     spec: ModelSpec,
     *,
     tensor_parallel: int,
-    cache_dtype: str,
+    kv_cache_dtype: str,
     max_model_len: int,
     max_batched_tokens: int,
     version: tuple[int, ...],
@@ -147,10 +147,10 @@ def model_groups(
     """Return the layers of a whole model in the groups that vLLM makes of them, before they are
     dealt to pipeline stages.
 
-    `cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
+    `kv_cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
     the card, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
     whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
-    state more for each of them (MambaSpec, num_speculative_blocks). Raises InvalidRequestError
+    state more for each of them (MambaSpec, num_speculative_blocks). Raises UnsupportedError
     for a dtype that vLLM has not."""
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
@@ -163,7 +163,7 @@ def model_groups(
         spec,
         [mixer for mixer, _ in kept],
         tensor_parallel,
-        cache_dtype,
+        kv_cache_dtype,
         max_model_len,
         compute_capability,
         version,
@@ -207,7 +207,7 @@ def deployment(
     spec: ModelSpec,
     mixers: list[Mixer],
     tensor_parallel: int,
-    cache_dtype: str,
+    kv_cache_dtype: str,
     max_model_len: int,
     compute_capability: tuple[int, int] | None,
     version: tuple[int, ...],
@@ -215,7 +215,7 @@ def deployment(
     """Format, block size and state pages that the model's layers share. A hybrid's block grows
     until a page holds a state."""
     cache_format, dtype = (
-        resolved_format(spec, cache_dtype, compute_capability),
+        resolved_format(spec, kv_cache_dtype, compute_capability),
         served_dtype(spec.dtype),
     )
     block = attention_block(

@@ -1,0 +1,101 @@
+"""What a reader must know of an estimate besides its numbers."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+NoteCode = Literal[
+    # the model
+    "answered-from-snapshot",
+    "architecture-unknown",
+    "architecture-unverified",
+    "dtype-unknown",
+    "draft-model-alone",
+    "experts-unquantized",
+    "gguf-file-chosen",
+    "gguf-layers-differ",
+    "hub-counts-missing",
+    "language-model-unknown",
+    "layers-omitted",
+    "layers-share-weights",
+    "model-is-a-size",
+    "model-without-weights",
+    "parameter-count-differs",
+    "quantization-method-missing",
+    "quantization-unknown",
+    "recurrent-layers-as-attention",
+    "repository-renamed",
+    "sliding-window-unused",
+    "source-length-assumed",
+    "vision-tower-assumed",
+    # the GPUs
+    "gpu-count-conflict",
+    "gpu-quota",
+    "gpu-read-as",
+    "gpu-unknown",
+    "gpus-idle",
+    "other-memory-uncounted",
+    "overheads-from-cuda",
+    "tensor-parallel-across-nodes",
+    # serving
+    "architecture-unlisted",
+    "checkpoint-needed",
+    "context-exceeds-model",
+    "engine-ignores-field",
+    "engine-plugin",
+    "engine-version-unknown",
+    "field-ignored",
+    "flash-attention-unsupported",
+    "gguf-needed",
+    "int8-is-llm-int8",
+    "memory-outside-share",
+    "requests-queued",
+    "weights-offloaded",
+    "wheels-for-newer-gpus",
+    # the command
+    "command-lacks-flag",
+    "command-of-another-tool",
+    "command-of-one-node",
+    "command-placeholders",
+    # training
+    "activations-by-rule",
+    "activations-omitted",
+    "activations-unverified",
+    "attention-falls-back",
+    "fp8-activations-uncounted",
+    "framework-implied",
+    "group-size-uneven",
+    "kernels-need-trainer",
+    "no-change-fits",
+    "offload-optimizer-only",
+    "recompute-without-effect",
+    "recurrent-kernels-assumed",
+    "reference-offloaded",
+    "rollout-memory-held",
+    "saved-masks-of-cuda",
+    "sharded-not-replicated",
+    "stages-uneven",
+    "tool-defaults",
+    # searches over the catalog
+    "context-length-assumed",
+    "gpus-searched",
+    "owned-gpus-free",
+    "prices-dated",
+    "prices-unknown",
+    "speeds-estimated",
+    "speeds-at-peak",
+    # logs and utilization
+    "flag-ignored",
+    "log-without-gpu",
+    "throughput-above-peak",
+    "throughput-conflict",
+]
+"""The codes of warnings, stable from release to release. docs/CODES.md says what each means."""
+
+
+class Note(Struct, frozen=True):
+    """A warning: a stable code, the request field it concerns, and a sentence."""
+
+    code: NoteCode
+    field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
+    message: str

@@ -1,0 +1,47 @@
+"""Options of serving engines, each defined once: a request takes them, a workload has them under
+the same name, and the answer echoes them.
+
+An option needs no default of a release or a model, and no other unit. To add one, write a field
+here, read it in a formula, and name it in the rows of the engines that do (`Engine.options`); all
+others say that they ignore it."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class EngineOptions(Struct, frozen=True, kw_only=True):
+    """Options as a request sends them; None leaves an option out."""
+
+    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
+    lora_slots: Annotated[
+        Annotated[int, Meta(ge=0, le=4096)] | None,
+        Meta(
+            description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.",
+            examples=[4],
+        ),
+    ] = None
+    lora_rank: Annotated[
+        Annotated[int, Meta(ge=1, le=512)] | None,
+        Meta(
+            description=(
+                "vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."
+            )
+        ),
+    ] = None
+    speculative_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=64)] | None,
+        Meta(
+            description=(
+                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
+                " off."
+            ),
+            examples=[1],
+        ),
+    ] = None
+
+
+def sent_options(request: EngineOptions) -> dict[str, int | bool]:
+    """Return the options that a request sends, by name."""
+    values = ((name, getattr(request, name)) for name in EngineOptions.__struct_fields__)
+    return {name: value for name, value in values if value is not None}

@@ -1,0 +1,58 @@
+"""A training answer assumes what the request leaves out, with the values it was made for."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from notes import values
+
+ASKED = {"model": "Qwen/Qwen3-0.6B", "gpu": "RTX 4090"}
+ALWAYS = {
+    "method",
+    "precision",
+    "optimizer",
+    "loss",
+    "attention",
+    "activation_checkpointing",
+    "micro_batch_size",
+    "sequence_length",
+}
+
+
+@pytest.fixture(scope="module")
+def train(questions):
+    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"method": "qlora"},
+        {"gpu": "T4"},
+        {"framework": "unsloth"},
+        {"framework": "torchtitan", "gpu_count": 2},
+        {"model": "Qwen/Qwen2.5-VL-3B-Instruct", "method": "lora"},
+    ],
+    ids=str,
+)
+def test_assumed_values_sent_with_the_request_give_the_same_estimate(train, fields):
+    asked = ASKED | fields
+    answer = train(**asked)
+    assumed = values(answer.assumed)
+    assert ALWAYS - fields.keys() <= assumed.keys()
+    assert not asked.keys() & assumed.keys()
+    again = train(**asked, **assumed)
+    assert again.terms == answer.terms
+    assert not assumed.keys() & values(again.assumed).keys()
+
+
+def test_assumed_values_are_those_of_understood_as(train):
+    answer = train(**ASKED)
+    assert values(answer.assumed).items() <= answer.understood_as.items()
+
+
+def test_a_prompt_and_a_completion_make_a_sequence_length(train):
+    answer = train(**ASKED, algorithm="grpo", prompt_length=256, completion_length=256)
+    assert "sequence_length" not in values(answer.assumed)

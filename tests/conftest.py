@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # a loaded machine is no failure
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)

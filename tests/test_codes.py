@@ -41,7 +41,7 @@ def test_the_page_lists_the_codes_of_errors() -> None:
 
 @pytest.mark.parametrize("code", get_args(ErrorCode))
 def test_every_code_of_an_error_is_in_use(code: str) -> None:
-    assert re.search(rf'code(: ErrorCode)? ?= ?"{code}"', SOURCE)
+    assert re.search(rf'(code(: ErrorCode)? ?= ?|"\w+": ?)"{code}"', SOURCE)
 
 
 @pytest.mark.parametrize("code", get_args(RequestCode))

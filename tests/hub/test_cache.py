@@ -42,7 +42,7 @@ async def settled(stand_in, requests):
     """Wait until the stand-in has seen so many requests and their answers have been taken in."""
     while stand_in.count() < requests:
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.5)
 
 
 def facts(**changes):

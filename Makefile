@@ -56,8 +56,9 @@ accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offl
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.run
 	@$(if $(TRUTH),PYTHONPATH=tools $(BIN)/python -m accuracy.local "$(TRUTH)")
 
-formulas: .venv/.service  ## write docs/FORMULAS.md from the docstrings of the engine
+formulas: .venv/.service  ## write docs/FORMULAS.md and docs/SETTINGS.md from the engine
 	@$(BIN)/python tools/formulas.py
+	@$(BIN)/python tools/ladders.py
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py

@@ -66,8 +66,9 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
     gpu = lambda: draw.choice(GPUS)  # noqa: E731
     asked: list[tuple[str, str, Any]] = []
     add = asked.append
-    for _ in range(460):
-        add(("POST", "/v1/fit", {"model": model(), "gpu": gpu()} | optional(
+    for number in range(460):
+        own = {"settings": "defaults"} if number % 2 else {}
+        add(("POST", "/v1/fit", own | {"model": model(), "gpu": gpu()} | optional(
             draw, 0.3, gpu_count=(1, 2, 3, 4, 8, 16), engine=ENGINES, quantization=FORMATS,
             context_length=(512, 4096, 8192, 32768, 131072, 1000000),
             concurrency=(1, 2, 8, 33, 256),

@@ -45,6 +45,18 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
         )
     if answer.limits is not None:
         _limits(answer.limits, console)
+    for one in answer.chosen if answer.verdict != "does_not_fit" else ():
+        console.print(
+            f"* {one.setting} {one.value} instead of {one.default}: {one.why}. Costs: {one.costs}.",
+            highlight=False,
+            markup=False,
+        )
+    if answer.defaults is not None:
+        console.print(
+            f"* By default: {answer.defaults.verdict.replace('_', ' ')}. {answer.defaults.reason}",
+            highlight=False,
+            markup=False,
+        )
     _advice(answer, console)
 
 

@@ -50,13 +50,13 @@ def test_json_is_read_as_curl_declares_it(http, declared):
     assert http.post("/v1/fit", content=body, headers={"content-type": declared}).status_code == 200
 
 
-def test_a_context_beyond_the_models_maximum_is_unsupported_and_has_no_figures(ask):
+def test_a_context_beyond_the_models_maximum_is_unsupported_and_has_no_command(ask):
     answer = ask(context_length=1_000_000)
     assert answer.status_code == 200
     body = answer.json()
     assert body["verdict"] == "unsupported"
     assert "4,096" in body["summary"]
-    assert [body[name] for name in ("per_gpu", "terms", "limits", "launch")] == [None] * 4
+    assert (body["fit_probability"], body["launch"]) == (None, None)
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):

@@ -18,5 +18,8 @@ def questions() -> Services:
 
 @pytest.fixture(scope="session")
 def check_fit(questions: Services) -> Callable[..., FitAnswer]:
-    """Provide the answer to a question given by its fields."""
-    return lambda **fields: asyncio.run(questions.check_fit(FitRequest(**fields)))[1]
+    """Provide the answer to a question given by its fields, with the engine's own settings unless
+    it says otherwise."""
+    return lambda **fields: asyncio.run(
+        questions.check_fit(FitRequest(**{"settings": "defaults", **fields}))
+    )[1]

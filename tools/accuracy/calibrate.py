@@ -29,7 +29,7 @@ from fitgauge.engine.serving.vllm.profile_run import (
     workspace_bytes,
 )
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 ENGINES = Path(__file__).parents[2] / "service/fitgauge/catalog/data/engines.json"
 LOGS = (

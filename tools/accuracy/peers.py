@@ -14,7 +14,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 OVERHEAD = 1.2
 _BYTES = {

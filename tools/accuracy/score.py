@@ -10,7 +10,7 @@ from fitgauge.engine.quantity import total
 from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 LOADED = ("weights", "fragmentation", "workspace", "repacking")
 """What vLLM's "Model loading took" counts."""

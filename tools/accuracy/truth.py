@@ -24,7 +24,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, Stored
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
 
 HERE = Path(__file__).parent
@@ -77,7 +77,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def request(self) -> FitRequest:
-        return msgspec.convert(self.question | {"detail": "full"}, FitRequest)
+        return msgspec.convert(
+            self.question | {"detail": "full", "settings": "defaults"}, FitRequest
+        )
 
 
 @cache
@@ -146,7 +148,9 @@ def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Ans
     known = model(run.question["model"])
     if known is None:
         return None
-    request = msgspec.convert({**run.question, **changes, "detail": "full"}, FitRequest)
+    request = msgspec.convert(
+        {**run.question, **changes, "detail": "full", "settings": "defaults"}, FitRequest
+    )
     return how(request, known, bundled().find(request.gpu))
 
 

@@ -29,6 +29,7 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
                 engine=engine,
                 quantization="as published",
                 concurrency=4,
+                settings="defaults",
             )
             published = structs.replace(request, quantization=None)
             shared = fitting.fitted(published, engine, accelerator, count)

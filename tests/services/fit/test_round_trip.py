@@ -87,10 +87,13 @@ def test_a_model_that_does_not_start_holds_no_request(check_fit: Check) -> None:
     assert answer.limits.max_concurrency == 0
 
 
-def test_what_is_unsupported_has_no_figures_and_no_command(check_fit: Check) -> None:
+def test_what_is_unsupported_has_the_memory_it_would_need_and_no_command(check_fit: Check) -> None:
     answer = check_fit(model="meta-llama/Llama-3.1-8B-Instruct", gpu="M3 Max 64GB", engine="vllm")
     assert answer.verdict == "unsupported"
-    assert (answer.per_gpu, answer.terms, answer.limits, answer.launch) == (None,) * 4
+    assert (answer.fit_probability, answer.launch) == (None, None)
+    assert sum(term.bytes for term in answer.terms) == pytest.approx(
+        answer.per_gpu.required_bytes.expected, abs=len(answer.terms)
+    )
 
 
 def test_no_suggestion_asks_for_more_than_another_that_fits(check_fit: Check) -> None:

@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
+from fitgauge.engine.serving.ladders import Ladders
 from fitgauge.engine.serving.launch import Launch
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.profile import EngineProfile
@@ -197,6 +198,9 @@ class Engine(NamedTuple):
 
     formats: Mapping[str, Capability]
     """Quantization methods it reads, each with its least compute capability."""
+
+    ladders: Ladders = Ladders()
+    """What its settings may be changed to where its defaults do not run a workload."""
 
     default: bool = False
     """Whether it is tried where a request names no engine, in the order of `preference`."""

@@ -57,7 +57,7 @@ def warmed_stages(
             *runtime_bytes(
                 profile,
                 layers=len(stage.layers),
-                ranks=workload.tensor_parallel * workload.pipeline_parallel,
+                ranks=workload.communicating_ranks,
                 graphs=profile.graphs_in_budget and not workload.enforce_eager,
             ),
             *batch,

@@ -57,3 +57,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     def gpus(self) -> int:
         """Ranks in all."""
         return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def communicating_ranks(self) -> int:
+        """Ranks of one replica, or those over which experts are spread where these are more."""
+        return max(self.tensor_parallel * self.pipeline_parallel, self.expert_parallel)

@@ -142,7 +142,7 @@ def summary(
         longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
         decides = f"; {left} decide" if left else ""
         return f"{model} fits on {cards}: {needs} of {have}{decides}. {longest}{end}"
-    deciding = " and ".join(_words(term) for term in deciding_terms(fullest))
+    deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if found == "tight":
         return (
             f"{model} on {cards} is tight ({probability:.0%} likely): {needs} of {have};"
@@ -176,15 +176,15 @@ def _obstacle(estimate: Estimate, left: str) -> str:
             return "The interval of the estimate reaches too far beyond that."
         return f"The requested KV cache of {gib(estimate.pool_bytes)} is too small for them."
     if first.bytes > estimate.budget.expected:
-        words = _words(first)
+        words = term_in_words(first)
         return (
             f"{words[0].upper()}{words[1:]} alone {'take' if first.name.endswith('s') else 'takes'}"
             f" {gib(first.bytes)}."
         )
     missing = gib(estimate.fullest.required.expected - estimate.budget.expected)
     return (
-        f"{missing} is missing; {_words(first)} ({gib(first.bytes)}) and {_words(second)}"
-        f" ({gib(second.bytes)}) take most."
+        f"{missing} is missing; {term_in_words(first)} ({gib(first.bytes)}) and"
+        f" {term_in_words(second)} ({gib(second.bytes)}) take most."
     )
 
 
@@ -198,7 +198,8 @@ def cards_in_words(accelerator: Accelerator, count: int) -> str:
     return f"{count} x {accelerator.name}" if count > 1 else f"one {accelerator.name}"
 
 
-def _words(term: Term) -> str:
+def term_in_words(term: Term) -> str:
+    """Return the term as it stands in a sentence."""
     return {"kv_cache": "the KV cache", "cuda_graphs": "CUDA graphs"}.get(
         term.name, term.name.replace("_", " ")
     )

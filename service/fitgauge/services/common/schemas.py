@@ -147,6 +147,15 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
         Text | None,
         Meta(description="vllm: Hub ID of the draft model: an EAGLE head or a smaller model."),
     ] = None
+    settings: Annotated[
+        Literal["auto", "defaults"] | None,
+        Meta(
+            description=(
+                "What to take for engine settings left out: auto (default) the nearest to the"
+                " engine's defaults that fits, defaults the engine's own."
+            )
+        ),
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
         Meta(description="full adds formulas, sources and pipeline stages. Default summary."),
@@ -297,6 +306,24 @@ class Suggestion(Struct, kw_only=True):
     ] = None
 
 
+class ChosenSetting(Struct, kw_only=True):
+    """A setting that was chosen instead of the engine's default; a field to send."""
+
+    setting: str
+    value: int | float | bool
+    default: int | float | bool
+    why: str
+    costs: Annotated[str, Meta(description="What is given up.")]
+
+
+class DefaultsAnswer(Struct, kw_only=True):
+    """How the engine's own defaults turn out."""
+
+    verdict: Verdict
+    reason: str
+    required_bytes: int
+
+
 class RankAnswer(Struct, kw_only=True):
     """One pipeline stage: its terms add up to `required_bytes`."""
 
@@ -329,9 +356,11 @@ class FitAnswer(Struct, kw_only=True):
     ]
     model: ModelAnswer
     gpu: GpuAnswer
-    per_gpu: Annotated[PerGpu | None, Meta(description="Null if unsupported.")]
-    terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
-    limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
+    per_gpu: Annotated[PerGpu | None, Meta(description="Under `unsupported`: as if it ran.")]
+    terms: Annotated[
+        list[TermAnswer] | None, Meta(description="Under `unsupported`: as if it ran.")
+    ]
+    limits: Annotated[Limits | None, Meta(description="Under `unsupported`: the tokens alone.")]
     host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
     suggestions: list[Suggestion]
     warnings: list[Note]
@@ -344,6 +373,14 @@ class FitAnswer(Struct, kw_only=True):
         Meta(description="The request with every default filled in."),
     ]
     launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
+    chosen: Annotated[
+        list[ChosenSetting],
+        Meta(description="Settings changed so that it fits; empty: the engine's defaults."),
+    ] = []
+    defaults: Annotated[
+        DefaultsAnswer | None,
+        Meta(description="The engine's defaults, where they were not chosen or nothing fits."),
+    ] = None
     ranks: list[RankAnswer] | UnsetType = UNSET
 
 

@@ -8,7 +8,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import ComparisonRow
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 _NOTABLE = 0.1 * GIB
 _VISIBLE = 0.03 * GIB

@@ -31,7 +31,7 @@ from fitgauge.services.explain_log.schemas import (
 )
 from fitgauge.services.explain_log.truth_row import case
 from fitgauge.services.fit.echo import understood_as
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
 
 _VISIBLE = 16 * MIB
@@ -175,6 +175,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
             field="gpu",
             code="missing-field",
         )
+    fields["settings"] = "defaults"  # a log is of a launch whose settings were chosen
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
     )

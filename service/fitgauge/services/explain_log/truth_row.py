@@ -50,7 +50,7 @@ def case(
     question = {
         name: asked[name]
         for name in FitRequest.__struct_fields__
-        if asked.get(name) is not None and name != "detail"
+        if asked.get(name) is not None and name not in ("detail", "settings")
     }
     exact = hub_id(question.get("model")) is not None
     if not exact:

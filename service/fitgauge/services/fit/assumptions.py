@@ -2,7 +2,7 @@
 
 from fitgauge.services.common.assumptions import default_of, size_assumed
 from fitgauge.services.common.schemas import Assumption
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 
 def assumptions(checked: FitEstimate) -> list[Assumption]:

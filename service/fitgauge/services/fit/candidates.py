@@ -39,7 +39,7 @@ def candidates(
     weights_bytes: weights of the fullest GPU.
     siblings: published repositories of the same weights in other formats, larger first.
     """
-    settings = list(_settings(spec, workload))
+    settings = list(_settings(spec, workload, request))
     yield from settings
     if len(settings) > 1:
         yield combine(*settings)
@@ -48,7 +48,7 @@ def candidates(
         yield weights
         if settings:
             yield combine(weights, *settings)
-    yield from _slower(spec, workload, short_bytes, weights_bytes)
+    yield from _slower(spec, workload, request, short_bytes, weights_bytes)
     yield from _more_cards(count, counts)
 
 
@@ -144,11 +144,21 @@ def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Itera
             yield words, {"quantization": scheme}
 
 
+def is_searched(name: str, request: FitRequest) -> bool:
+    """Return whether `settings: "auto"` chooses this setting, so that a change of it alone helps
+    nothing."""
+    return request.settings != "defaults" and getattr(request, name) is None
+
+
 def _slower(
-    spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
+    spec: ModelSpec, workload: Workload, request: FitRequest, short_bytes: int, weights_bytes: int
 ) -> Iterator[Candidate]:
     """Yield what costs speed: no CUDA graphs, weights in host memory."""
-    if "enforce_eager" in ENGINES[workload.engine].tunable and not workload.enforce_eager:
+    if (
+        "enforce_eager" in ENGINES[workload.engine].tunable
+        and not workload.enforce_eager
+        and not is_searched("enforce_eager", request)
+    ):
         yield "disable CUDA graphs (enforce_eager), which is slower", {"enforce_eager": True}
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
@@ -178,18 +188,24 @@ def in_host_memory(
         )
 
 
-def _settings(spec: ModelSpec, workload: Workload) -> Iterator[Candidate]:
+def _settings(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
     """Yield what costs a little speed and no quality."""
     row = ENGINES[workload.engine]
     fewer = max(_FEWEST_SEQUENCES, workload.requests_per_replica)
-    if "max_num_seqs" in row.tunable and fewer < workload.max_num_seqs:
+    if (
+        "max_num_seqs" in row.tunable
+        and fewer < workload.max_num_seqs
+        and not is_searched("max_num_seqs", request)
+    ):
         why = (
             f": each of {workload.max_num_seqs} takes a state block"
             if spec.keeps_states
             else f" instead of {workload.max_num_seqs}"
         )
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
-    if "gpu_memory_utilization" in row.tunable:
+    if "gpu_memory_utilization" in row.tunable and not is_searched(
+        "gpu_memory_utilization", request
+    ):
         yield from _share(workload)
     if "kv_cache_dtype" in row.tunable:
         yield from _smaller_cache(workload)

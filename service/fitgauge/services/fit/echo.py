@@ -7,11 +7,12 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.services.common.parsing import AS_PUBLISHED
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 
 
 def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
-    """Return the question with every default filled in, as fields to send."""
+    """Return the question with every default and every chosen setting filled in, as fields to
+    send."""
     workload, model, request = checked.workload, checked.asked.model, checked.asked.request
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
@@ -32,6 +33,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         "gpu_memory_utilization": workload.gpu_memory_utilization,
         "max_batched_tokens": workload.max_batched_tokens,
         "max_num_seqs": workload.max_num_seqs,
+        "settings": "defaults",
     }
     if request.cpu_offload_gib:
         filled["cpu_offload_gib"] = request.cpu_offload_gib

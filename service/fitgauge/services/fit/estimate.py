@@ -2,157 +2,28 @@
 is set against the card."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
-from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
-from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.quantity import GIB, Bytes, total
-from fitgauge.engine.serving.estimate import Estimate, StageEstimate
-from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
+from fitgauge.engine.accelerator import USUAL_NODE, shared
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.estimate import StageEstimate
+from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import context_refusal, refusal
-from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
-from fitgauge.services.common.schemas import FitRequest, HostMemory, LimitedBy
+from fitgauge.services.common.schemas import FitRequest, HostMemory
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
+from fitgauge.services.fit.auto_settings import AutoSettings
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, default_format
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
-from fitgauge.services.fit.workload import gpu_count, serving_workload, tensor_widths
-
-
-@dataclass(frozen=True, slots=True)
-class FitQuery:
-    """A question with what it names: the model, the card, how many of them, and what is known of
-    the engine."""
-
-    request: FitRequest
-    """With the format that is judged."""
-    original: FitRequest
-    """As it was sent."""
-    model: Model
-    """The model that the request names."""
-    card: GpuMatch
-    count: int
-    profile: EngineProfile
-    choice: CheckpointChoice
-    """What the engine loads of it."""
-    siblings: Sequence[QuantizedRepo] = ()
-    """Published repositories of the same weights, of which one may be loaded."""
-
-    @property
-    def loaded(self) -> Model:
-        """The model as the engine loads it: a published repository of it in another format, or
-        itself."""
-        return self.choice.model
-
-    @property
-    def spec(self) -> ModelSpec:
-        """What the model is made of."""
-        return self.loaded.spec
-
-    @property
-    def accelerator(self) -> Accelerator:
-        """The card by itself."""
-        return self.card.accelerator
-
-
-@dataclass(frozen=True, slots=True)
-class FitEstimate:
-    """One question, estimated."""
-
-    asked: FitQuery
-    prepared: CachedWeights
-    workload: Workload
-    estimate: Estimate
-    probability: float
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of its chance."""
-        return verdict(self.probability)
-
-    @property
-    def count(self) -> int:
-        """How many cards there are."""
-        return self.asked.count
-
-    @property
-    def required(self) -> int:
-        """What the fullest card is expected to need [bytes]."""
-        return self.estimate.fullest.required.expected
-
-    @property
-    def outside(self) -> Bytes:
-        """What the engine and others hold of the fullest card outside the engine's share of it."""
-        asked, fullest = self.asked, self.estimate.fullest
-        terms = ENGINES[self.workload.engine].terms_outside_budget
-        if terms is None:
-            return total(())
-        accelerator, layers = self.estimate.accelerator, fullest.layers
-        return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
-
-    @property
-    def starting_probability(self) -> float:
-        """How likely what is held outside the engine's share leaves it its share."""
-        row, estimate = ENGINES[self.workload.engine], self.estimate
-        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
-            return 1.0
-        nothing = Bytes(low=0, expected=0, high=0)
-        return starting_probability(
-            nothing, estimate.budget, self.outside, estimate.accelerator.usable
-        )
-
-    @property
-    def limited_by(self) -> LimitedBy:
-        """What decides: the engine's share of the fullest card, or the whole card."""
-        workload, estimate = self.workload, self.estimate
-        row = ENGINES[workload.engine]
-        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
-            return "device"
-        within = fit_probability(estimate.fullest.required, estimate.budget)
-        return "budget" if within <= self.probability else "device"
-
-    @property
-    def shown(self) -> Bytes:
-        """What the device will show of the fullest card [bytes]: all that is needed, or, where the
-        engine fills its share with a KV cache, that share, less what it leaves free; and what is
-        outside."""
-        estimate, fullest = self.estimate, self.estimate.fullest
-        within = fullest.required
-        fills = ENGINES[self.workload.engine].preallocates_kv_cache and fullest.layout.keeps
-        if fills and estimate.given_pool_bytes is None:
-            budget = estimate.budget
-            within = Bytes(
-                low=max(budget.low, within.low),
-                expected=max(budget.expected, within.expected),
-                high=max(budget.high, within.high),
-            )
-        free = sum(term.bytes for term in fullest.fixed if term.name == "reserve")
-        outside = self.outside
-        return Bytes(
-            low=within.low - free + outside.low,
-            expected=within.expected - free + outside.expected,
-            high=within.high - free + outside.high,
-        )
-
-    @property
-    def too_long(self) -> UnsupportedError | None:
-        """Why the model cannot read the context, None where it can."""
-        return context_refusal(self.workload.context_length, self.asked.spec)
-
-    @property
-    def refused(self) -> UnsupportedError | None:
-        """Why the engine does not run it on this card, None where it does."""
-        return self.too_long or refusal(
-            self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec
-        )
+from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
+from fitgauge.services.fit.workload import gpu_count, serving_workload
 
 
 class Estimator:
@@ -192,7 +63,7 @@ class Estimator:
             card=card,
             count=count or gpu_count(request, card.count),
             profile=profile,
-            choice=(
+            checkpoint=(
                 CheckpointChoice(model, quantization)
                 if as_launched
                 else self._checkpoints.choose(model, quantization, profile.engine, siblings)
@@ -224,12 +95,12 @@ class Estimator:
 
     def prepared(self, asked: FitQuery) -> CachedWeights:
         """Return the weights of the question. Raises UnsupportedError for an unknown format."""
-        return self._preparer.prepare(asked.loaded, asked.choice.derived, asked.profile.engine)
+        return self._preparer.prepare(asked.loaded, asked.checkpoint.derived, asked.profile.engine)
 
     def is_prepared(self, asked: FitQuery) -> bool:
         """Return whether the weights of the question are laid out already."""
         return (
-            self._preparer.peek(asked.loaded, asked.choice.derived, asked.profile.engine)
+            self._preparer.peek(asked.loaded, asked.checkpoint.derived, asked.profile.engine)
             is not None
         )
 
@@ -238,7 +109,7 @@ class Estimator:
         without, less what they take with it."""
         if not checked.workload.cpu_offload_bytes:
             return None
-        whole = self.possible(self.change(checked.asked, {"cpu_offload_gib": None}))
+        whole = self.possible(self.change(checked.pinned.asked, {"cpu_offload_gib": None}))
         if whole is None:
             return None
         workload = checked.workload
@@ -251,12 +122,49 @@ class Estimator:
             return None
         return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
 
-    def check(self, asked: FitQuery) -> FitEstimate:
-        """Return the estimate at the degrees asked for; those left out are the widest that the
-        engine accepts.
+    def check(self, asked: FitQuery, *, settle: bool = True) -> FitEstimate:
+        """Return the question, estimated: with the settings that the request sets, and for the
+        others the engine's defaults, or under `settings: "auto"` what is nearest to them and fits.
 
-        Raises InvalidRequestError or UnsupportedError where the question is impossible.
+        settle: return the settings nearest to the defaults also where nothing fits. Raises
+        InvalidRequestError or UnsupportedError where the question is impossible.
         """
+        default = self._with_defaults(asked)
+        if asked.request.settings == "defaults" or default.verdict == "fits" or default.refused:
+            return default
+        return AutoSettings(default, partial(self._trial, asked)).search(settle=settle)
+
+    def fits(self, asked: FitQuery) -> bool:
+        """Return whether `check` finds a launch that fits."""
+        try:
+            default = self._with_defaults(asked)
+        except IMPOSSIBLE:
+            return False
+        if asked.request.settings == "defaults" or default.verdict == "fits":
+            return default.verdict == "fits"
+        return AutoSettings(default, partial(self._trial, asked)).can_fit()
+
+    def at_largest_share(self, checked: FitEstimate) -> FitEstimate:
+        """Return the engine's defaults with the largest share of the GPU that may be chosen."""
+        return AutoSettings(checked, partial(self._trial, checked.asked)).at_largest_share()
+
+    def ends(self, checked: FitEstimate, *, others: bool = True) -> list[FitEstimate]:
+        """Return the least that the question takes, by layout, with settings at the ends of
+        their ladders; under `settings: "defaults"` the question itself."""
+        if checked.asked.request.settings == "defaults":
+            return [checked]
+        default = checked.choice.default if checked.choice else checked
+        return AutoSettings(default, partial(self._trial, checked.asked)).ends(others=others)
+
+    def _trial(self, asked: FitQuery, request: FitRequest) -> FitEstimate | None:
+        try:
+            return self._estimated(asked, request)
+        except IMPOSSIBLE:
+            return None
+
+    def _with_defaults(self, asked: FitQuery) -> FitEstimate:
+        """Return the estimate at the degrees asked for; those left out are the widest that the
+        engine accepts. Raises as `check`."""
         try:
             return self._estimated(asked, asked.request)
         except IMPOSSIBLE as refused:
@@ -277,7 +185,7 @@ class Estimator:
     def possible(self, asked: FitQuery) -> FitEstimate | None:
         """Return the question, estimated; None where the engine refuses it."""
         try:
-            return self.check(asked)
+            return self.check(asked, settle=False)
         except IMPOSSIBLE:
             return None
 
@@ -290,23 +198,8 @@ class Estimator:
         estimate = ENGINES[workload.engine].estimate(
             spec, prepared.laid, workload, accelerator, profile
         )
-        given = estimate.given_pool_bytes
-        if given is not None and needed_pool_bytes(workload, estimate) > given:
-            probability = 0.0
-        else:
-            fullest = estimate.fullest
-            probability = ENGINES[workload.engine].startup_probability(
-                fullest.required, fullest.layers, spec, profile, workload, accelerator
-            )
-        return FitEstimate(asked, prepared, workload, estimate, probability)
-
-
-def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:
-    """Return the least pool that holds the requests asked for on every stage [bytes]."""
-    return max(
-        stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length)
-        for stage in estimate.stages
-    )
+        probability = probability_of(asked, workload, estimate)
+        return FitEstimate(asked, request, prepared, workload, estimate, probability)
 
 
 def _held_bytes(stage: StageEstimate) -> int:

@@ -3,9 +3,9 @@
 from msgspec import structs
 
 from fitgauge.services.common.schemas import Launch
-from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.launch import launch
 from fitgauge.services.fit.limits import cache_tokens_of
+from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.workload import serving_workload
 
 
@@ -14,8 +14,7 @@ def launch_of(checked: FitEstimate) -> Launch | None:
     does not fit or is unsupported."""
     if checked.verdict == "does_not_fit" or checked.refused is not None:
         return None
-    asked, workload = checked.asked, checked.workload
-    request = asked.request
+    asked, workload, request = checked.asked, checked.workload, checked.request
     for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
         if getattr(request, name) is not None:
             without = structs.replace(

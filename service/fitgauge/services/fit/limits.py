@@ -18,7 +18,8 @@ from fitgauge.engine.serving.fit import (
 )
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
-from fitgauge.services.fit.estimate import Estimator, FitEstimate
+from fitgauge.services.fit.estimate import Estimator
+from fitgauge.services.fit.query import FitEstimate
 
 _STEPS, _EXACT_BITS = 16, 7
 """Estimates that close in on a limit, at most, and the share of it that may be missing. One or two
@@ -34,34 +35,46 @@ _STEP_BYTES = 2**18
 def limits_of(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     """Return the limits on these GPUs: the tokens that the engine would log, and the longest
     context and the most requests that surely fit."""
-    limits = sure_limits(checked)
-    row = ENGINES[checked.workload.engine]
-    only_cache = row.split is not None and row.split.with_concurrency is not None
-    longest = _confirmed(
+    sure = sure_limits(checked)
+    longest = context_limit(checked, sure, estimator)
+    requests = request_limit(checked, sure, estimator)
+    return limits_with(checked, longest, requests)
+
+
+def limits_with(checked: FitEstimate, longest: int, requests: int | None) -> ServingLimits:
+    """Return these limits with the tokens that the engine would log."""
+    workload = checked.workload
+    tokens = 0 if requests is None else cache_tokens_of(checked)
+    if requests is not None and ENGINES[workload.engine].activations_grow_with_context:
+        tokens = min(
+            tokens, max(longest * workload.concurrency, requests * workload.context_length)
+        )
+    return ServingLimits(
+        kv_cache_tokens=tokens, max_context_length=longest, max_concurrency=requests
+    )
+
+
+def context_limit(checked: FitEstimate, sure: ServingLimits, estimator: Estimator) -> int:
+    """Return the longest context that surely fits. sure: what the cache alone allows."""
+    return _confirmed(
         checked,
         estimator,
         "context_length",
         checked.workload.context_length,
-        limits.max_context_length,
+        sure.max_context_length,
         _sure_context,
     )
-    if limits.max_concurrency is None:
-        return ServingLimits(kv_cache_tokens=0, max_context_length=longest, max_concurrency=None)
-    requests = checked.workload.concurrency
-    if only_cache and checked.verdict == "fits":
-        requests = max(requests, limits.max_concurrency)
-    else:
-        requests = _confirmed(
-            checked, estimator, "concurrency", requests, limits.max_concurrency, _sure_requests
-        )
-    tokens = cache_tokens_of(checked)
-    if row.activations_grow_with_context:
-        tokens = min(
-            tokens,
-            max(longest * checked.workload.concurrency, requests * checked.workload.context_length),
-        )
-    return ServingLimits(
-        kv_cache_tokens=tokens, max_context_length=longest, max_concurrency=requests
+
+
+def request_limit(checked: FitEstimate, sure: ServingLimits, estimator: Estimator) -> int | None:
+    """Return the most requests that surely fit, None where memory sets no limit."""
+    requests, split = checked.workload.concurrency, ENGINES[checked.workload.engine].split
+    if sure.max_concurrency is None:
+        return None
+    if split is not None and split.with_concurrency is not None and checked.verdict == "fits":
+        return max(requests, sure.max_concurrency)
+    return _confirmed(
+        checked, estimator, "concurrency", requests, sure.max_concurrency, _sure_requests
     )
 
 
@@ -196,10 +209,9 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
     if count == checked.count:
         return checked.verdict == "fits"
     least = checked.prepared.total_bytes // count - checked.workload.cpu_offload_bytes
-    if least > checked.estimate.budget.expected:
+    if least > checked.estimate.accelerator.usable.expected:
         return False
-    tried = estimator.possible(estimator.change(checked.asked, {"gpu_count": count}, count=count))
-    return tried is not None and tried.verdict == "fits"
+    return estimator.fits(estimator.change(checked.asked, {"gpu_count": count}, count=count))
 
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:

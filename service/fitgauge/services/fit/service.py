@@ -18,13 +18,16 @@ from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.schemas import Assumption, FitAnswer, FitRequest, Limits
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
+from fitgauge.services.fit.auto_limits import auto_limits
 from fitgauge.services.fit.checkpoints import Checkpoints
+from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer
 from fitgauge.services.fit.echo import understood_as
-from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of
-from fitgauge.services.fit.limits import fewest_cards, limits_of
+from fitgauge.services.fit.limits import cache_tokens_of, fewest_cards
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
+from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.warnings import notes
 
@@ -52,7 +55,7 @@ class FitService:
             return False
         asked = self._estimator.ask(request, model, found)
         source = source_of(asked.loaded, asked.request.quantization, asked.profile.engine)
-        return asked.choice.derived is not None and source.placeholder is not None
+        return asked.checkpoint.derived is not None and source.placeholder is not None
 
     def check(
         self,
@@ -97,15 +100,19 @@ class FitService:
                 instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
         cards = answers.cards_in_words(asked.accelerator, asked.count)
+        workload, estimate = checked.workload, checked.estimate
+        full = asked.request.detail == "full"
         answer = FitAnswer(
             verdict="unsupported",
             summary=f"{asked.model.id} is unsupported on {cards}.",
             fit_probability=None,
             model=answers.model_answer(asked.model),
             gpu=answers.gpu_answer(asked.accelerator, asked.count),
-            per_gpu=None,
-            terms=None,
-            limits=None,
+            per_gpu=answers.per_gpu(
+                estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
+            ),
+            terms=answers.term_answers(estimate.fullest.terms, full),
+            limits=Limits(kv_cache_tokens=cache_tokens_of(checked)),
             host_memory=None,
             suggestions=[],
             warnings=[
@@ -127,17 +134,17 @@ class FitService:
     def _judge(
         self, answer: FitAnswer, checked: FitEstimate, siblings: Sequence[QuantizedRepo]
     ) -> None:
-        """Fill in the verdict and the figures of what the engine runs."""
+        """Fill in the verdict, the limits and the launch of what the engine runs."""
         workload, estimate = checked.workload, checked.estimate
         full = checked.asked.request.detail == "full"
-        limits = limits_of(checked, self._estimator)
+        limits = auto_limits(checked, self._estimator)
         fewest = fewest_cards(checked, self._estimator)
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
         answer.summary = answers.summary(
             answer.model.id,
-            answers.cards_in_words(checked.asked.accelerator, checked.count),
+            answers.cards_in_words(checked.asked.accelerator, checked.count) + clause(checked),
             workload,
             estimate,
             checked.verdict,
@@ -147,10 +154,6 @@ class FitService:
             outside=checked.outside,
             host=answer.host_memory,
         )
-        answer.per_gpu = answers.per_gpu(
-            estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
-        )
-        answer.terms = answers.term_answers(estimate.fullest.terms, full)
         answer.limits = Limits(
             kv_cache_tokens=limits.kv_cache_tokens,
             max_context_length=limits.max_context_length,
@@ -161,6 +164,8 @@ class FitService:
         repositories = siblings if asked_format is None else ()
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         answer.launch = launch_of(checked)
+        answer.chosen = chosen_settings(checked)
+        answer.defaults = defaults_answer(checked, self._estimator)
         if full and workload.pipeline_parallel > 1:
             answer.ranks = answers.rank_answers(estimate)
 

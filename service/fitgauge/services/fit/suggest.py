@@ -26,13 +26,15 @@ from fitgauge.services.fit.candidates import (
     dominated,
     gguf_files,
     in_host_memory,
+    is_searched,
     redundant,
     smaller_elsewhere,
 )
-from fitgauge.services.fit.estimate import Estimator, FitEstimate, FitQuery, needed_pool_bytes
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import deployable, fewest_cards, limits_of, sure_limits
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
+from fitgauge.services.fit.query import FitEstimate, FitQuery, needed_pool_bytes
 
 _FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
@@ -283,7 +285,11 @@ def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
     it, in hundredths."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]
-    if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
+    if (
+        not row.budget_is_device_share
+        or estimate.given_pool_bytes is not None
+        or is_searched("gpu_memory_utilization", checked.asked.request)
+    ):
         return
     usable = estimate.accelerator.usable
     share = floor(100 * (usable.low - checked.outside.high) / usable.low) / 100

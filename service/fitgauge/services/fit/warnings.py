@@ -12,8 +12,8 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.parsing import version
-from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.launch import source_of, unsupported_flags
+from fitgauge.services.fit.query import FitEstimate
 
 _LLM_INT8 = Note(
     "int8-is-llm-int8",
@@ -105,8 +105,9 @@ def _of_the_weights(checked: FitEstimate) -> Iterator[Note]:
     """Yield what is loaded where it is not the model itself."""
     asked, engine = checked.asked, checked.workload.engine
     row, quantization = ENGINES[engine], asked.request.quantization
-    if asked.choice.repo is not None:
-        message = f"Estimated and launched: {asked.choice.repo.text}, which holds {quantization}."
+    if asked.checkpoint.repo is not None:
+        repository = asked.checkpoint.repo.text
+        message = f"Estimated and launched: {repository}, which holds {quantization}."
         yield Note("checkpoint-loaded", "quantization", message)
     elif asked.model.source != "size":
         source = source_of(asked.loaded, quantization, engine)

@@ -4,6 +4,7 @@ work."""
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
@@ -158,11 +159,6 @@ def degrees(
             code="impossible-degrees",
         )
     return tensor, pipeline, data
-
-
-def tensor_widths(spec: ModelSpec, most: int) -> list[int]:
-    """Return the tensor-parallel degrees up to `most` that divide the attention heads."""
-    return [width for width in range(1, most + 1) if spec.query_heads % width == 0]
 
 
 def gpu_count(request: FitRequest, named: int | None) -> int:

@@ -11,7 +11,7 @@ from fitgauge.engine.serving.engine import (
     Platform,
     SplitEstimate,
 )
-from fitgauge.engine.serving.llamacpp import launch, memory, ollama, ollama_log, start_log
+from fitgauge.engine.serving.llamacpp import launch, memory, ollama, ollama_log, settings, start_log
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.offload import shard_weights
@@ -26,6 +26,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
+    ladders=settings.LADDERS,
     platforms={
         vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple", "huawei")
     },
@@ -61,6 +62,7 @@ OLLAMA = ENGINE._replace(
     estimate=ollama.estimate,
     default_batch=ollama.default_batch,
     command=launch.ollama_command,
+    ladders=settings.OLLAMA,
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
     split=SplitEstimate(memory.loaded_stages, ollama.stage_memory, supports_offload=False),
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),

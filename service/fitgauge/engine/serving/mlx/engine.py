@@ -8,6 +8,7 @@ from fitgauge.engine.serving.engine import (
 )
 from fitgauge.engine.serving.mlx import launch, memory
 from fitgauge.engine.serving.mlx.architectures import MODEL_TYPES, VISION
+from fitgauge.engine.serving.mlx.settings import LADDERS
 
 ENGINE = Engine(
     name="mlx",
@@ -17,6 +18,7 @@ ENGINE = Engine(
     shard_weights=memory.shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms={"apple": Platform()},
     formats=dict.fromkeys(("mlx", "int8", "int4", "mxfp4", "mxfp8", "nvfp4"), ANY_CAPABILITY),
     served_formats=("int8", "int4"),

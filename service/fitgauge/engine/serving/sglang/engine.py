@@ -13,6 +13,7 @@ from fitgauge.engine.serving.engine import (
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
+from fitgauge.engine.serving.sglang.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -24,6 +25,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms={
         "nvidia": Platform(),
         "amd": Platform(

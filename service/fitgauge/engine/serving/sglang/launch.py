@@ -8,13 +8,18 @@ CACHE_DTYPES = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2", "BF16": "bf16"}
 
 
 def command(launch: Launch) -> str:
-    """Return the command line."""
+    """Return the command line.
+
+    With DP attention --tp counts all ranks, over which --dp replicas of the attention divide
+    them; --cuda-graph-max-bs is what the automatic share reserves for."""
     settings, workload = launch.settings, launch.workload
     flags: Flags = ["python", "-m", "sglang.launch_server", "--model-path", launch.repository]
     flags += ["--context-length", workload.context_length]
+    attention_replicas = workload.data_parallel > 1 and workload.expert_parallel > 1
+    ranks = workload.tensor_parallel * (workload.data_parallel if attention_replicas else 1)
     flags += optional(
         ("--revision", launch.revision),
-        ("--tp-size", degree(workload.tensor_parallel)),
+        ("--tp-size", degree(ranks)),
         ("--pp-size", degree(workload.pipeline_parallel)),
         ("--dp-size", degree(workload.data_parallel)),
         ("--ep-size", degree(workload.expert_parallel)),
@@ -23,10 +28,13 @@ def command(launch: Launch) -> str:
         ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--mem-fraction-static", settings.gpu_memory_utilization),
         ("--max-running-requests", settings.max_num_seqs),
+        ("--cuda-graph-max-bs", settings.max_num_seqs),
         ("--chunked-prefill-size", settings.max_batched_tokens),
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--max-total-tokens", launch.pool_tokens),
     )
+    if attention_replicas:
+        flags.append("--enable-dp-attention")
     if launch.model.spec.task == "encode":
         flags.append("--is-embedding")
     return shell([*flags, "--disable-cuda-graph"] if workload.enforce_eager else flags)

@@ -244,7 +244,7 @@ def stage_memory(
             "runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free"
         )
     ]
-    ranks = workload.tensor_parallel * workload.pipeline_parallel
+    ranks = workload.communicating_ranks
     if ranks > 1:
         before.append(
             communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))

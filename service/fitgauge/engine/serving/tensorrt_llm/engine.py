@@ -10,6 +10,7 @@ from fitgauge.engine.serving.engine import (
 )
 from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
+from fitgauge.engine.serving.tensorrt_llm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -21,6 +22,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms={"nvidia": Platform()},
     formats={
         "awq": (8, 0), "gptq": (8, 0), "fp8": (8, 9), "nvfp4": (10, 0), "modelopt_nvfp4": (10, 0),

@@ -6,6 +6,7 @@ import shlex
 from msgspec import json
 
 from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
+from fitgauge.engine.serving.workload import Workload
 
 CACHE_DTYPES = {"F8_E4M3": "fp8"}
 
@@ -19,7 +20,7 @@ def command(launch: Launch) -> str:
     flags: Flags = ["trtllm-serve", launch.repository, "--max_seq_len", workload.context_length]
     flags += optional(
         ("--revision", launch.revision),
-        ("--tp_size", degree(workload.tensor_parallel)),
+        ("--tp_size", degree(workload.tensor_parallel * _attention_replicas(workload))),
         ("--pp_size", degree(workload.pipeline_parallel)),
         ("--ep_size", degree(workload.expert_parallel)),
         ("--kv_cache_free_gpu_memory_fraction", settings.gpu_memory_utilization),
@@ -33,6 +34,11 @@ def command(launch: Launch) -> str:
     return f"echo {text} > {_FILE} && {shell(flags)} --extra_llm_api_options {_FILE}"
 
 
+def _attention_replicas(workload: Workload) -> int:
+    """Return over how many ranks attention is copied, not divided (attention data parallel)."""
+    return workload.data_parallel if workload.expert_parallel > 1 else 1
+
+
 def _config(launch: Launch) -> dict[str, object]:
     """Return the contents of the file. A kv_cache_config there replaces that of the flags, so it
     repeats their share."""
@@ -42,4 +48,6 @@ def _config(launch: Launch) -> dict[str, object]:
     if cache:
         share = {"free_gpu_memory_fraction": workload.gpu_memory_utilization}
         config["kv_cache_config"] = {**cache, **share}
+    if _attention_replicas(workload) > 1:
+        config["enable_attention_dp"] = True
     return config | {"cuda_graph_config": None} if workload.enforce_eager else config

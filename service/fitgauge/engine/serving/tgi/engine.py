@@ -11,6 +11,7 @@ from fitgauge.engine.serving.engine import (
 )
 from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
+from fitgauge.engine.serving.tgi.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -21,6 +22,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms={
         "nvidia": Platform(),
         "amd": Platform(targets=frozenset({"gfx90a", "gfx942"})),

@@ -118,6 +118,14 @@ def largest_item(spec: ModelSpec, workload: Workload) -> int | None:
     return _GEMMA_IMAGE if spec.model_type == "gemma3" else None
 
 
+def largest_image(spec: ModelSpec) -> int:
+    """Return the tokens of the largest image, which a forward pass holds whole; 0 where it is
+    not known."""
+    if quirks(spec).video_by_frame or quirks(spec).native_resolution:
+        return _LARGEST_IMAGE
+    return _GEMMA_IMAGE if spec.model_type == "gemma3" else 0
+
+
 def _video(room: int) -> int:
     """Return the tokens of the longest video that `room` tokens hold, one pair of frames at least:
     each pair is as large as the largest image.

@@ -12,6 +12,7 @@ from fitgauge.engine.serving.vllm import (
 from fitgauge.engine.serving.vllm.compute_capability import card_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
+from fitgauge.engine.serving.vllm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
@@ -22,6 +23,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=default_batch,
     command=launch.command,
+    ladders=LADDERS,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),

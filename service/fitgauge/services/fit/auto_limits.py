@@ -1,0 +1,85 @@
+"""Limits under `settings: "auto"`: what any layout reaches with its settings at the ends of their
+ladders. Asked again, they fit."""
+
+from dataclasses import replace
+from math import inf
+
+from fitgauge.engine.model.spec import Attention, LatentAttention
+from fitgauge.engine.serving.fit import ServingLimits
+from fitgauge.services.fit.estimate import Estimator
+from fitgauge.services.fit.limits import (
+    context_limit,
+    limits_of,
+    limits_with,
+    request_limit,
+    sure_limits,
+)
+from fitgauge.services.fit.query import FitEstimate
+
+
+def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
+    """Return the limits of a question: the cache of the launch that was chosen, and the longest
+    context and most requests for which there is a launch that fits. Under `settings: "defaults"`
+    all are of the same launch."""
+    if checked.asked.request.settings == "defaults" or checked.refused:
+        return limits_of(checked, estimator)
+    if checked.choice is not None or _copies_cache(checked):
+        longest, most = _of_all_layouts(checked, estimator)
+    else:
+        longest, most = _of_default_layout(checked, estimator)
+    return limits_with(checked.pinned, longest, most)
+
+
+def _of_default_layout(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
+    """Return the limits where the engine's defaults fit: its scheduler runs as many requests as
+    the largest share of the GPU holds; the ends of the other ladders make room for a longer
+    context."""
+    largest = estimator.at_largest_share(checked).pinned
+    sure = sure_limits(largest)
+    most = request_limit(largest, sure, estimator)
+    if sure.max_context_length != checked.asked.spec.max_context_length:
+        largest = estimator.ends(checked, others=False)[0].pinned
+        sure = sure_limits(largest)
+    return context_limit(largest, sure, estimator), most
+
+
+def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
+    """Return the limits of the layouts that hold most."""
+    ends = _ends(checked, estimator)
+    end, sure = max(ends, key=lambda one: one[1].max_context_length)
+    longest = context_limit(end, sure, estimator)
+    end, sure = max(ends, key=_requests)
+    if sure.max_concurrency is None:
+        return longest, None
+    own = request_limit(checked.pinned, sure_limits(checked), estimator) or 0
+    if sure.max_concurrency <= own:
+        return longest, own
+    more = estimator.change(checked.asked, {"concurrency": sure.max_concurrency})
+    ends = _ends(replace(checked, asked=more), estimator)
+    if any(end.verdict == "fits" for end, _ in ends):
+        return longest, sure.max_concurrency
+    end, sure = max(ends, key=_requests)
+    return longest, max(own, request_limit(end, sure, estimator) or 0)
+
+
+def _ends(checked: FitEstimate, estimator: Estimator) -> list[tuple[FitEstimate, ServingLimits]]:
+    """Return what the question takes at the ends of all ladders, by layout, with the limits that
+    the cache alone sets."""
+    ends = [end.pinned for end in estimator.ends(checked)] or [checked.pinned]
+    return [(end, sure_limits(end)) for end in ends]
+
+
+def _requests(end: tuple[FitEstimate, ServingLimits]) -> float:
+    most = end[1].max_concurrency
+    return inf if most is None else most
+
+
+def _copies_cache(checked: FitEstimate) -> bool:
+    """Return whether ranks hold copies of the cache, so that another layout holds more."""
+    ranks = checked.workload.tensor_parallel
+    return ranks > 1 and any(
+        isinstance(mixer, LatentAttention)
+        or (isinstance(mixer, Attention) and mixer.kv_heads < ranks)
+        for block in checked.asked.spec.blocks
+        for mixer in block.mixers
+    )

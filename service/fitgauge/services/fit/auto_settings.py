@@ -1,0 +1,270 @@
+"""The settings nearest to an engine's defaults under which a workload fits: `settings: "auto"`.
+
+Steps, the first that fits is taken: A the engine's defaults; B limits of the scheduler; C the
+engine's share of the GPU, with B; D another layout over the GPUs, with A, then B, then C; E no
+CUDA graphs, with B and C, layouts in the same order. The ladders are the engine's own
+(`engine/serving/ladders.py`), the search knows no engine by name. A step is tried at its end
+first; then every setting goes back towards its default as far as the workload still fits. What the
+caller sent is never changed."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from msgspec import structs
+
+from fitgauge.engine.serving.ladders import Degrees, Ladder
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.fit.query import Choice, FitEstimate, Settings
+from fitgauge.services.fit.workload import serving_workload
+
+MOST_ESTIMATES = 48
+"""Estimates of one question at most."""
+
+_FOR_SETTLING = 12
+"""Of these, those that are left for settings to go back towards their defaults."""
+
+_SHARE, _EAGER = "gpu_memory_utilization", "enforce_eager"
+
+_SETTINGS = (_SHARE, _EAGER, "max_num_seqs", "max_batched_tokens", *Degrees._fields)
+
+Trial = Callable[[FitRequest], FitEstimate | None]
+"""Estimate a request; None where the engine refuses it."""
+
+
+class AutoSettings:
+    """The search of one question."""
+
+    def __init__(self, default: FitEstimate, trial: Trial) -> None:
+        """default: the question with the engine's defaults."""
+        self._default = default
+        self._trial = trial
+        self._row = ENGINES[default.workload.engine]
+        self._ladders = self._row.ladders
+        self._open = {name for name in _SETTINGS if getattr(default.asked.request, name) is None}
+        self._batch = [one for one in self._ladders.batch if one.setting in self._open]
+        self._ends: dict[int, Settings] = {}
+        self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {(): default}
+        self._without: dict[str, FitEstimate] = {}
+        self._most = MOST_ESTIMATES - _FOR_SETTLING
+        self.estimates = 1
+
+    def search(self, *, settle: bool = True) -> FitEstimate:
+        """Return the launch that is chosen; where nothing fits the likeliest, and where nothing
+        is likely the least that the workload takes.
+
+        settle: also then with settings back at their defaults where they help nothing."""
+        fitting = next(self._fitting(), None)
+        self._most = MOST_ESTIMATES
+        if fitting is not None:
+            return self._chosen(self._settled(fitting, _fits))
+        tried = [one for one in ({}, *map(self._end, self._layouts())) if self._of(one)]
+        best = max(tried, key=lambda one: self._sure(one).probability)
+        likeliest = self._sure(best)
+        if likeliest.verdict == "does_not_fit":
+            best = min(tried[1:] or tried, key=lambda one: self._sure(one).required)
+        if not settle:
+            return self._chosen(best)
+        if likeliest.verdict == "does_not_fit":
+            least = self._sure(best).short_bytes
+            return self._chosen(self._settled(best, lambda one: one.short_bytes <= least))
+        return self._chosen(
+            self._settled(best, lambda one: one.probability >= likeliest.probability)
+        )
+
+    def can_fit(self) -> bool:
+        """Return whether any layout fits at the ends of all ladders."""
+        return any(self._fits(self._end(layout)) for layout in self._layouts())
+
+    def at_largest_share(self) -> FitEstimate:
+        """Return the defaults with the largest share of the GPU."""
+        return self._of(self._with_share({})) or self._default
+
+    def ends(self, *, others: bool = True) -> list[FitEstimate]:
+        """Return what the workload takes at the ends of all ladders, by layout; of the default
+        layout alone without `others`."""
+        layouts = self._layouts() if others else ({},)
+        ends = (self._of(self._end(layout)) for layout in layouts)
+        return [end for end in ends if end is not None]
+
+    def _fitting(self) -> Iterator[Settings]:
+        """Yield the ends of the steps that fit, in their order."""
+        plain: Settings = {}
+        layouts = list(self._layouts())
+        if self._fits(self._end(plain)):
+            yield from filter(self._fits, (self._batch_end(plain), self._share_end(plain)))
+        others = [layout for layout in layouts[1:] if self._fits(self._end(layout))]
+        for step in (dict, self._batch_end, self._share_end):
+            yield from filter(self._fits, (step(layout) for layout in others))
+        yield from filter(self._fits, map(self._end, layouts))
+
+    def _layouts(self) -> Iterator[Settings]:
+        """Yield the default layout as no change, then the others that the caller leaves open."""
+        yield {}
+        if self._ladders.layouts is None or self._default.count == 1:
+            return
+        asked, workload = self._default.asked, self._default.workload
+        for degrees in self._ladders.layouts(asked.spec, self._default.count):
+            fields = degrees._asdict()
+            if fields == {name: getattr(workload, name) for name in Degrees._fields}:
+                continue
+            if all(
+                name in self._open or getattr(asked.request, name) == value
+                for name, value in fields.items()
+            ):
+                yield fields
+
+    def _batch_end(self, layout: Settings) -> Settings:
+        """Return step B's end: all limits of the scheduler at their lowest."""
+        replicas = int(layout.get("data_parallel", self._default.workload.data_parallel))
+        if replicas not in self._ends:
+            lowest: dict[str, int | float | bool] = {}
+            for ladder in self._batch:
+                values = self._values(ladder, {**layout, **lowest})
+                if values:
+                    lowest[ladder.setting] = values[-1]
+            self._ends[replicas] = lowest
+        return {**layout, **self._ends[replicas]}
+
+    def _share_end(self, layout: Settings) -> Settings:
+        """Return step C's end: B's with the largest share of the GPU that leaves room for what
+        lies outside."""
+        return self._with_share(self._batch_end(layout))
+
+    def _end(self, layout: Settings) -> Settings:
+        """Return the least that a layout takes: step E's end, or C's."""
+        if not self._ladders.without_graphs or _EAGER not in self._open:
+            return self._share_end(layout)
+        return self._with_share({**self._batch_end(layout), _EAGER: True})
+
+    def _with_share(self, changed: Settings) -> Settings:
+        shares = self._shares(changed)
+        return {**changed, _SHARE: shares[-1]} if shares else changed
+
+    def _shares(self, changed: Settings) -> tuple[float, ...]:
+        """Return the shares to try with these settings, nearest to the default first: higher
+        ones as far as the rest suffices for what lies outside; lower ones where it does not."""
+        share = self._ladders.share
+        if (
+            share is None
+            or _SHARE not in self._open
+            or self._default.workload.kv_cache_memory_bytes is not None
+        ):
+            return ()
+        if not self._row.budget_is_device_share:
+            workload = self._workload(changed)
+            return share.higher(workload.gpu_memory_utilization) if workload else ()
+        judged = self._of(changed)
+        if judged is None:
+            return ()
+        default, outside = judged.workload.gpu_memory_utilization, judged.outside
+        if judged.rest_fits(default, outside):
+            higher = share.higher(default)
+            while higher and not judged.rest_fits(higher[-1], outside):
+                higher = higher[:-1]
+            return higher
+        lower = share.lower(default)
+        fitting = (at for at, value in enumerate(lower, 1) if judged.rest_fits(value, outside))
+        return lower[: next(fitting, None)]
+
+    def _settled(self, changed: Settings, acceptable: Callable[[FitEstimate], bool]) -> Settings:
+        """Return the settings with each as near to its default as is acceptable, those that cost
+        most first."""
+        for setting in (_EAGER, _SHARE, *(one.setting for one in reversed(self._batch))):
+            if setting not in changed:
+                continue
+            others = {name: value for name, value in changed.items() if name != setting}
+            default = self._of(others)
+            if default is not None and acceptable(default):
+                changed = others
+                continue
+            if default is not None:
+                self._without[setting] = default
+            if setting != _EAGER:
+                changed = {
+                    **others,
+                    setting: self._nearest(setting, others, changed[setting], acceptable),
+                }
+        return changed
+
+    def _nearest(
+        self,
+        setting: str,
+        others: Settings,
+        value: float,
+        acceptable: Callable[[FitEstimate], bool],
+    ) -> float:
+        """Return the value nearest to the default that is acceptable, at worst `value`, which
+        is."""
+        if setting == _SHARE:
+            values: tuple[float, ...] = self._shares(others)
+        else:
+            ladder = next(one for one in self._batch if one.setting == setting)
+            values = self._values(ladder, others)
+        if value not in values:
+            return value
+        low, high = 0, values.index(value)
+        while low < high:
+            middle = (low + high) // 2
+            judged = self._of({**others, setting: values[middle]})
+            if judged is not None and acceptable(judged):
+                high = middle
+            else:
+                low = middle + 1
+        return values[high]
+
+    def _values(self, ladder: Ladder, changed: Settings) -> tuple[int, ...]:
+        """Return the values of a ladder, with other settings as in `changed`."""
+        workload, asked = self._workload(changed), self._default.asked
+        return ladder.values(workload, asked.spec, asked.accelerator) if workload else ()
+
+    def _workload(self, changed: Settings) -> Workload | None:
+        """Return the workload with these settings; None where the engine refuses it."""
+        if not changed:
+            return self._default.workload
+        asked = self._default.asked
+        try:
+            return serving_workload(
+                structs.replace(self._default.request, **changed),
+                asked.spec,
+                asked.accelerator,
+                asked.count,
+                asked.profile,
+            )
+        except IMPOSSIBLE:
+            return None
+
+    def _fits(self, changed: Settings) -> bool:
+        judged = self._of(changed)
+        return judged is not None and _fits(judged)
+
+    def _sure(self, changed: Settings) -> FitEstimate:
+        judged = self._of(changed)
+        assert judged is not None
+        return judged
+
+    def _of(self, changed: Settings) -> FitEstimate | None:
+        """Return the launch with these settings, judged; None where the engine refuses it or no
+        estimate is left."""
+        key = tuple(sorted(changed.items()))
+        if key not in self._results:
+            if _SHARE in changed and self._row.budget_is_device_share:
+                others = {name: value for name, value in changed.items() if name != _SHARE}
+                base = self._of(others)
+                self._results[key] = base and base.at_share(changed[_SHARE])
+            elif self.estimates == self._most:
+                return None
+            else:
+                self.estimates += 1
+                self._results[key] = self._trial(structs.replace(self._default.request, **changed))
+        return self._results[key]
+
+    def _chosen(self, changed: Settings) -> FitEstimate:
+        choice = Choice(self._default, changed, self._without, self.estimates)
+        return replace(self._sure(changed), choice=choice)
+
+
+def _fits(judged: FitEstimate) -> bool:
+    return judged.verdict == "fits"

@@ -1,0 +1,242 @@
+"""A serving question with what it names, and how it was judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
+
+from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.quantity import Bytes, total
+from fitgauge.engine.serving.estimate import Estimate
+from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.support import context_refusal, refusal
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.services.common.schemas import FitRequest, LimitedBy
+from fitgauge.services.common.weight_cache import CachedWeights
+from fitgauge.services.fit.checkpoints import CheckpointChoice
+from fitgauge.services.fit.quantized_repos import QuantizedRepo
+
+Settings = Mapping[str, int | float | bool]
+"""Request fields with a value each."""
+
+_NOTHING = Bytes(low=0, expected=0, high=0)
+
+
+@dataclass(frozen=True, slots=True)
+class FitQuery:
+    """A question with what it names: the model, the card, how many of them, and what is known of
+    the engine."""
+
+    request: FitRequest
+    """With the format that is judged."""
+
+    original: FitRequest
+    """As it was sent."""
+
+    model: Model
+    """The model that the request names."""
+
+    card: GpuMatch
+    """The GPU."""
+
+    count: int
+    """How many GPUs there are."""
+
+    profile: EngineProfile
+    """What is measured of the engine."""
+
+    checkpoint: CheckpointChoice
+    """What the engine loads of the model."""
+
+    siblings: Sequence[QuantizedRepo] = ()
+    """Published repositories of the same weights, of which one may be loaded."""
+
+    @property
+    def loaded(self) -> Model:
+        """The model as the engine loads it: a published repository of it in another format, or
+        itself."""
+        return self.checkpoint.model
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model is made of."""
+        return self.loaded.spec
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The card by itself."""
+        return self.card.accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class FitEstimate:
+    """One question, estimated."""
+
+    asked: FitQuery
+
+    request: FitRequest
+    """The request with the settings that were judged."""
+
+    prepared: CachedWeights
+    workload: Workload
+    estimate: Estimate
+    probability: float
+
+    choice: "Choice | None" = None
+    """What was changed from the engine's defaults; None where they were judged."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of its chance."""
+        return verdict(self.probability)
+
+    @property
+    def count(self) -> int:
+        """How many cards there are."""
+        return self.asked.count
+
+    @property
+    def required(self) -> int:
+        """What the fullest card is expected to need [bytes]."""
+        return self.estimate.fullest.required.expected
+
+    @property
+    def outside(self) -> Bytes:
+        """What the engine and others hold of the fullest card outside the engine's share of it."""
+        asked, fullest = self.asked, self.estimate.fullest
+        terms = ENGINES[self.workload.engine].terms_outside_budget
+        if terms is None:
+            return total(())
+        accelerator, layers = self.estimate.accelerator, fullest.layers
+        return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
+
+    @property
+    def starting_probability(self) -> float:
+        """How likely what is held outside the engine's share leaves it its share."""
+        row, estimate = ENGINES[self.workload.engine], self.estimate
+        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
+            return 1.0
+        return starting_probability(
+            _NOTHING, estimate.budget, self.outside, estimate.accelerator.usable
+        )
+
+    @property
+    def limited_by(self) -> LimitedBy:
+        """What decides: the engine's share of the fullest card, or the whole card."""
+        workload, estimate = self.workload, self.estimate
+        row = ENGINES[workload.engine]
+        if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
+            return "device"
+        within = fit_probability(estimate.fullest.required, estimate.budget)
+        return "budget" if within <= self.probability else "device"
+
+    @property
+    def shown(self) -> Bytes:
+        """What the device will show of the fullest card [bytes]: all that is needed, or, where the
+        engine fills its share with a KV cache, that share, less what it leaves free; and what is
+        outside."""
+        estimate, fullest = self.estimate, self.estimate.fullest
+        within = fullest.required
+        fills = ENGINES[self.workload.engine].preallocates_kv_cache and fullest.layout.keeps
+        if fills and estimate.given_pool_bytes is None:
+            budget = estimate.budget
+            within = Bytes(
+                low=max(budget.low, within.low),
+                expected=max(budget.expected, within.expected),
+                high=max(budget.high, within.high),
+            )
+        free = sum(term.bytes for term in fullest.fixed if term.name == "reserve")
+        outside = self.outside
+        return Bytes(
+            low=within.low - free + outside.low,
+            expected=within.expected - free + outside.expected,
+            high=within.high - free + outside.high,
+        )
+
+    @property
+    def too_long(self) -> UnsupportedError | None:
+        """Why the model cannot read the context, None where it can."""
+        return context_refusal(self.workload.context_length, self.asked.spec)
+
+    @property
+    def refused(self) -> UnsupportedError | None:
+        """Why the engine does not run it on this card, None where it does."""
+        return self.too_long or refusal(
+            self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec
+        )
+
+    @property
+    def short_bytes(self) -> int:
+        """How much the fullest GPU lacks; negative where something is left."""
+        return self.required - self.estimate.budget.expected
+
+    def at_share(self, share: float) -> "FitEstimate":
+        """Return the same with another share of the GPU, of an engine whose budget alone depends
+        on it (`Engine.budget_is_device_share`)."""
+        workload = structs.replace(self.workload, gpu_memory_utilization=share)
+        budget = ENGINES[workload.engine].budget(self.estimate.accelerator, workload)
+        estimate = structs.replace(self.estimate, budget=budget)
+        return replace(
+            self,
+            request=structs.replace(self.request, gpu_memory_utilization=share),
+            workload=workload,
+            estimate=estimate,
+            probability=probability_of(self.asked, workload, estimate),
+        )
+
+    @property
+    def pinned(self) -> "FitEstimate":
+        """The same launch as a question that leaves nothing open."""
+        request = structs.replace(self.request, settings="defaults")
+        sent = structs.replace(request, quantization=self.asked.original.quantization)
+        return replace(self, asked=replace(self.asked, request=request, original=sent))
+
+    def rest_fits(self, share: float, outside: Bytes) -> bool:
+        """Return whether what lies outside this share of the GPU (`outside`) surely fits into the
+        rest."""
+        workload = structs.replace(self.workload, gpu_memory_utilization=share)
+        accelerator = self.estimate.accelerator
+        budget = ENGINES[workload.engine].budget(accelerator, workload)
+        chance = starting_probability(_NOTHING, budget, outside, accelerator.usable)
+        return verdict(chance) == "fits"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Settings that a search chose instead of the engine's defaults."""
+
+    default: FitEstimate
+    """The engine's defaults, judged."""
+
+    changed: Settings
+    """What differs from them."""
+
+    without: Mapping[str, FitEstimate] = field(default_factory=dict)
+    """By setting: the same launch with this one at its default."""
+
+    estimates: int = 0
+    """How many estimates it took."""
+
+
+def probability_of(asked: FitQuery, workload: Workload, estimate: Estimate) -> float:
+    """Return the chance that the launch runs the requests."""
+    given = estimate.given_pool_bytes
+    if given is not None and needed_pool_bytes(workload, estimate) > given:
+        return 0.0
+    fullest = estimate.fullest
+    return ENGINES[workload.engine].startup_probability(
+        fullest.required, fullest.layers, asked.spec, asked.profile, workload, estimate.accelerator
+    )
+
+
+def needed_pool_bytes(workload: Workload, estimate: Estimate) -> int:
+    """Return the least pool that holds the requests asked for on every stage [bytes]."""
+    return max(
+        stage.layout.pool_bytes(workload.requests_per_replica, workload.context_length)
+        for stage in estimate.stages
+    )

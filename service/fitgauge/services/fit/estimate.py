@@ -11,6 +11,7 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator, shared
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import GIB, Bytes, total
+from fitgauge.engine.serving.doubt import doubt, with_doubt
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
@@ -101,7 +102,7 @@ class FitEstimate:
         if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
             return "device"
         within = fit_probability(estimate.fullest.required, estimate.budget)
-        return "budget" if within <= self.probability else "device"
+        return "budget" if within <= self.starting_probability else "device"
 
     @property
     def shown(self) -> Bytes:
@@ -243,8 +244,9 @@ class Estimator:
         if request.other_memory_gib and not workload.other_memory_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
-        estimate = ENGINES[workload.engine].estimate(
-            spec, prepared.laid, workload, accelerator, profile
+        estimate = with_doubt(
+            ENGINES[workload.engine].estimate(spec, prepared.laid, workload, accelerator, profile),
+            doubt(profile, accelerator),
         )
         given = estimate.given_pool_bytes
         if given is not None and needed_pool_bytes(workload, estimate) > given:

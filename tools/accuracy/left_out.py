@@ -6,6 +6,7 @@ of what was measured are made of the rest. Each campaign weighs the same."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from math import log
 from statistics import mean, median
@@ -17,17 +18,17 @@ from accuracy import calibrate
 from accuracy.score import Interval, need_interval
 from accuracy.truth import FOLDS, GIB, Run, check, runs
 from fitgauge.catalog.engines import Engines
+from fitgauge.engine.quantity import total
 from fitgauge.engine.serving.doubt import gpu_class
+from fitgauge.engine.serving.fit import SURE, fit_probability, starting_probability
 from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.fit.estimate import FitEstimate
 from fitgauge.services.fit.service import FitService
 
 ROUNDING = 0.02 * GIB
 """Logs print sizes in hundredths of a GiB, and a need is the difference of two."""
-
-SURE = 0.9
-"""The least probability of `fits`."""
 
 
 class Asked(NamedTuple):
@@ -60,11 +61,9 @@ class Asked(NamedTuple):
 
 
 @cache
-def asked(
-    judge: Callable[[FitEstimate], float] = lambda found: found.probability,
-) -> tuple[Asked, ...]:
-    """Return every run that may be scored for its need, its tokens or its outcome. `judge`: the
-    probability of an estimate."""
+def asked(doubted: bool = True) -> tuple[Asked, ...]:
+    """Return every run that may be scored for its need, its tokens or its outcome; by the terms
+    alone where it is not to be `doubted`."""
     found = []
     for fold in range(FOLDS):
         others = [run for run in runs() if run.fold != fold]
@@ -78,18 +77,34 @@ def asked(
             except FitgaugeError:
                 continue
             if estimate is not None and not estimate.refused:
-                found.append(_asked(run, estimate, judge(estimate)))
+                found.append(_asked(run, estimate if doubted else _bare(estimate)))
     return tuple(found)
 
 
-def _asked(run: Run, estimate: FitEstimate, probability: float) -> Asked:
+def _asked(run: Run, estimate: FitEstimate) -> Asked:
     return Asked(
         run,
         gpu_class(estimate.estimate.accelerator),
         _need(run, estimate),
         _held(run) if "outcome" in run.scores else None,
-        probability,
+        estimate.probability,
     )
+
+
+def _bare(found: FitEstimate) -> FitEstimate:
+    """Return an estimate with the intervals that its terms have, and the probability of those."""
+    stages = tuple(
+        msgspec.structs.replace(stage, required=total((*stage.fixed, *stage.cache)))
+        for stage in found.estimate.stages
+    )
+    estimate = msgspec.structs.replace(found.estimate, stages=stages)
+    chance = fit_probability(estimate.fullest.required, estimate.budget)
+    if ENGINES[found.workload.engine].budget_is_device_share:
+        usable = estimate.accelerator.usable
+        chance = starting_probability(
+            estimate.fullest.required, estimate.budget, found.outside, usable
+        )
+    return replace(found, estimate=estimate, probability=chance)
 
 
 def _need(run: Run, estimate: FitEstimate) -> Interval | None:

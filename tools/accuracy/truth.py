@@ -30,6 +30,8 @@ from fitgauge.services.fit.service import FitService
 HERE = Path(__file__).parent
 GIB = 2**30
 FIT_SHARE = 70
+ONE_CAMPAIGN = {"llm-d-incubation/llm-d-planner#205": "llm-d-incubation/llm-d-planner"}
+"""Threads that hold runs of a repository's own campaign."""
 FOLDS = 6
 """Parts that all campaigns are dealt to by a hash: each is left out once."""
 
@@ -68,7 +70,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if self.source.startswith("http"):
             return self.source
         where, _, file = self.source.partition(":")
-        return re.sub(r"#\d+$", "", where) if file else where
+        thread = re.sub(r"#\d+$", "", where) if file else where
+        return ONE_CAMPAIGN.get(thread, thread)
 
     @property
     def fold(self) -> int:

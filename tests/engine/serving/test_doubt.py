@@ -6,6 +6,7 @@ import pytest
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.quantity import GIB, Bytes
+from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.doubt import (
     NEVER,
     OTHER_RELEASE,
@@ -60,3 +61,10 @@ def test_no_probability_is_surer_than_what_was_measured_allows() -> None:
     assert 0 < capped(0.0, NEVER) < 0.05
     assert capped(0.5, NEVER) == 0.5
     assert capped(0.0, SAME_RELEASE) < capped(0.0, NEVER)
+
+
+def test_a_card_that_a_community_build_serves_is_not_refused_and_says_so() -> None:
+    card = bundled().find("MI50 16GB").accelerator
+    assert platforms.refusal("vllm", None, None, card) is None
+    assert "vllm-gfx906" in (platforms.note("vllm", card) or "")
+    assert "vllm" not in platforms.engines_for(card)

@@ -83,6 +83,9 @@ class Platform(NamedTuple):
     plugin: str | None = None
     """The package without which the engine does not run there."""
 
+    community: Mapping[str, str] = {}
+    """Targets that only builds of others run on, and the name of such a build."""
+
     fp8_targets: frozenset[str] | None = None
     """The targets whose matrix units multiply fp8; None where every target reads fp8 weights."""
 

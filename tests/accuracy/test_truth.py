@@ -27,7 +27,7 @@ UNITS = (
         "weight",
         "layers",
     ),
-    *("approx", "estimate", "printed", "split", r"gpu\d+"),
+    *("approx", "estimate", "printed", "split", "total", r"gpu\d+"),
 )
 UNIT = re.compile(rf"_({'|'.join(UNITS)})$|^(per_stage|est_max_len)$")
 

@@ -8,7 +8,7 @@ Run: python -m accuracy.calibrate (or `make calibrate`), then `make accuracy`.""
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import whole as whole_rows
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.serving.activations import HALF, layer_width
+from fitgauge.engine.serving.doubt import ANY_NVIDIA, gpu_class
 from fitgauge.engine.serving.profile import SecondRunner
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
@@ -37,6 +38,7 @@ LOGS = (
     " tools/accuracy/calibrate.py"
 )
 FLOAT = 4
+SHARED = "laptop|wsl|desktop|GB10"
 LEAST_SPREAD = 0.02
 """An interval is never narrower than this share of its coefficient: logs print two decimals."""
 
@@ -107,15 +109,18 @@ def within(run: Run, versions: Versions) -> bool:
     return run.version is not None and versions[0] <= run.version[:2] < versions[1]
 
 
-def evidence(versions: Versions, shows: Callable[[Run, FitEstimate], float | None]) -> list[Seen]:
-    """Return what runs of the fit part show of something, within versions."""
+def fitted() -> tuple[Run, ...]:
+    """Return the runs that the catalog's coefficients are fitted to."""
+    return tuple(run for run in runs() if run.part == "fit")
+
+
+def evidence(
+    chosen: Sequence[Run], versions: Versions, shows: Callable[[Run, FitEstimate], float | None]
+) -> list[Seen]:
+    """Return what the chosen runs show of something, within versions."""
     seen = []
-    for run in runs():
-        if (
-            run.part != "fit"
-            or run.engine != "vllm"
-            or not {"activations", "need", "kv_tokens"} & set(run.scores)
-        ):
+    for run in chosen:
+        if run.engine != "vllm" or not {"activations", "need", "kv_tokens"} & set(run.scores):
             continue
         if not within(run, versions) or model(run.question["model"]) is None:
             continue
@@ -235,42 +240,37 @@ def collectives(baseline: float, symmetric: bool) -> Callable[[Run, FitEstimate]
     return shows
 
 
-def plain_collectives(baseline: float) -> dict[str, Any]:
+def plain_collectives(chosen: Sequence[Run], baseline: float) -> dict[str, Any]:
     """Return what ranks hold more than one alone where cards share no symmetric memory [bytes], of
     every release.
 
     NCCL's buffers do not depend on vLLM's release, so logs that print none tell too; all count,
-    as the few differ by cards and ranks."""
+    as the few differ by cards and ranks. Of unified memory the host's part is in what is printed,
+    so its logs tell nothing of NCCL."""
     seen = []
-    for run in runs():
+    for run in chosen:
         card = run.question.get("gpu")
-        if (
-            run.part != "fit"
-            or run.engine != "vllm"
-            or (run.question.get("tensor_parallel") or 1) < 2
-            or card is None
-        ):
+        if run.engine != "vllm" or (run.question.get("tensor_parallel") or 1) < 2 or card is None:
             continue
         accelerator = bundled().find(card).accelerator
         size = non_torch(run)
-        if size is not None and accelerator.vendor == "NVIDIA" and not shares_memory(accelerator):
+        apart = accelerator.vendor == "NVIDIA" and not accelerator.unified_memory
+        if size is not None and apart and not shares_memory(accelerator):
             seen.append(Seen(run, max(0.0, size - baseline)))
     return whole(interval(seen))
 
 
-def context_share() -> dict[str, Any]:
+def context_share(chosen: Sequence[Run]) -> dict[str, Any]:
     """Return what is taken of a card before vLLM looks at what is free, as a share of the card,
-    of every release, where it drives no display."""
+    of every release, where nothing else is on it: no display, no other process, no host."""
     seen = [
         Seen(run, 1 - run.measured["free_at_start_gib"] / run.total_gpu_gib)
-        for run in runs()
-        if run.part == "fit"
-        and run.engine == "vllm"
+        for run in chosen
+        if run.engine == "vllm"
         and run.total_gpu_gib
         and run.measured.get("free_at_start_gib")
-        if not re.search(
-            "laptop|wsl|desktop", f"{run.question.get('gpu')} {run.note}", re.IGNORECASE
-        )
+        and not run.question.get("other_memory_gib")
+        and not re.search(SHARED, f"{run.question.get('gpu')} {run.note}", re.IGNORECASE)
     ]
     return interval(seen)
 
@@ -452,19 +452,22 @@ COPIES = derived(
 )
 
 
-def vllm_profiles() -> list[dict[str, Any]]:
-    """Return the rows of vLLM, calibrated."""
-    hidden = coefficient(evidence(((0, 8), (9, 9)), copies_of_hidden), COPIES)
-    plain = plain_collectives(coefficient(evidence(((0, 4), (9, 9)), process), NOTHING)["expected"])
-    context = context_share()
-    once, each = graph_line(evidence(((0, 19), (9, 9)), graphs))
+def vllm_profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the rows of vLLM, calibrated on the chosen runs."""
+    hidden = coefficient(evidence(chosen, ((0, 8), (9, 9)), copies_of_hidden), COPIES)
+    alone = coefficient(evidence(chosen, ((0, 4), (9, 9)), process), NOTHING)
+    plain = plain_collectives(chosen, alone["expected"])
+    context = context_share(chosen)
+    once, each = graph_line(evidence(chosen, ((0, 19), (9, 9)), graphs))
     rows = []
     for group in GROUPS:
         runtime = coefficient(
-            evidence(group.process, process),
+            evidence(chosen, group.process, process),
             derived(5e7, 2.7e8, 5e8, "CUDA libraries of the process"),
         )
-        ranks = evidence(group.process, collectives(runtime["expected"], group.since >= SYMMETRIC))
+        ranks = evidence(
+            chosen, group.process, collectives(runtime["expected"], group.since >= SYMMETRIC)
+        )
         rows.append(
             {
                 "engine": "vllm",
@@ -472,7 +475,7 @@ def vllm_profiles() -> list[dict[str, Any]]:
                 "newest": group.newest,
                 "gpu_memory_utilization": group.utilization,
                 "logits_copies": coefficient(
-                    evidence(group.sampler, first_runner), SAMPLERS[group.sampler]
+                    evidence(chosen, group.sampler, first_runner), SAMPLERS[group.sampler]
                 ),
                 "hidden_copies": hidden,
                 "graph_bytes": once,
@@ -531,17 +534,64 @@ def whole(row: dict[str, Any]) -> dict[str, Any]:
     return row | {name: round(row[name]) for name in ("low", "expected", "high")}
 
 
-def calibrated() -> str:
-    """Return the text of engines.json: vLLM's rows anew, the others as they are but for what
-    vLLM's logs tell of them."""
-    profiles = vllm_profiles()
-    plain = profiles[-1]["plain_communication_bytes"]
-    others = (row for row in whole_rows(json.loads(ENGINES.read_text())) if row["engine"] != "vllm")
-    rows = [
-        row | ({"plain_communication_bytes": plain} if row["engine"] in SAME_COLLECTIVES else {})
-        for row in others
+def profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return every engine's rows: vLLM's calibrated on the chosen runs, the others as they are but
+    for what vLLM's logs tell of them; each with the campaigns that measured it."""
+    rows = vllm_profiles(chosen)
+    plain = rows[-1]["plain_communication_bytes"]
+    for row in whole_rows(json.loads(ENGINES.read_text())):
+        if row["engine"] in SAME_COLLECTIVES:
+            rows.append(row | {"plain_communication_bytes": plain})
+        elif row["engine"] != "vllm":
+            rows.append(row)
+    seen = [(run, name) for run in chosen if run.measured and (name := class_of(run)) is not None]
+    return [
+        row
+        | {
+            "measured": campaigns(
+                [
+                    one
+                    for one in seen
+                    if one[0].engine == row["engine"] and told_by(one[0], row, rows)
+                ]
+            ),
+            "measured_ever": campaigns([one for one in seen if one[0].engine == row["engine"]]),
+        }
+        for row in rows
     ]
-    return json.dumps(differing([*profiles, *rows]), indent=1, ensure_ascii=False) + "\n"
+
+
+def told_by(run: Run, row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Return whether a run's release is one that a row of its engine holds for."""
+    since = [tuple(other["since"]) for other in rows if other["engine"] == row["engine"]]
+    later = min((one for one in since if one > tuple(row["since"])), default=None)
+    version = run.version
+    if version is None:
+        return len(since) == 1
+    return tuple(row["since"]) <= version[:2] and (later is None or version[:2] < later)
+
+
+def class_of(run: Run) -> str | None:
+    """Return the class of a run's GPU, None where it is not known."""
+    try:
+        return gpu_class(bundled().find(run.question["gpu"]).accelerator)
+    except (FitgaugeError, KeyError):
+        return None
+
+
+def campaigns(seen: list[tuple[Run, str]]) -> dict[str, int]:
+    """Return how many campaigns measured on every class of GPU; a card known by its size alone is
+    any of NVIDIA's."""
+    found: dict[str, set[str]] = {}
+    for run, name in seen:
+        for known in {name, ANY_NVIDIA} if name.startswith(f"{ANY_NVIDIA} ") else {name}:
+            found.setdefault(known, set()).add(run.campaign)
+    return {name: len(found[name]) for name in sorted(found)}
+
+
+def calibrated() -> str:
+    """Return the text of engines.json."""
+    return json.dumps(differing(profiles(fitted())), indent=1, ensure_ascii=False) + "\n"
 
 
 def differing(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -51,20 +51,31 @@ SETTINGS = (
     "kv_unified", "flash_attention",
     "max_running_requests", "prompt_tokens", "generated_tokens",
 )  # fmt: skip
+ENGINES = (
+    "vllm", "sglang", "tensorrt-llm", "llama.cpp", "ollama", "transformers", "tgi", "mlx",
+)  # fmt: skip
 RELEASED = ("vllm", "sglang", "tensorrt-llm", "transformers", "tgi")
 
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?:\.\d+)?(?:[.+-]?(?:rc|dev|post)\S*)?")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _REMARK = re.compile(r"\s*\((?![^()]*GiB of )[^()]*\)")
-_BESIDE = re.compile(r"MTP|draft|dflash|EPLB|offload|patched|desktop|another server", re.IGNORECASE)
+_BESIDE = re.compile(
+    r"MTP|draft|dflash|EPLB|offload|patched|desktop|another server|co-resident", re.IGNORECASE
+)
+_UNSTATED = re.compile(
+    r"(?:utilization|command|fraction|flags)\b[^.;(]*"
+    r"\b(?:not (?:printed|restated|stated|in the)|unknown)"
+)
+"""Says that nobody printed which share of the card the engine was given."""
 _ODD_CARD = re.compile(r"[(,+]|card|device")
 _LOG = re.compile(r"log (accuracy/\S+\.log)")
 
 
 def normalised(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield every row that is no repetition, as a Run of truth.py."""
+    """Yield every row that is no repetition and can be asked (an engine of the API, on a GPU), as
+    a Run of truth.py."""
     for row in rows:
-        if row["id"] not in SAME_LOG:
+        if row["id"] not in SAME_LOG and row["engine"] in ENGINES and row.get("gpu_count") != 0:
             yield _run(row)
 
 
@@ -73,7 +84,13 @@ def _run(row: Row) -> Row:
     source = row["source"].replace("llm-d-planner docs/", "llm-d-planner:docs/")
     if log := _LOG.search(row.get("note") or ""):
         source += ":" + log.group(1)
-    measured = {name: value for name, value in row["measured"].items() if value is not None}
+    measured = {}
+    for name, value in row["measured"].items():
+        if isinstance(value, list) and name != "per_stage":
+            what, unit = name.replace("_per_gpu", "").rsplit("_", 1)
+            measured |= {f"{what}_gpu{index}_{unit}": one for index, one in enumerate(value)}
+        elif value is not None:
+            measured[name] = value
     run = {
         "id": row["id"],
         "question": question,
@@ -114,8 +131,10 @@ def _question(row: Row) -> tuple[Row, str | None]:
     for name in ("mem_fraction_static", "free_gpu_memory_fraction"):
         if row.get(name):
             question["gpu_memory_utilization"] = row[name]
-    if str(question.get("kv_cache_dtype")).startswith(("auto", "default")):
-        del question["kv_cache_dtype"]
+    if "kv_cache_dtype" in question:
+        question["kv_cache_dtype"] = _REMARK.sub("", question["kv_cache_dtype"])
+        if question["kv_cache_dtype"].startswith(("auto", "default")):
+            del question["kv_cache_dtype"]
     if row["engine"] == "transformers" and row.get("prompt_tokens"):
         question["context_length"] = row["prompt_tokens"] + (row.get("generated_tokens") or 0)
     if row["engine"] == "tgi":
@@ -161,7 +180,7 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
         yield "planner"
     if "gpu" not in question or "split is not in the quoted part" in note:
         return
-    beside = bool(_BESIDE.search(note))
+    beside = bool(_BESIDE.search(note) or _UNSTATED.search(note))
     if row.get("outcome") == "served" and tokens and not doubt and not beside:
         yield "kv_tokens"
     staged, dated = (
@@ -182,7 +201,8 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
     ):
         yield "need"
     judged = row.get("outcome") in ("served", "oom", "kv_too_small")
-    if judged and not row.get("estimate_only") and not _ODD_CARD.search(question["gpu"]):
+    odd = _ODD_CARD.search(question["gpu"]) or _UNSTATED.search(note)
+    if judged and not row.get("estimate_only") and not odd:
         yield "outcome"
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
-from accuracy import peers, score
+from accuracy import peers, report_odds, score
 from accuracy.score import Error, Interval, Judged
+from accuracy.table import table
 from accuracy.truth import GIB, Run, model, runs
 
 Figures = dict[str, dict[str, dict[str, float]]]
@@ -34,8 +35,6 @@ BARS = (
     Bar("total need, median", "need", "median", None, 3.0),
     Bar("outcome, balanced over served and failed", "outcome", "balanced", 95.0, None),
     Bar("`fits` with 90 % or more that did not serve", "outcome", "broken_promises", None, 0.0, ""),
-    Bar("needs within their 90 % interval", "need", "coverage", 85.0, 97.0),
-    Bar("width of the interval, median share of the need", "need", "width", None, 12.0),
 )
 
 WHY = {
@@ -126,18 +125,6 @@ CAUSES = {
     "v105": "67.7 of 75.2 GiB are weights: 0.3 GiB is 6 % of the pool",
 }
 """What is known of runs that come out worst."""
-
-
-def table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
-    """Return a table in Markdown."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += [
-        "| "
-        + " | ".join(f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
-        + " |"
-        for row in rows
-    ]
-    return "\n".join(lines)
 
 
 def must_reach(figures: Figures) -> str:
@@ -404,7 +391,7 @@ one kind of card: `by_source` in `tools/accuracy/headline.json` lets every campa
 same."""
 
 
-def document(figures: Figures) -> str:
+def document(figures: Figures, odds: report_odds.Odds) -> str:
     """Return the whole page."""
     judged = score.outcomes(None)
     fit = sum(run.part == "fit" for run in runs())
@@ -432,6 +419,7 @@ def document(figures: Figures) -> str:
             grouped("card", lambda run: str(run.question.get("gpu", "not printed"))),
             "## The ten worst needs, one a campaign",
             worst(score.needs(None)),
+            report_odds.section(odds),
             "## What is not scored",
             unknown_models(),
         )

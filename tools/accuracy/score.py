@@ -6,7 +6,6 @@ from statistics import median
 from typing import Literal, NamedTuple, get_args
 
 from accuracy.truth import GIB, Run, Scored, answer, check, runs
-from fitgauge.engine.quantity import total
 from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
 from fitgauge.errors import FitgaugeError
@@ -153,13 +152,16 @@ def needs(part: str | None) -> list[Interval]:
     for run, found in estimates(part, "need"):
         assert run.total_gpu_gib is not None
         budget = run.total_gpu_gib * run.question["gpu_memory_utilization"]
-        need = total(found.estimate.fullest.fixed)
-        intervals.append(
-            Interval(
-                run, (budget - run.measured["kv_gib"]) * GIB, need.low, need.expected, need.high
-            )
-        )
+        intervals.append(need_interval(run, found, (budget - run.measured["kv_gib"]) * GIB))
     return intervals
+
+
+def need_interval(run: Run, found: FitEstimate, measured: float) -> Interval:
+    """Return what is measured of a need against what the fullest stage requires but its cache."""
+    stage = found.estimate.fullest
+    cache = sum(term.bytes for term in stage.cache)
+    need = stage.required
+    return Interval(run, measured, need.low - cache, need.expected - cache, need.high - cache)
 
 
 def outcomes(part: str | None) -> list[Judged]:

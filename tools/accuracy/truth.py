@@ -30,6 +30,10 @@ from fitgauge.services.fit.service import FitService
 HERE = Path(__file__).parent
 GIB = 2**30
 FIT_SHARE = 70
+ONE_CAMPAIGN = {"llm-d-incubation/llm-d-planner#205": "llm-d-incubation/llm-d-planner"}
+"""Threads that hold runs of a repository's own campaign."""
+FOLDS = 6
+"""Parts that all campaigns are dealt to by a hash: each is left out once."""
 
 Scored = Literal["weights", "planner", "kv_tokens", "activations", "need", "outcome"]
 Outcome = Literal["served", "kv_too_small", "oom"]
@@ -62,8 +66,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def campaign(self) -> str:
-        """The thread or repository behind the source: logs of one campaign share it."""
-        return re.split(r":(?=accuracy/|docs/)", self.source)[0]
+        """The thread or repository behind the source: files of a repository are one campaign."""
+        if self.source.startswith("http"):
+            return self.source
+        where, _, file = self.source.partition(":")
+        thread = re.sub(r"#\d+$", "", where) if file else where
+        return ONE_CAMPAIGN.get(thread, thread)
+
+    @property
+    def fold(self) -> int:
+        """The part of the campaigns that this one is left out with."""
+        return int(sha256(self.campaign.encode()).hexdigest()[:8], 16) % FOLDS
 
     @property
     def engine(self) -> str:
@@ -139,9 +152,9 @@ def answer(run: Run, **changes: Any) -> FitAnswer | None:
     return _ask(run, changes, SERVING.answer)
 
 
-def check(run: Run, **changes: Any) -> FitEstimate | None:
-    """Return the estimate behind the answer."""
-    return _ask(run, changes, SERVING.check)
+def check(run: Run, service: FitService = SERVING, **changes: Any) -> FitEstimate | None:
+    """Return the estimate behind the answer of a service."""
+    return _ask(run, changes, service.check)
 
 
 def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Answer | None:

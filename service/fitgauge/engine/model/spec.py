@@ -171,13 +171,15 @@ class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The feed-forward part of a layer: its width [features].
 
     Of a mixture: the width of one expert, the routed `experts`, how many of them a token visits,
-    the shared experts' width."""
+    the shared experts' width, and the `latent_size` that routed experts read and write instead
+    of the hidden states, None where there is none."""
 
     intermediate_size: int
     gated: bool = True
     experts: int = 0
     experts_per_token: int = 0
     shared_intermediate_size: int = 0
+    latent_size: int | None = None
 
 
 class Part(StrEnum):

@@ -131,16 +131,15 @@ def mlp_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int 
 def expert_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
     """Features of the two workspaces of a mixture for one token: k x (max(I, H) + max(N, H)), with
     k experts a token, I the width of an expert on this rank, N the width of its gate and up
-    together, H hidden; 0 where nothing is routed.
+    together, H what an expert reads: hidden, or the latent; 0 where nothing is routed.
 
     Source: vllm/model_executor/layers/fused_moe/fused_moe.py, TritonExperts.workspace_shapes.
     """
     if not mlp.experts:
         return 0
     width = mlp.intermediate_size // (1 if expert_parallel > 1 else tensor_parallel)
-    return mlp.experts_per_token * (
-        max(width, hidden) + max(width * (2 if mlp.gated else 1), hidden)
-    )
+    read = mlp.latent_size or hidden
+    return mlp.experts_per_token * (max(width, read) + max(width * (2 if mlp.gated else 1), read))
 
 
 def attention_width(mixer: Mixer, tensor_parallel: int) -> int:

@@ -11,6 +11,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
+from fitgauge.engine.serving.doubt import capped, doubt
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.ladders import Ladders
@@ -86,6 +87,9 @@ class Platform(NamedTuple):
 
     plugin: str | None = None
     """The package without which the engine does not run there."""
+
+    community: Mapping[str, str] = {}
+    """Targets that only builds of others run on, and the name of such a build."""
 
     fp8_targets: frozenset[str] | None = None
     """The targets whose matrix units multiply fp8; None where every target reads fp8 weights."""
@@ -392,14 +396,15 @@ class Engine(NamedTuple):
         accelerator: Accelerator,
     ) -> float:
         """Return the chance that the engine starts: its budget holds what the fullest stage
-        requires [bytes], and the device what lies outside the budget. layers: of that stage.
+        requires [bytes], and the device what lies outside the budget; no surer than measured runs
+        of the kind allow. layers: of that stage.
 
         A pool given outright is no share of the device: then what is required alone decides.
         Source: vllm/v1/worker/utils.py, request_memory."""
-        budget = self.budget(accelerator, workload)
+        budget, by = self.budget(accelerator, workload), doubt(profile, accelerator)
         if self.terms_outside_budget is None or workload.kv_cache_memory_bytes is not None:
-            return fit_probability(required, budget)
+            return capped(fit_probability(required, budget), by)
         outside = total(
             self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers)
         )
-        return starting_probability(required, budget, outside, accelerator.usable)
+        return capped(starting_probability(required, budget, outside, accelerator.usable), by)

@@ -96,16 +96,17 @@ def stage_estimates(
 
 def fullest_required(
     loaded: Sequence[tuple[Term, ...]], other_memory: Sequence[StageMemory]
-) -> tuple[Bytes, int]:
-    """Return (`required`, layers) of the stage that needs most, the same as `Estimate.fullest`
-    of these stages, without making the others."""
+) -> tuple[Bytes, int, int]:
+    """Return (`required`, layers, `fixed_bytes`) of the stage that needs most, the same as
+    `Estimate.fullest` of these stages, without making the others."""
     sizes = [
         sum([term.bytes for term in terms]) + rest.expected_bytes
         for terms, rest in zip(loaded, other_memory, strict=True)
     ]
     number = sizes.index(max(sizes))
     rest = other_memory[number]
-    return total((*loaded[number], *rest.fixed, *rest.cache)), rest.layers
+    required = total((*loaded[number], *rest.fixed, *rest.cache))
+    return required, rest.layers, required.expected - sum([term.bytes for term in rest.cache])
 
 
 def stage_estimate(

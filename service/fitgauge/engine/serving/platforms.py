@@ -48,7 +48,8 @@ def refusal(
     if not _is_known(vendor):
         return None
     platform = ENGINES[engine].platforms.get(vendor)
-    if platform is None or not _built(platform, accelerator):
+    elsewhere = platform is not None and accelerator.gfx in platform.community
+    if platform is None or not (_built(platform, accelerator) or elsewhere):
         return _no_kernels(engine, accelerator, platform)
     if method is None or platform.methods is None:
         return None
@@ -80,12 +81,15 @@ def note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     that its terms were measured on other cards."""
     vendor = maker(accelerator)
     platform = ENGINES[engine].platforms.get(vendor)
-    if platform is None or platform.plugin is None:
+    if platform is None:
+        return None
+    package = platform.plugin or platform.community.get(accelerator.gfx or "")
+    if package is None:
         return None
     return Note(
         "engine-plugin",
         "engine",
-        f"{engine} runs on {accelerator.vendor} {accelerator.name} with {platform.plugin}: weights"
+        f"{engine} runs on {accelerator.vendor} {accelerator.name} with {package}: weights"
         " and cache are computed, what the process and its graphs hold is assumed from NVIDIA's"
         " GPUs.",
     )

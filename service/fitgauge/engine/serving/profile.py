@@ -63,7 +63,9 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `context_share`: of the card's memory, what CUDA takes before the engine looks at what is
     free. `second_runner`: which models vLLM runs with its second model runner ("dense": those
     without experts or states); its sampler holds `second_logits_copies`, and
-    `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first."""
+    `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first. `measured`,
+    `measured_ever`: campaigns that measured this engine, by class of GPU (`doubt.gpu_class`): from
+    `since` on until the next profile, and in any release."""
 
     engine: EngineName
     since: tuple[int, int]
@@ -82,3 +84,5 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     second_graphs_in_budget: bool = False
     plain_communication_bytes: Coefficient | None = None
     context_share: Coefficient | None = None
+    measured: dict[str, int] = {}
+    measured_ever: dict[str, int] = {}

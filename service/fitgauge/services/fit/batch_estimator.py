@@ -13,6 +13,7 @@ from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.engine import SplitEstimate
 from fitgauge.engine.serving.estimate import StageMemory, fullest_required
 from fitgauge.engine.serving.fit import Verdict, verdict
@@ -41,8 +42,8 @@ def card_class(accelerator: Accelerator) -> Hashable:
 
 
 class Demand(NamedTuple):
-    """What a workload requires of the fullest of its cards, and the layers on that card; the same
-    on all cards of one kind.
+    """What a workload requires of the fullest of its cards, the layers on that card, and what of
+    it is no cache; the same on all cards of one kind.
 
     `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes
     `other_memory` on every stage. `required` is then the least that any of them needs."""
@@ -50,6 +51,7 @@ class Demand(NamedTuple):
     workload: Workload
     required: Bytes
     layers: int
+    fixed_bytes: int
     parts: tuple[tuple[tuple[Term, ...], ...], tuple[StageMemory, ...]] | None = None
 
 
@@ -190,16 +192,17 @@ class BatchEstimator:
 
     def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
         """Return a demand set against a card of its kind."""
-        workload, required, layers, parts = demand
+        workload, required, layers, fixed_bytes, parts = demand
         row = ENGINES[workload.engine]
         if parts is not None and row.split is not None and row.split.for_accelerator is not None:
             workload = row.with_defaults(workload, self._model.spec, accelerator)
-            required, layers = fullest_required(
+            required, layers, fixed_bytes = fullest_required(
                 parts[0], row.split.for_accelerator(*parts, workload, accelerator)
             )
-        budget = row.budget(accelerator, workload)
+        budget, profile = row.budget(accelerator, workload), self.profile(row.name)
+        required = doubted(required, fixed_bytes, doubt(profile, accelerator))
         chance = row.startup_probability(
-            required, layers, self._model.spec, self.profile(row.name), workload, accelerator
+            required, layers, self._model.spec, profile, workload, accelerator
         )
         return BatchEstimate(workload, required, budget, chance)
 
@@ -261,7 +264,7 @@ class BatchEstimator:
         laid = self.prepared(quantization, workload.engine).laid
         if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
             fullest = row.estimate(spec, laid, workload, accelerator, profile).fullest
-            return Demand(workload, fullest.required, fullest.layers)
+            return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes)
         loaded, other_memory = (
             row.split.loaded(spec, laid, workload, accelerator),
             self._comes_beside(row.split, workload, accelerator, kind),

@@ -11,6 +11,7 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.doubt import doubt, with_doubt
 from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
@@ -195,8 +196,9 @@ class Estimator:
         if request.other_memory_gib and not workload.other_memory_bytes:
             accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
         prepared = self.prepared(asked)
-        estimate = ENGINES[workload.engine].estimate(
-            spec, prepared.laid, workload, accelerator, profile
+        estimate = with_doubt(
+            ENGINES[workload.engine].estimate(spec, prepared.laid, workload, accelerator, profile),
+            doubt(profile, accelerator),
         )
         probability = probability_of(asked, workload, estimate)
         return FitEstimate(asked, request, prepared, workload, estimate, probability)

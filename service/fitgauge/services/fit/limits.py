@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from fitgauge.engine.accelerator import Accelerator, most_cards
 from fitgauge.engine.quantity import Bytes, largest_where, total
+from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.fit import (
     SURE,
@@ -132,7 +133,11 @@ def _sure_pools(checked: FitEstimate) -> Pools:
         return [(stage, 0) for stage in keeping]
     pools = []
     for stage in keeping:
-        fixed = total(stage.fixed)
+        fixed = doubted(
+            total(stage.fixed),
+            stage.fixed_bytes,
+            doubt(checked.asked.profile, checked.estimate.accelerator),
+        )
         if fixed not in sizes:
             sizes[fixed] = _sure_pool(checked, fixed)
         pools.append((stage, sizes[fixed]))

@@ -133,7 +133,7 @@ class FitEstimate:
         if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
             return "device"
         within = fit_probability(estimate.fullest.required, estimate.budget)
-        return "budget" if within <= self.probability else "device"
+        return "budget" if within <= self.starting_probability else "device"
 
     @property
     def shown(self) -> Bytes:

@@ -4,6 +4,7 @@ work."""
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
@@ -89,6 +90,7 @@ def base_workload(
         other_memory_bytes=(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
+        float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
         **sent_options(request),  # type: ignore[arg-type]
     )
 

@@ -199,6 +199,8 @@ def test_expert_workspaces_hold_gate_and_up_and_the_output_of_every_visited_expe
     assert expert_width(mlp, 4096, 2) == 2 * (7168 + 14336)
     assert expert_width(mlp, 4096, 8) == 2 * (4096 + 4096)
     assert expert_width(Mlp(intermediate_size=14336), 4096, 1) == 0
+    latent = Mlp(intermediate_size=3072, experts=896, experts_per_token=16, latent_size=3584)
+    assert expert_width(latent, 7168, 16) == 16 * (3584 + 3584)
 
 
 def test_workspaces_outlive_the_layers_of_the_widest_mixture_alone() -> None:

@@ -50,11 +50,13 @@ def expert_tiles(
     is padded beyond vLLM's usual.
 
     MXFP4 (gpt-oss): Triton on Hopper takes widths of 64 as they are laid out; TRT-LLM on 10.x
-    and Marlin elsewhere pad the width to 128 and the hidden size to 256. 16 bit: TRT-LLM on 10.x
+    and Marlin elsewhere, and where Triton has no kernel, pad the width to 128 and the hidden
+    size to 256. 16 bit: TRT-LLM on 10.x
     pads the width to 128. Sources: fused_moe/oracle/mxfp4.py and unquantized.py, the round_up
     functions and the order of backends."""
     major = cuda_major(compute_capability)
-    if form == "mxfp4" and major not in (0, HOPPER):
+    triton = major == HOPPER and not quirks(spec).experts_without_triton
+    if form == "mxfp4" and major and not triton:
         return Tiles(128, 256)
     if form is None and major == BLACKWELL and not quirks(spec).experts_not_silu:
         return Tiles(128, 1)

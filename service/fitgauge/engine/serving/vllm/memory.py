@@ -256,6 +256,7 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
         compute_capability=accelerator.compute_capability,
         version=workload.engine_version,
         speculative_tokens=workload.speculative_tokens,
+        float32=workload.float32,
     )
 
 

@@ -20,6 +20,10 @@ class Quirks(NamedTuple):
     """FlashInfer's TRT-LLM kernels lack its experts' activation: gelu, clamped swiglu, situ.
     Source: fused_moe/experts/trtllm_bf16_moe.py, _supports_activation (silu and relu2)."""
 
+    experts_without_triton: bool = False
+    """Triton's MXFP4 kernels lack its experts' activation, so Hopper runs Marlin's. Source:
+    fused_moe/experts/gpt_oss_triton_kernels_moe.py, _supports_activation; models/kimi_k3."""
+
     joint_router_kernels: bool = False
     """Runs kernels of router and experts together, from `releases.JOINT_ROUTER_KERNELS` on."""
 
@@ -113,7 +117,7 @@ _QUIRKS: dict[str, Quirks] = {
     "grok": Quirks(experts_not_silu=True),
     "hunyuan_v1_dense": Quirks(no_tensor_parallel_plan=True),
     "hunyuan_vl": Quirks(no_tensor_parallel_plan=True),
-    "kimi_k3": Quirks(experts_not_silu=True),
+    "kimi_k3": Quirks(experts_not_silu=True, experts_without_triton=True),
     "llava": Quirks(tower_ends_early=True),
     "llava_next": Quirks(tower_ends_early=True),
     "mimo_v2": Quirks(attention_sinks=True),

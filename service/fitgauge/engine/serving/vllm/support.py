@@ -2,7 +2,8 @@
 
 Source: vllm 0.33, model_executor/layers/quantization (get_min_capability, QUANTIZATION_METHODS),
 platforms/rocm.py and xpu.py (supported_quantization; GGUF until 0.32),
-docs/getting_started/installation/gpu.rocm.inc.md (targets); tpu-inference
+docs/getting_started/installation/gpu.rocm.inc.md (targets; gfx906: runs w064 and w065 of
+tools/accuracy/serving.jsonl); tpu-inference
 platforms/tpu_platform.py (supported_quantization)."""
 
 from fitgauge.engine.accelerator import Accelerator
@@ -33,6 +34,7 @@ PLATFORMS = {
             "nvfp4", "modelopt_nvfp4", "modelopt_mxfp8", "torchao", "modelopt", "int8", "int4",
             "gguf",
         }),
+        community={"gfx906": "the community's build vllm-gfx906"},
         fp8_targets=frozenset({"gfx942", "gfx950", "gfx1200", "gfx1201"}),
     ),
     "intel": Platform(methods=frozenset({

@@ -422,3 +422,19 @@ def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
     with pytest.raises(UnsupportedError) as refused:
         _layout(_model((1, _attention())), kv_cache_dtype=dtype)
     assert "fp8" in refused.value.alternatives[0]["kv_cache_dtype"]
+
+
+def test_a_cache_of_a_model_in_float32_takes_four_bytes_unless_it_has_a_format() -> None:
+    def bytes_of(kv_cache_dtype: str, *, float32: bool) -> int:
+        layout = kv_layout(
+            _spec(next(iter(CONFIGS))),
+            tensor_parallel=1,
+            kv_cache_dtype=kv_cache_dtype,
+            max_model_len=2048,
+            max_batched_tokens=2048,
+            float32=float32,
+        )
+        return layout.pool_bytes(1, 2048)
+
+    assert bytes_of("auto", float32=True) == 2 * bytes_of("auto", float32=False)
+    assert bytes_of("fp8", float32=True) == bytes_of("fp8", float32=False)

@@ -248,6 +248,7 @@ def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor,
         experts=experts,
         experts_per_token=visited,
         shared_intermediate_size=shared,
+        latent_size=latent,
     )
 
 

@@ -148,6 +148,7 @@ def mixture_widths(config: Config) -> Mlp:
         experts=config.integer("n_routed_experts", "num_local_experts"),
         experts_per_token=config.integer("num_experts_per_tok"),
         shared_intermediate_size=config.integer("moe_shared_expert_intermediate_size"),
+        latent_size=config.maybe_integer("moe_latent_size"),
     )
 
 

@@ -143,6 +143,7 @@ def model_groups(
     version: tuple[int, ...],
     compute_capability: tuple[int, int] | None = None,
     speculative_tokens: int = 0,
+    float32: bool = False,
 ) -> tuple[Members, ...]:
     """Return the layers of a whole model in the groups that vLLM makes of them, before they are
     dealt to pipeline stages.
@@ -150,8 +151,8 @@ def model_groups(
     `kv_cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
     the card, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
     whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
-    state more for each of them (MambaSpec, num_speculative_blocks). Raises UnsupportedError
-    for a dtype that vLLM has not."""
+    state more for each of them (MambaSpec, num_speculative_blocks). `float32`: the model runs in
+    32 bits (--dtype float32). Raises UnsupportedError for a dtype that vLLM has not."""
     kept: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
         for block in spec.blocks
@@ -167,6 +168,7 @@ def model_groups(
         max_model_len,
         compute_capability,
         version,
+        "F32" if float32 else served_dtype(spec.dtype),
     )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
@@ -211,13 +213,11 @@ def deployment(
     max_model_len: int,
     compute_capability: tuple[int, int] | None,
     version: tuple[int, ...],
+    dtype: str,
 ) -> Deployment:
-    """Format, block size and state pages that the model's layers share. A hybrid's block grows
-    until a page holds a state."""
-    cache_format, dtype = (
-        resolved_format(spec, kv_cache_dtype, compute_capability),
-        served_dtype(spec.dtype),
-    )
+    """Format, block size and state pages that the model's layers share, where it runs in `dtype`.
+    A hybrid's block grows until a page holds a state."""
+    cache_format = resolved_format(spec, kv_cache_dtype, compute_capability)
     block = attention_block(
         mixers, cache_format, compute_capability, image_prefix=spec.image_prefix, version=version
     )

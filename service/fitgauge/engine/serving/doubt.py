@@ -1,0 +1,90 @@
+"""How far an estimate is to be trusted, by how near the runs are that measured its kind.
+
+Terms say how far each of them was seen to vary. Campaigns that no coefficient was fitted to stray
+further: what a build, a driver or a launch does that no term knows. `Doubt` is that rest, as left
+out campaigns show it (docs/ACCURACY.md, "Campaigns left out")."""
+
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.serving.estimate import Estimate
+from fitgauge.engine.serving.profile import EngineProfile
+
+
+class Doubt(NamedTuple):
+    """What no term knows of."""
+
+    share: float
+    """Half of a 90 % interval, as a share of all but the cache."""
+
+    ceiling: float
+    """The highest probability. The lowest is half of what it leaves: what was judged too large
+    served less often than what was promised failed."""
+
+
+SAME_RELEASE = Doubt(share=0.04, ceiling=0.97)
+"""This engine was measured on this class of GPU, in the releases of the same profile."""
+
+OTHER_RELEASE = Doubt(share=0.06, ceiling=0.95)
+"""It was, in other releases."""
+
+NEVER = Doubt(share=0.12, ceiling=0.93)
+"""It was not measured on this class of GPU at all."""
+
+ANY_NVIDIA = "NVIDIA"
+"""The class of a GPU of which nothing is known but its size."""
+
+_ADA = (8, 9)
+
+
+def gpu_class(accelerator: Accelerator) -> str:
+    """Return the GPUs that an engine treats alike: a generation of one maker, and a maker's unified
+    memory apart."""
+    if accelerator.vendor == "custom":
+        return ANY_NVIDIA
+    if accelerator.unified_memory:
+        return f"{accelerator.vendor} unified memory"
+    if accelerator.compute_capability is not None:
+        major = accelerator.compute_capability[0]
+        return f"NVIDIA {'8.9' if accelerator.compute_capability == _ADA else major}"
+    if accelerator.gfx is not None:
+        return f"AMD {'CDNA' if accelerator.gfx.startswith('gfx9') else 'RDNA'}"
+    return accelerator.vendor
+
+
+def doubt(profile: EngineProfile, accelerator: Accelerator) -> Doubt:
+    """Return the doubt of an engine's profile on an accelerator, by its campaigns there."""
+    name = gpu_class(accelerator)
+    if name in profile.measured:
+        return SAME_RELEASE
+    return OTHER_RELEASE if name in profile.measured_ever else NEVER
+
+
+def doubted(required: Bytes, fixed_bytes: int, by: Doubt) -> Bytes:
+    """Return `required` [bytes] with the spread that `by` adds to both sides in quadrature.
+
+    fixed_bytes: what of it is no cache, whose size follows from the question."""
+    more = by.share * fixed_bytes
+    below, above = required.expected - required.low, required.high - required.expected
+    return Bytes(
+        low=max(0, int(required.expected - (below * below + more * more) ** 0.5)),
+        expected=required.expected,
+        high=int(required.expected + (above * above + more * more) ** 0.5),
+    )
+
+
+def with_doubt(estimate: Estimate, by: Doubt) -> Estimate:
+    """Return an estimate with `doubted` stages."""
+    stages = (
+        structs.replace(stage, required=doubted(stage.required, stage.fixed_bytes, by))
+        for stage in estimate.stages
+    )
+    return structs.replace(estimate, stages=tuple(stages))
+
+
+def capped(probability: float, by: Doubt) -> float:
+    """Return a probability no surer than what was measured allows."""
+    return min(max(probability, (1 - by.ceiling) / 2), by.ceiling)

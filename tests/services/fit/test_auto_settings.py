@@ -83,13 +83,15 @@ def test_what_does_not_fit_shows_the_least_it_takes(ask):
     assert chosen(answer)["enforce_eager"] is True
     fixes = [one.request for one in answer.suggestions if one.verdict == "fits"]
     assert {"gpu_count": 2} in fixes
-    assert {"concurrency": 2} in fixes
+    assert {"concurrency": 1} in fixes
     assert not any(set(one) == {"kv_cache_dtype"} for one in fixes)
 
 
 def test_a_tight_question_fits_with_fewer_requests_at_once(ask):
     answer = ask(model="openai/gpt-oss-120b", gpu="H100", context_length=131_072)
-    assert (answer.verdict, chosen(answer)) == ("fits", {"max_num_seqs": 512})
+    assert answer.verdict == "fits"
+    assert chosen(answer)["max_num_seqs"] <= 512
+    assert "enforce_eager" not in chosen(answer)
     assert answer.defaults.verdict == "tight"
 
 
@@ -167,10 +169,8 @@ def test_limits_hold_when_they_are_asked_for(ask, fields):
 
 
 def test_limits_reach_what_other_layouts_hold(ask):
-    """Four requests fit by default, and the limit is that of attention replicas."""
-    answer = ask(
-        model="deepseek-ai/DeepSeek-V3.2", gpu="8xH200", context_length=131_072, concurrency=4
-    )
+    """One request fits by default, and the limit is that of attention replicas."""
+    answer = ask(model="deepseek-ai/DeepSeek-V3.2", gpu="8xH200", context_length=131_072)
     assert answer.chosen == []
     assert answer.limits.max_concurrency >= 16
     assert answer.limits.max_context_length == 163_840

@@ -175,7 +175,7 @@ COUNTERS = (
     ("peak_allocated_gib", "allocated"),
     ("peak_active_gib", "allocated"),
     ("peak_reserved_gib", "reserved"),
-    ("nvidia_smi_gib", "required"),
+    ("nvidia_smi_gib", "shown"),
 )
 """A source's counter and the estimate it is held to; of several the first."""
 

@@ -211,7 +211,7 @@ class TrainingRecommender:
             framework=workload.framework,
             method=workload.method,
             verdict="fits",
-            required_bytes=max(every, key=lambda stage: stage.need.expected).required,
+            required_bytes=max((stage.need for stage in every), key=lambda need: need.expected),
             usable_bytes=accelerator.usable.expected,
             headroom_bytes=accelerator.usable.expected - trained.layout.required.expected,
             total_usable_bytes=trained.criteria[1],

@@ -178,6 +178,8 @@ COUNTERS = (
     ("nvidia_smi_gib", "shown"),
 )
 """A source's counter and the estimate it is held to; of several the first."""
+UNSTATED: Row = {"method": "full"}
+"""What a run does whose question names no method."""
 
 
 class Published(NamedTuple):
@@ -208,7 +210,7 @@ def _asked(name: str) -> Asked:
         if known is None:
             unknown.add(asked["model"])
             continue
-        request = msgspec.convert(asked, TrainingRequest)
+        request = msgspec.convert(UNSTATED | asked, TrainingRequest)
         card = bundled().find(request.gpu).accelerator
         found.append(
             Published(

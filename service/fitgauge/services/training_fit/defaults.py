@@ -27,11 +27,17 @@ HALF_BASE = Default(
 
 
 def with_defaults(
-    request: TrainingRequest, method: Method, accelerator: Accelerator, count: int, spec: ModelSpec
+    request: TrainingRequest,
+    method: Method,
+    accelerator: Accelerator | None,
+    count: int,
+    spec: ModelSpec,
 ) -> TrainingRequest:
     """Return the request with its method and the defaults of whatever runs it: of the tool that it
-    names, else of TRL, whose command is printed for every framework but Megatron."""
-    named = structs.replace(in_its_formats(request, accelerator), method=method)
+    names, else of TRL, whose command is printed for every framework but Megatron. `accelerator`:
+    None for one that computes in every format."""
+    in_formats = request if accelerator is None else in_its_formats(request, accelerator)
+    named = structs.replace(in_formats, method=method)
     if tool_of(request) is not None:
         return with_tool_defaults(named, method, count, spec)
     if asked_framework(request) == "megatron":

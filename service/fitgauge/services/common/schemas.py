@@ -288,12 +288,6 @@ class Launch(Struct, kw_only=True):
     ] = None
 
 
-class Launch(Struct, kw_only=True):
-    """The launch command of what was estimated."""
-
-    command: str
-
-
 class Suggestion(Struct, kw_only=True):
     """A re-estimated change: the request to send and its result."""
 

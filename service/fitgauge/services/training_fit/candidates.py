@@ -11,7 +11,7 @@ _SHORTEST = 512
 """Tokens below which a shorter sequence is no suggestion."""
 
 Fields = dict[str, str | int | float | bool]
-_COUNTS = (2, 4, 8, 16, 32, 64)
+_COUNTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 class Change(NamedTuple):
@@ -270,7 +270,7 @@ def _more_gpus(
     workload: TrainingWorkload, count: int, min_gpu_count: int | None
 ) -> Iterator[Change]:
     """Yield more GPUs: as many as suffice with nothing else changed, else sharding over up to
-    64."""
+    128."""
     if min_gpu_count is not None and min_gpu_count > count:
         yield Change(f"use {min_gpu_count} GPUs", {"gpu_count": min_gpu_count})
         return

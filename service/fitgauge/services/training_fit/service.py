@@ -95,7 +95,6 @@ class TrainingFitService:
         no_change_fits = trained.verdict == "does_not_fit" and not suggestions and not refused
         others = [of_workload(choice) for choice in other_choices(trained.asked, workload)]
         starts = refused is None and trained.verdict != "does_not_fit"
-        command = launch_command(model, workload, trained.setup, trained.tool)
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
             summary=(
@@ -124,7 +123,11 @@ class TrainingFitService:
             ],
             assumed=assumptions(request, model, judged, understood_as, of_workload),
             understood_as=understood_as,
-            launch=Launch(command=command) if starts else None,
+            launch=(
+                Launch(command=launch_command(model, workload, trained.setup, trained.tool))
+                if starts
+                else None
+            ),
             checkpoint_bytes=checkpoint_size(model, trained, models),
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable)

@@ -65,22 +65,31 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
     console = console or Console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
-    _picture(
-        answer.terms,
-        per_gpu.required_bytes.expected,
-        per_gpu.usable_bytes,
-        _COLOURS[answer.verdict],
-        console,
-    )
-    said = [(phase.name.replace("_", " "), phase.bytes) for phase in answer.phases]
-    said += [
-        ("allocated", per_gpu.allocated_bytes.expected),
-        ("reserved", per_gpu.reserved_bytes.expected),
-    ]
-    console.print(
-        "   ".join(f"{name} [bold]{_gib(size)}[/bold]" for name, size in said), highlight=False
-    )
-    _limits(answer.limits, console)
+    if per_gpu is not None and answer.terms is not None:
+        _picture(
+            answer.terms,
+            per_gpu.required_bytes.expected,
+            per_gpu.usable_bytes,
+            _COLOURS[answer.verdict],
+            console,
+        )
+        sizes = [(phase.name.replace("_", " "), phase.bytes) for phase in answer.phases]
+        sizes += [
+            ("allocated", per_gpu.allocated_bytes.expected),
+            ("reserved", per_gpu.reserved_bytes.expected),
+        ]
+        console.print(
+            "   ".join(f"{name} [bold]{_gib(size)}[/bold]" for name, size in sizes),
+            highlight=False,
+        )
+    if answer.limits is not None:
+        _limits(answer.limits, console)
+    for name, other in answer.others.items():
+        console.print(
+            f"  {name}: [bold]{other.verdict.replace('_', ' ')}[/bold]"
+            f" ({_gib(other.required_bytes)})",
+            highlight=False,
+        )
     _advice(answer, console)
 
 

@@ -58,7 +58,7 @@ def test_what_lives_between_the_passes_and_at_the_peak_is_within_half_a_percent(
 def test_a_training_step_is_within_two_permille_in_nineteen_cases_of_twenty():
     for step in truth.given():
         assert sum(term.bytes for term in step.stage.terms) == pytest.approx(
-            step.stage.required.expected, abs=len(step.stage.terms)
+            step.stage.need.expected, abs=len(step.stage.terms)
         )
     errors = sorted(abs(step.error) for step in truth.given())
     assert median(errors) <= 0.0001

@@ -40,7 +40,7 @@ def test_what_fits_is_drawn_with_its_phases_and_ends_with_0(run):
 
 
 def test_what_does_not_fit_ends_with_1_and_says_what_to_change(run):
-    result = run("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", "--attention", "eager")
+    result = run("meta-llama/Llama-3.1-8B-Instruct", "RTX 4090", "--method", "full")
     assert result.exit_code == 1
     assert "fits:" in result.output
 
@@ -69,6 +69,8 @@ def test_a_switch_can_be_turned_off(run):
 @pytest.mark.parametrize("columns", ["60", "80"])
 def test_a_picture_keeps_its_numbers_in_a_narrow_terminal(run, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    picture = run("meta-llama/Llama-3.1-8B", "A100 80GB").output.split("forward")[0]
+    picture = run("meta-llama/Llama-3.1-8B", "A100 80GB", "--method", "full").output.split(
+        "forward"
+    )[0]
     assert "optimizer_temporaries" in picture
     assert "…" not in picture

@@ -96,7 +96,7 @@ def reserved(run: Published) -> float | None:
     """Return the bytes that its allocator held, as printed, or the device's less what is
     expected around it; None where the card was full."""
     measured, stage = run.row["measured"], run.trained.fullest
-    around = stage.required.expected - stage.reserved.expected
+    around = stage.shown.expected - stage.reserved.expected
     seen = (
         measured.get("peak_reserved_gib", 0) * GIB
         or measured.get("nvidia_smi_gib", 0) * GIB - around

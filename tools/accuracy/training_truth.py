@@ -175,9 +175,11 @@ COUNTERS = (
     ("peak_allocated_gib", "allocated"),
     ("peak_active_gib", "allocated"),
     ("peak_reserved_gib", "reserved"),
-    ("nvidia_smi_gib", "required"),
+    ("nvidia_smi_gib", "shown"),
 )
 """A source's counter and the estimate it is held to; of several the first."""
+UNSTATED: Row = {"method": "full"}
+"""What a run does whose question names no method."""
 
 
 class Published(NamedTuple):
@@ -208,7 +210,7 @@ def _asked(name: str) -> Asked:
         if known is None:
             unknown.add(asked["model"])
             continue
-        request = msgspec.convert(asked, TrainingRequest)
+        request = msgspec.convert(UNSTATED | asked, TrainingRequest)
         card = bundled().find(request.gpu).accelerator
         found.append(
             Published(

@@ -231,7 +231,7 @@ def test_terms_of_the_worst_phase_add_up_to_what_is_required():
     )
     found = stage(setup, rollout=served(0.5))
     assert sum(term.bytes for term in found.terms) == pytest.approx(
-        found.required.expected, abs=len(found.terms)
+        found.need.expected, abs=len(found.terms)
     )
     for phase, terms in found.phase_terms.items():
         assert sum(term.bytes for term in terms) == found.phases[phase]

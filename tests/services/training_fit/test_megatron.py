@@ -11,8 +11,9 @@ from notes import codes
 
 LARGE = {
     "model": "deepseek-ai/DeepSeek-V3",
-    "gpu": "H200",
+    "gpu": "B300",
     "gpu_count": 256,
+    "method": "full",
     "framework": "megatron",
     "expert_parallel": 32,
 }
@@ -54,8 +55,9 @@ def test_the_command_has_the_widths_of_latents_and_which_layers_are_dense(answer
 
 SMALL = {
     "model": "Qwen/Qwen3-30B-A3B",
-    "gpu": "H100",
+    "gpu": "B300",
     "gpu_count": 16,
+    "method": "full",
     "framework": "megatron",
     "expert_parallel": 8,
 }
@@ -98,7 +100,7 @@ def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
     assert "--num-virtual-stages-per-pipeline-rank 3" in answer(**SMALL | piped).launch.command
     assert (
         "--virtual_pipeline_model_parallel_size 3"
-        in answer(**SMALL | piped, method="lora").launch.command
+        in answer(**SMALL | piped | {"method": "lora"}).launch.command
     )
 
 

@@ -19,9 +19,10 @@ class TrainingFitController(Controller):
         status_code=200,
         summary="Will this model fit on this GPU when it is trained?",
         description=(
-            "Estimates GPU memory for training a model: full, LoRA or QLoRA, under transformers,"
-            " DeepSpeed, FSDP or Megatron. Gives a verdict, what torch.cuda would count, every byte"
-            " named, the largest micro-batch, and what would make it fit."
+            "Estimates GPU memory for training: LoRA, QLoRA or full, under transformers, DeepSpeed,"
+            " FSDP or Megatron; as TRL trains where settings are left out (`assumed`). Gives a"
+            " verdict, every byte named, the largest micro-batch, the other methods, and what would"
+            " make it fit."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         opt={

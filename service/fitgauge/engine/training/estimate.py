@@ -57,12 +57,12 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Bytes of tensors by phase, those of a rollout engine included."""
     allocated: Bytes
     """The peak of torch.cuda's counter."""
-    need: Bytes
-    """The least memory it can run in."""
     tensors: tuple[Term, ...]
     """What is alive at the peak."""
+    least_fragmentation: Term
+    """What PyTorch's allocator cannot give back where memory is short."""
     fragmentation: Term
-    """Reserved by PyTorch's allocator, but not allocated."""
+    """Reserved by PyTorch's allocator, but not allocated, on this accelerator."""
     around: tuple[Term, ...]
     """What is held outside PyTorch."""
     host_bytes: int
@@ -74,9 +74,14 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """All that adds up to `required`, the largest first."""
-        terms = (*self.tensors, self.fragmentation, *self.around)
+        """All that adds up to `need`, the largest first."""
+        terms = (*self.tensors, self.least_fragmentation, *self.around)
         return tuple(sorted(terms, key=lambda term: -term.bytes))
+
+    @cached_property
+    def need(self) -> Bytes:
+        """The least memory it can run in, which decides whether it fits."""
+        return total((*self.tensors, self.least_fragmentation, *self.around))
 
     @cached_property
     def reserved(self) -> Bytes:
@@ -84,8 +89,8 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return total((*self.tensors, self.fragmentation))
 
     @cached_property
-    def required(self) -> Bytes:
-        """The device's own view."""
+    def shown(self) -> Bytes:
+        """What the device shows, with all that the allocator reserves while memory is plenty."""
         return total((*self.tensors, self.fragmentation, *self.around))
 
 
@@ -128,8 +133,8 @@ def training_stage(
     """Return one stage with its terms. `outside`: what an engine that PyTorch's allocator does not
     serve holds on the card, by phase.
 
-    `allocated` is the highest phase. `reserved` adds fragmentation, `required` the process around
-    it. The allocator releases its cache before it fails (c10/cuda/CUDACachingAllocator.cpp,
+    `allocated` is the highest phase. `reserved` adds fragmentation, `shown` the process around it.
+    The allocator releases its cache before it fails (c10/cuda/CUDACachingAllocator.cpp,
     release_cached_blocks), so `need` holds only what it cannot release, and fragmentation is
     limited by the memory of the card."""
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
@@ -176,8 +181,8 @@ def training_stage(
         layers=stage.layers,
         phases=sizes,
         allocated=allocated,
-        need=total((*terms, least, *around)),
         tensors=terms,
+        least_fragmentation=least,
         fragmentation=_limited(usual, least, available),
         around=tuple(around),
         host_bytes=stage.host,

@@ -98,7 +98,7 @@ def _rank_answer(stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes)
         stage=stage.stage,
         layers=stage.layers,
         verdict=verdict(fit_probability(need, room)),
-        required_bytes=stage.required,
+        required_bytes=need,
         headroom_bytes=room.expected - need.expected,
         terms=term_answers(stage.terms, full=False),
     )

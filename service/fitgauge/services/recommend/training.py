@@ -43,6 +43,7 @@ from fitgauge.services.recommend.schemas import (
     TrainingRecommendation,
 )
 from fitgauge.services.training_fit import parsing as training_words
+from fitgauge.services.training_fit.defaults import with_defaults
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -168,13 +169,19 @@ class TrainingRecommender:
             counts=tuple(counts),
             global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH,
         )
+        alone = structs.replace(searched, frameworks=("transformers",))
         held: dict[int, list[Layout]] = {}
         for count in counts:
             found = [
                 self._layout(
                     model, structs.replace(layout, activation_checkpointing=kind), checkpoint
                 )
-                for layout in layouts(model.spec, base, searched, count)
+                for layout in layouts(
+                    model.spec,
+                    base,
+                    alone if count == 1 and not request.framework else searched,
+                    count,
+                )
                 for kind in _CHECKPOINTING
             ]
             held[count] = sorted(
@@ -189,6 +196,8 @@ class TrainingRecommender:
 
     def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
         checkpoint()
+        if workload.framework == "megatron":
+            workload = structs.replace(workload, loss="full")
         every = (
             training_stage(model.spec, workload, self._profile, stage)
             for stage in stages(model.spec, workload, ends=True)
@@ -211,7 +220,7 @@ class TrainingRecommender:
             framework=workload.framework,
             method=workload.method,
             verdict="fits",
-            required_bytes=max(every, key=lambda stage: stage.need.expected).required,
+            required_bytes=max((stage.need for stage in every), key=lambda need: need.expected),
             usable_bytes=accelerator.usable.expected,
             headroom_bytes=accelerator.usable.expected - trained.layout.required.expected,
             total_usable_bytes=trained.criteria[1],
@@ -327,6 +336,7 @@ def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gp
 def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
     """Return what every layout has in common, as check_training_fit would understand it on one
     card."""
+    method = training_words.method(request.method)
     asked = TrainingRequest(
         model=request.model,
         gpu="any",
@@ -335,8 +345,9 @@ def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
         optimizer=request.optimizer,
         lora_rank=request.lora_rank,
         sequence_length=request.sequence_length,
+        base_precision="half" if method in ("lora", "dora") else None,
     )
-    return training_workload(asked, model.spec, 1)
+    return training_workload(with_defaults(asked, method, None, 1, model.spec), model.spec, 1)
 
 
 def _summary(model: Model, front: Sequence[Trained]) -> str:

@@ -1,56 +1,225 @@
-"""What a training answer assumes where the request leaves a field out."""
+"""What a training answer assumes for the settings that the request leaves out, and what the
+opposite of each would need."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from fitgauge.engine.accelerator import Accelerator
+from msgspec import structs
+
 from fitgauge.engine.model.spec import Model
-from fitgauge.services.common.assumptions import default_of, size_assumed
+from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.services.common.assumptions import size_assumed
 from fitgauge.services.common.schemas import Assumption
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import images
 from fitgauge.services.training_fit.launchers.registry import tool_defaults
-from fitgauge.services.training_fit.result import TrainingEstimate
+from fitgauge.services.training_fit.launchers.tool import Tool
+from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool
-
-_LENGTHS = ("sequence_length", "prompt_length", "completion_length")
-"""Each of them bounds a sequence: the default is assumed only where all are left out."""
-
-_DECISIVE = (
-    "method",
-    "lora_rank",
-    "quantization",
-    "framework",
-    "precision",
-    "optimizer",
-    "loss",
-    "attention",
-    "activation_checkpointing",
-    "micro_batch_size",
-    "sequence_length",
-)
-"""Fields that change the memory of nearly every training."""
+Opposite = tuple[str, dict[str, Value]] | None
+"""Another value in words, and the fields of the workload that it changes."""
+_METHODS: Mapping[Method, str] = {
+    "lora": "LoRA",
+    "dora": "DoRA",
+    "qlora": "QLoRA",
+    "full": "full fine-tuning",
+}
+_OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW", "paged_adamw": "paged AdamW"}
+_KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "eager": "eager"}
+_LOSSES = {
+    "full": "loss over whole logits",
+    "chunked": "loss in chunks of the logits",
+    "recomputed": "loss in chunks that are recomputed",
+    "fused": "loss fused with the head",
+    "in_place": "loss with its gradient in place of the logits",
+}
 
 
 def assumptions(
-    request: TrainingRequest,
+    sent: TrainingRequest,
     model: Model,
-    accelerator: Accelerator,
-    trained: TrainingEstimate,
+    judged: JudgedMethods,
     understood: Mapping[str, Value],
+    estimate: Callable[[TrainingWorkload], TrainingEstimate],
 ) -> list[Assumption]:
-    """Return the values of the decisive fields that the request leaves out, and of all that its
-    tool sets. understood: the request with every default filled in."""
-    filled = tool_defaults(request, trained.asked, understood)
-    why = f", the default of {trained.tool.title} {trained.tool.version}" if trained.tool else ""
-    assumed = [*size_assumed(model), *images.assumptions(request, trained.workload, model.spec)]
-    for field in dict.fromkeys((*_DECISIVE, *filled)):
-        if field not in understood or getattr(request, field) is not None:
+    """Return what `sent` leaves out.
+
+    understood: the request with every default filled in. estimate: of another workload on the same
+    GPUs.
+    """
+    trained = judged.main
+    workload, tool = trained.workload, trained.tool
+    filled = tool_defaults(sent, trained.asked, understood)
+
+    def need(changes: dict[str, Value]) -> str | None:
+        """Return what the fullest GPU needs with other settings; None where they are impossible."""
+        try:
+            return gib(estimate(structs.replace(workload, **changes)).need)
+        except IMPOSSIBLE:
+            return None
+
+    messages = [*size_assumed(model), *images.assumptions(sent, workload, model.spec)]
+    if sent.method is None:
+        rest = [f"{_METHODS[name]}: {gib(one.need)}" for name, one in judged.others.items()]
+        messages.append(
+            Assumption("method", workload.method, _with(_METHODS[workload.method], rest))
+        )
+    messages += _sharding(sent, trained, need)
+    for field, value, words, opposite in _settings(sent, trained):
+        if getattr(sent, field) is not None:
             continue
-        if field == "sequence_length" and any(getattr(request, name) for name in _LENGTHS):
+        needed = None if opposite is None else need(opposite[1])
+        rest = [] if opposite is None or needed is None else [f"{opposite[0]}: {needed}"]
+        messages.append(
+            Assumption(
+                field, value, _with(_of_tool(words, tool if field in filled else None), rest)
+            )
+        )
+    return messages + _other_defaults(trained, filled, {one.field for one in messages})
+
+
+def _with(words: str, rest: list[str]) -> str:
+    return f"{words} ({', '.join(rest)})" if rest else words
+
+
+def _of_tool(words: str, tool: Tool | None) -> str:
+    return words if tool is None else f"{words}, as {tool.title} {tool.version}"
+
+
+def _sharding(
+    sent: TrainingRequest,
+    trained: TrainingEstimate,
+    need: Callable[[dict[str, Value]], str | None],
+) -> list[Assumption]:
+    """Return how several GPUs share the model, where the request leaves that open."""
+    workload = trained.workload
+    pinned = (sent.framework, sent.trainer, sent.zero_stage, sent.data_parallel, sent.offload)
+    if workload.gpus == 1 or any(value is not None for value in pinned):
+        return []
+    if trained.is_sharded_instead:
+        other = need({"framework": "transformers", "zero_stage": 0})
+        words = f"parameters sharded over {workload.gpus} GPUs by FSDP"
+        rest = [f"a copy on each, DDP: {other}"] if other else []
+    elif workload.framework == "transformers" and workload.data_parallel == workload.gpus:
+        other = need({"framework": "fsdp", "zero_stage": 3})
+        words = f"a copy of the model on each of {workload.gpus} GPUs, DDP"
+        rest = [f"sharded by FSDP: {other}"] if other else []
+    else:
+        return []
+    return [Assumption("framework", workload.framework, _with(words, rest))]
+
+
+def _settings(
+    sent: TrainingRequest, trained: TrainingEstimate
+) -> Iterator[tuple[str, Value, str, Opposite]]:
+    """Yield (field, value, in words, opposite) of the settings that decide most."""
+    workload = trained.workload
+    kind = workload.activation_checkpointing
+    yield (
+        "activation_checkpointing",
+        kind,
+        {
+            "full": "activation checkpointing",
+            "selective": "selective activation checkpointing",
+            "none": "no activation checkpointing",
+        }[kind],
+        (
+            ("on", {"activation_checkpointing": "full"})
+            if kind == "none"
+            else ("off", {"activation_checkpointing": "none"})
+        ),
+    )
+    yield ("precision", workload.precision, *_precision(sent, workload))
+    if trained.setup.algorithm == "sft":
+        yield (
+            "loss",
+            workload.loss,
+            _LOSSES.get(workload.loss, workload.loss),
+            (
+                ("fused with the head", {"loss": "fused"})
+                if workload.loss == "full"
+                else ("over whole logits", {"loss": "full"})
+            ),
+        )
+    yield (
+        "optimizer",
+        workload.optimizer,
+        _OPTIMIZERS.get(workload.optimizer, workload.optimizer),
+        (
+            ("8-bit AdamW", {"optimizer": "adamw_8bit"})
+            if workload.optimizer == "adamw"
+            else ("AdamW", {"optimizer": "adamw"})
+        ),
+    )
+    yield (
+        "attention",
+        workload.attention,
+        f"{_KERNELS[workload.attention]} attention",
+        (
+            ("SDPA", {"attention": "sdpa"})
+            if workload.attention == "eager"
+            else ("eager", {"attention": "eager"})
+        ),
+    )
+    batch = workload.micro_batch_size
+    yield (
+        "micro_batch_size",
+        batch,
+        "1 sequence a micro-batch" if batch == 1 else f"{batch} sequences a micro-batch",
+        None,
+    )
+    if sent.prompt_length is None and sent.completion_length is None:
+        length = workload.sequence_length
+        yield ("sequence_length", length, f"{length:,} tokens", None)
+    if workload.method == "qlora":
+        stored = workload.quantization or "nf4"
+        yield ("quantization", stored, f"the base in {stored}", None)
+    if workload.uses_adapters and workload.base_precision == "half":
+        yield ("base_precision", "half", "what is frozen and not quantized in 16 bit", None)
+    if workload.uses_adapters:
+        targets = workload.lora_targets
+        words = targets if isinstance(targets, str) else ",".join(targets)
+        yield ("lora_rank", workload.lora_rank, f"adapters of rank {workload.lora_rank}", None)
+        yield (
+            "lora_targets",
+            words,
+            "adapters on all linear layers" if words == "all_linear" else f"adapters on {words}",
+            None,
+        )
+
+
+def _precision(sent: TrainingRequest, workload: TrainingWorkload) -> tuple[str, Opposite]:
+    """Return the precision in words, and its opposite."""
+    kind = {"mixed_bf16": "bf16", "mixed_fp16": "fp16"}.get(workload.precision)
+    if kind is None or workload.framework in ("deepspeed", "megatron"):
+        return workload.precision, None
+    why = ", since the GPU has no bf16 arithmetic" if kind == "fp16" else ""
+    if workload.uses_adapters and workload.base_precision == "half":
+        words = f"{kind} autocast over a base in {kind}{why}"
+        if sent.base_precision is None and workload.framework == "transformers":
+            return words, ("a base in fp32", {"base_precision": "fp32"})
+        return words, None
+    if workload.method == "full":
+        words = f"{kind} autocast over fp32 weights{why}"
+        return words, (f"{kind} alone", {"precision": "bf16"}) if kind == "bf16" else None
+    return f"{kind} autocast, what is not quantized in fp32{why}", (
+        f"in {kind}",
+        {"base_precision": "half"},
+    )
+
+
+def _other_defaults(
+    trained: TrainingEstimate, filled: Mapping[str, object], listed: set[str]
+) -> list[Assumption]:
+    """Return what else a tool takes for settings that the request leaves out."""
+    tool, others = trained.tool, list[Assumption]()
+    for field, value in filled.items():
+        if field in listed or tool is None:
             continue
-        reason = why if field in filled else " tokens" * (field == "sequence_length")
-        if field == "precision" and understood[field] == "mixed_fp16":
-            reason = f", because {accelerator.name} has no bf16 arithmetic"
-        assumed.append(default_of(field, understood[field], reason))
-    return assumed
+        shown = ",".join(value) if isinstance(value, list) else value
+        words = str(shown).lower() if isinstance(shown, bool) else str(shown)
+        message = f"{field} {words}, as {tool.title} {tool.version}"
+        others.append(Assumption(field, shown, message))  # type: ignore[arg-type]
+    return others

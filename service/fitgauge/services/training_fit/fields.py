@@ -23,7 +23,7 @@ class StepFields(SharedFields, kw_only=True):
         Meta(
             description=(
                 "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
-                " fp32 (PEFT), or fp32 (default)."
+                " fp32 (PEFT; default for lora where precision is left out), or fp32 (default)."
             )
         ),
     ] = None

@@ -1,4 +1,7 @@
-"""Parts of a training answer: summary, phases and the size of a checkpoint."""
+"""Parts of a training answer: summary, memory of a GPU, phases, other methods and the size of a
+checkpoint."""
+
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -8,10 +11,13 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.phases import PhaseName
 from fitgauge.engine.training.states.offload import checkpoint_bytes
+from fitgauge.engine.training.workload import Method
 from fitgauge.services.common import responses
+from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
-from fitgauge.services.training_fit.schemas import PhaseAnswer
+from fitgauge.services.training_fit.schemas import OtherMethod, PhaseAnswer, TrainingPerGpu
+from fitgauge.services.training_fit.support import refusal
 
 _WHEN: dict[PhaseName, str] = {
     "rollout": "while completions are sampled",
@@ -48,36 +54,83 @@ def phase_answers(stage: TrainingStage, full: bool) -> list[PhaseAnswer]:
     ]
 
 
-def summary(model: Model, cards: str, trained: TrainingEstimate, accelerator: Accelerator) -> str:
+def per_gpu(
+    trained: TrainingEstimate, others: Sequence[TrainingStage], accelerator: Accelerator
+) -> TrainingPerGpu:
+    """Return the memory of the fullest GPU. `others`: its stage under every choice that depends on
+    the framework's version, which widen the intervals."""
+    stage = trained.fullest
+    return TrainingPerGpu(
+        usable_bytes=accelerator.usable.expected,
+        required_bytes=widened(stage.need, [other.need for other in others]),
+        allocated_bytes=widened(stage.allocated, [other.allocated for other in others]),
+        reserved_bytes=widened(stage.reserved, [other.reserved for other in others]),
+        headroom_bytes=accelerator.usable.expected - stage.need.expected,
+        limited_by=trained.limited_by,
+        shown_bytes=widened(stage.shown, [other.shown for other in others]),
+        rank=stage.stage,
+        host_bytes=stage.host_bytes,
+        nvme_bytes=stage.nvme_bytes,
+    )
+
+
+def other_methods(
+    others: Mapping[Method, TrainingEstimate], accelerator: Accelerator
+) -> dict[str, OtherMethod]:
+    """Return the same training by the other methods."""
+    result: dict[str, OtherMethod] = {}
+    for name, one in others.items():
+        runs = refusal(one.workload, accelerator) is None
+        result[name] = OtherMethod(
+            verdict=one.verdict if runs else "unsupported",
+            required_bytes=one.need,
+            fit_probability=round(one.probability, 4) if runs else None,
+        )
+    return result
+
+
+def summary(model: Model, gpus: str, trained: TrainingEstimate, accelerator: Accelerator) -> str:
     """Return the verdict in one or two sentences."""
     workload, fullest = trained.workload, trained.fullest
     each = " per GPU" if workload.gpus > 1 else ""
-    required, usable = gib(fullest.need.expected), gib(accelerator.usable.expected)
+    required, usable = gib(trained.need), gib(accelerator.usable.expected)
     training = (
-        f"{_method(trained)} with {workload.micro_batch_size} x {workload.sequence_length:,} tokens"
+        f"{_method(trained)} with {workload.micro_batch_size} x {workload.sequence_length:,}"
+        f" tokens{_sharding(trained)} needs {required}{each} of {usable}"
     )
     largest = " and ".join(term.name.replace("_", " ") for term in fullest.terms[:2])
+    decides = f"the largest terms are {largest}"
+    if trained.limited_by == "budget" and trained.setup.rollout is not None:
+        rollout = trained.setup.rollout
+        decides = (
+            f"the {rollout.memory_utilization:.0%} of the GPU that {rollout.engine} gets for"
+            " sampling decide"
+        )
+    host = trained.host_memory
+    end = f" {responses.host_in_words(host)}" if host else ""
     if trained.verdict == "fits":
         peak = _WHEN[max(fullest.phases, key=lambda name: fullest.phases[name])]
-        shown = gib(fullest.required.expected)
+        shown = gib(fullest.shown.expected)
         reserved = (
             f"; the GPU will show {shown}, with what PyTorch's allocator reserves"
             if shown != required
             else ""
         )
-        return (
-            f"{model.id} fits on {cards}: {training} needs {required}{each} of {usable}, most of it"
-            f" {peak}{reserved}."
-        )
+        return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{end}"
     if trained.verdict == "tight":
-        return (
-            f"{model.id} on {cards} is tight ({trained.probability:.0%} likely): {training} needs"
-            f" {required}{each} of {usable}; the largest terms are {largest}."
-        )
-    return (
-        f"{model.id} does not fit on {cards}: {training} needs {required}{each}, {usable} are"
-        f" usable; the largest terms are {largest}."
-    )
+        likely = f"{trained.probability:.0%} likely"
+        return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{end}"
+    return f"{model.id} does not fit on {gpus}: {training}; {decides}.{end}"
+
+
+def _sharding(trained: TrainingEstimate) -> str:
+    """Return how several GPUs share the model, where the framework leaves that open."""
+    workload = trained.workload
+    if trained.is_sharded_instead:
+        return ", sharded by FSDP,"
+    if workload.framework == "transformers" and workload.data_parallel > 1:
+        return ", a copy on each GPU (DDP),"
+    return ""
 
 
 def _method(trained: TrainingEstimate) -> str:

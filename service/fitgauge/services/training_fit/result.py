@@ -1,14 +1,16 @@
 """An estimated training request: the base of answer, warnings and suggestions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fitgauge.engine.serving.fit import Verdict
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.services.common.schemas import HostMemory, LimitedBy
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.launchers.tool import Tool
+from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -23,7 +25,9 @@ class TrainingEstimate:
     verdict: Verdict
     count: int
     asked: TrainingRequest
-    """The request with its tool's defaults."""
+    """The request with every default of its tool, or of TRL."""
+    limited_by: LimitedBy = "device"
+    """What decides: the GPU, or the share of it that a rollout engine gets."""
 
     @property
     def tool(self) -> Tool | None:
@@ -34,6 +38,33 @@ class TrainingEstimate:
     def fullest(self) -> TrainingStage:
         """The stage that needs the most memory."""
         return fullest(self.stages)
+
+    @property
+    def need(self) -> int:
+        """Expected bytes of the fullest GPU."""
+        return self.fullest.need.expected
+
+    @property
+    def is_sharded_instead(self) -> bool:
+        """Whether FSDP shards what the framework of the request copies to every GPU."""
+        return self.workload.framework != asked_framework(self.asked)
+
+    @property
+    def host_memory(self) -> HostMemory | None:
+        """Host memory of what is offloaded; None without any."""
+        sizes = [stage.host_bytes for stage in self.stages]
+        if not any(sizes):
+            return None
+        ranks = self.workload.gpus // len(sizes)
+        return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedMethods:
+    """The estimate that answers a request, and those of the other methods."""
+
+    main: TrainingEstimate
+    others: Mapping[Method, TrainingEstimate] = field(default_factory=dict)
 
 
 def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:

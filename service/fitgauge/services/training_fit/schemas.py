@@ -10,7 +10,9 @@ from fitgauge.engine.training.phases import PhaseName
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
+    HostMemory,
     Launch,
+    LimitedBy,
     Limits,
     ModelAnswer,
     RankAnswer,
@@ -42,7 +44,7 @@ class TrainingPerGpu(Struct, kw_only=True):
         Bytes,
         Meta(
             description=(
-                "The device's own view: PyTorch's, what its allocator holds, and the process."
+                "The sum of `terms`, which decides the verdict, and the figure in `summary`."
             )
         ),
     ]
@@ -55,15 +57,32 @@ class TrainingPerGpu(Struct, kw_only=True):
     headroom_bytes: Annotated[
         int,
         Meta(
+            description="usable_bytes minus expected required_bytes; negative if it does not fit."
+        ),
+    ]
+    limited_by: LimitedBy
+    shown_bytes: Annotated[
+        Bytes,
+        Meta(
             description=(
-                "usable_bytes less what it needs at the least (fragmentation given back); negative"
-                " where it does not fit."
+                "What nvidia-smi will show: required_bytes, and what PyTorch's allocator reserves"
+                " besides while memory is plenty, and gives back where it is short."
             )
         ),
     ]
     rank: int
     host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
     nvme_bytes: Annotated[int, Meta(description="NVMe of one rank, with offload nvme.")]
+
+
+class OtherMethod(Struct, kw_only=True):
+    """The same training by another method."""
+
+    verdict: Verdict
+    required_bytes: Annotated[int, Meta(description="Expected, of the fullest GPU.")]
+    fit_probability: Annotated[
+        float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
+    ]
 
 
 class PhaseAnswer(Struct, kw_only=True):
@@ -119,10 +138,15 @@ class TrainingAnswer(Struct, kw_only=True):
     ]
     model: ModelAnswer
     gpu: GpuAnswer
-    per_gpu: TrainingPerGpu
-    terms: list[TermAnswer]
+    per_gpu: Annotated[TrainingPerGpu | None, Meta(description="Null if unsupported.")]
+    terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
     phases: list[PhaseAnswer]
-    limits: Limits
+    limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
+    host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
+    others: Annotated[
+        dict[str, OtherMethod],
+        Meta(description="lora, qlora and full, but for the method that is answered."),
+    ]
     suggestions: list[Suggestion]
     warnings: list[Note]
     assumed: Annotated[
@@ -133,7 +157,7 @@ class TrainingAnswer(Struct, kw_only=True):
         dict[str, str | int | float | bool],
         Meta(description="The question with every default filled in."),
     ]
-    launch: Launch
+    launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
     checkpoint_bytes: Annotated[
         int,
         Meta(

@@ -1,5 +1,6 @@
 """check_training_fit: will this model fit on this GPU when it is trained?"""
 
+from collections.abc import Mapping
 from copy import copy
 
 from msgspec import UNSET, structs
@@ -10,37 +11,35 @@ from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import fit_probability, verdict
-from fitgauge.engine.training.estimate import TrainingStage, training_stages
+from fitgauge.engine.training.estimate import training_stages
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import Launch, Limits
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.assumptions import assumptions
+from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import echo
-from fitgauge.services.training_fit.framework_variants import (
-    other_choices,
-    widened,
-)
+from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch_command
-from fitgauge.services.training_fit.launchers.registry import with_tool_defaults
-from fitgauge.services.training_fit.responses import checkpoint_size, phase_answers, summary
-from fitgauge.services.training_fit.result import TrainingEstimate, fullest
+from fitgauge.services.training_fit.responses import (
+    checkpoint_size,
+    other_methods,
+    per_gpu,
+    phase_answers,
+    summary,
+)
+from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.saved_tensors import saved_segments
-from fitgauge.services.training_fit.schemas import (
-    TrainingAnswer,
-    TrainingPerGpu,
-    TrainingRequest,
-)
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.suggest import SettingsSearch
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_fit.warnings import NO_SUGGESTION, display_warnings, warnings
-from fitgauge.services.training_fit.workload import in_its_formats, training_gpus, training_workload
-
-_MOST_BATCH = 65_536
+from fitgauge.services.training_fit.workload import training_gpus, training_workload
 
 
 class TrainingFitService:
@@ -66,61 +65,73 @@ class TrainingFitService:
         """
         count = training_gpus(request, match.count)
         accelerator = shared(match.accelerator, int((request.other_memory_gib or 0) * GIB))
-        trained = self.check(request, model, accelerator, count, models)
+        judged = self._judge(request, model, accelerator, count, models)
+        trained = judged.main
         stage, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
-        cards = answers.cards_in_words(accelerator, count)
-        others = self._under_other_choices(trained, model, accelerator, models)
+        gpus = answers.cards_in_words(accelerator, count)
+
+        def of_workload(changed: TrainingWorkload) -> TrainingEstimate:
+            return self._estimate(trained.asked, changed, model, accelerator, count, models)
+
         search = SettingsSearch(
             lambda changed, count: self.check(changed, model, accelerator, count, models),
-            request,
-            model.spec,
+            of_workload,
+            request if refused else structs.replace(request, method=workload.method),
+            {} if refused or request.method else {"method": workload.method},
+            model,
             accelerator,
             self._profile,
             trained,
         )
-        suggestions = search.suggestions(refused)
+        limits = None
+        if refused is None:
+            limits = Limits(
+                max_micro_batch_size=search.max_micro_batch_size(),
+                min_gpu_count=search.min_gpu_count(),
+            )
+        suggestions = search.suggestions(refused, limits.min_gpu_count if limits else None)
         understood_as = echo(trained, accelerator, model)
         no_change_fits = trained.verdict == "does_not_fit" and not suggestions and not refused
+        others = [of_workload(choice) for choice in other_choices(trained.asked, workload)]
+        starts = refused is None and trained.verdict != "does_not_fit"
         return TrainingAnswer(
             verdict="unsupported" if refused else trained.verdict,
             summary=(
-                f"{model.id} cannot be trained this way on {cards}: {refused}"
+                f"{model.id} cannot be trained this way on {gpus}: {refused}"
                 if refused
-                else summary(model, cards, trained, accelerator)
+                else summary(model, gpus, trained, accelerator)
             ),
             fit_probability=None if refused else round(trained.probability, 4),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(accelerator, count),
-            per_gpu=TrainingPerGpu(
-                usable_bytes=accelerator.usable.expected,
-                required_bytes=widened(stage.required, [other.required for other in others]),
-                allocated_bytes=widened(stage.allocated, [other.allocated for other in others]),
-                reserved_bytes=widened(stage.reserved, [other.reserved for other in others]),
-                headroom_bytes=accelerator.usable.expected - stage.need.expected,
-                rank=stage.stage,
-                host_bytes=stage.host_bytes,
-                nvme_bytes=stage.nvme_bytes,
+            per_gpu=(
+                None
+                if refused
+                else per_gpu(trained, [other.fullest for other in others], accelerator)
             ),
-            terms=answers.term_answers(stage.terms, full),
-            phases=phase_answers(stage, full),
-            limits=Limits(
-                max_micro_batch_size=search.max_micro_batch_size(),
-                min_gpu_count=search.min_gpu_count(),
-            ),
+            terms=None if refused else answers.term_answers(stage.terms, full),
+            phases=[] if refused else phase_answers(stage, full),
+            limits=limits,
+            host_memory=trained.host_memory,
+            others=other_methods(judged.others, accelerator),
             suggestions=suggestions,
             warnings=[
                 *warnings(request, model, match, trained),
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
             ],
-            assumed=assumptions(request, model, accelerator, trained, understood_as),
+            assumed=assumptions(request, model, judged, understood_as, of_workload),
             understood_as=understood_as,
-            launch=Launch(command=launch_command(model, workload, trained.setup, trained.tool)),
+            launch=(
+                Launch(command=launch_command(model, workload, trained.setup, trained.tool))
+                if starts
+                else None
+            ),
             checkpoint_bytes=checkpoint_size(model, trained, models),
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable)
-                if full and workload.pipeline_parallel > 1
+                if full and workload.pipeline_parallel > 1 and not refused
                 else UNSET
             ),
             saved=saved_segments(model.spec, workload) if full else UNSET,
@@ -135,13 +146,59 @@ class TrainingFitService:
         models: RlModels = ALONE,
     ) -> TrainingEstimate:
         """Return the estimate behind `answer`. Raises InvalidRequestError where the request is
-        impossible.
+        impossible."""
+        if request.method is not None:
+            method = words.method(request.method)
+            return self._check_method(request, method, model, accelerator, count, models)
+        return self._judge(request, model, accelerator, count, models).main
+
+    def _judge(
+        self,
+        request: TrainingRequest,
+        model: Model,
+        accelerator: Accelerator,
+        count: int,
+        models: RlModels,
+    ) -> JudgedMethods:
+        """Return the estimate of the method that is sent, and of the others that are possible;
+        where none is sent, of the first that fits, else of the one that needs least.
+
+        Raises InvalidRequestError where the method that is sent, or each, is impossible.
+        """
+        sent = None if request.method is None else words.method(request.method)
+        estimates: dict[Method, TrainingEstimate] = {}
+        errors: list[Exception] = []
+        for method in dict.fromkeys([*([sent] if sent else []), *METHODS]):
+            try:
+                estimates[method] = self._check_method(
+                    request, method, model, accelerator, count, models
+                )
+            except IMPOSSIBLE as error:
+                if method == sent:
+                    raise
+                errors.append(error)
+        if not estimates:
+            raise errors[-1]
+        main = sent or _preferred(estimates, model, accelerator)
+        return JudgedMethods(
+            estimates[main],
+            {name: one for name, one in estimates.items() if name not in (main, "dora")},
+        )
+
+    def _check_method(
+        self,
+        request: TrainingRequest,
+        method: Method,
+        model: Model,
+        accelerator: Accelerator,
+        count: int,
+        models: RlModels,
+    ) -> TrainingEstimate:
+        """Return the estimate of a method.
 
         Several GPUs under transformers hold a copy each (DDP), or shards (FSDP) where a copy does
         not fit and the request sets neither."""
-        request = with_tool_defaults(
-            in_its_formats(request, accelerator), words.method(request.method), count, model.spec
-        )
+        request = with_defaults(request, method, accelerator, count, model.spec)
         workload = training_workload(request, model.spec, count)
         trained = self._estimate(request, workload, model, accelerator, count, models)
         unset = (
@@ -185,22 +242,34 @@ class TrainingFitService:
             stages, startup_probability = self._algorithms.stages(
                 model, models, workload, setup, accelerator
             )
-        need = fullest(stages).need
-        probability = min(startup_probability, fit_probability(need, accelerator.usable))
+        memory = fit_probability(fullest(stages).need, accelerator.usable)
+        probability = min(startup_probability, memory)
         return TrainingEstimate(
-            workload, setup, stages, probability, verdict(probability), count, request
+            workload,
+            setup,
+            stages,
+            probability,
+            verdict(probability),
+            count,
+            request,
+            "budget" if startup_probability < memory else "device",
         )
 
-    def _under_other_choices(
-        self,
-        trained: TrainingEstimate,
-        model: Model,
-        accelerator: Accelerator,
-        models: RlModels,
-    ) -> list[TrainingStage]:
-        """Return the fullest stage under every choice that depends on the framework's version."""
-        choices = other_choices(trained.asked, trained.workload)
-        return [
-            self._estimate(trained.asked, choice, model, accelerator, trained.count, models).fullest
-            for choice in choices
-        ]
+
+def _preferred(
+    estimates: Mapping[Method, TrainingEstimate], model: Model, accelerator: Accelerator
+) -> Method:
+    """Return the first method that fits, else the one that needs least, of those that the GPU and
+    the tool that is named can run; the first where there is none."""
+    possible = {
+        name: one for name, one in estimates.items() if not refusal(one.workload, accelerator)
+    }
+    possible = {
+        name: one
+        for name, one in possible.items()
+        if one.tool is not None and one.tool.runs(model, one.workload, one.setup)
+    } or possible
+    for name, one in possible.items():
+        if one.verdict == "fits":
+            return name
+    return min(possible, key=lambda name: possible[name].need, default=next(iter(estimates)))

@@ -55,8 +55,8 @@ class MethodFields(ModelFields, kw_only=True):
         Switch | None,
         Meta(
             description=(
-                "full (default), lora, dora or qlora; of a plan also any: full, lora and qlora,"
-                " each with its plans."
+                "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits; of a"
+                " plan full, or any: all three."
             ),
             examples=["lora"],
         ),
@@ -65,8 +65,8 @@ class MethodFields(ModelFields, kw_only=True):
         Switch | None,
         Meta(
             description=(
-                "mixed_bf16 (default; bf16 for lora, mixed_fp16 where the GPU has no bf16), bf16,"
-                " fp32, int8 or fp8."
+                "mixed_bf16 (default; mixed_fp16 where the GPU has no bf16), bf16 (of a plan's lora"
+                " by default), fp32, int8 or fp8."
             ),
             examples=["bf16"],
         ),
@@ -131,8 +131,8 @@ class SequenceFields(AdapterFields, kw_only=True):
         Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
         Meta(
             description=(
-                "full (default): whole logits; in_place: their gradient too; chunked; recomputed:"
-                " chunked, and made again (TRL); fused with the head (Liger)."
+                "full: whole logits (default of a plan and of a named framework); in_place: their"
+                " gradient too; chunked; recomputed: chunked, made again (default); fused (Liger)."
             )
         ),
     ] = None
@@ -140,8 +140,8 @@ class SequenceFields(AdapterFields, kw_only=True):
         Checkpointing | None,
         Meta(
             description=(
-                "none (default); selective keeps products; full keeps layers' inputs. Of a plan by"
-                " default the least that fits."
+                "full keeps layers' inputs (default; megatron none); selective keeps products;"
+                " none. Of a plan by default the least that fits."
             )
         ),
     ] = None

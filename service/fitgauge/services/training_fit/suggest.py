@@ -1,27 +1,39 @@
 """The limits of a training answer, and the smallest changes that make it run and fit. Every
 candidate is estimated before it is returned."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.fit import Verdict
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import gib, largest_where
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
+from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
-from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.common.schemas import HostMemory, Launch, Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.training_fit.candidates import Fields, candidates, more_cards
+from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
+from fitgauge.services.training_fit.launchers.command import launch_command
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import Refusal, refusal
 
 _MOST_BATCH = 65_536
+_WHOLE_LOGITS = ("transformers", "deepspeed", "fsdp")
+"""Frameworks whose own loss is over whole logits."""
+_DEGREES = ("data_parallel", "data_parallel_replicate", "context_parallel", "expert_parallel")
+
+
+class _Result(NamedTuple):
+    """A suggestion, and whether it belongs to the answer even where others are smaller."""
+
+    suggestion: Suggestion
+    always: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,139 +42,178 @@ class SettingsSearch:
 
     estimate: Callable[[TrainingRequest, int], TrainingEstimate]
     """Of a changed request, on so many GPUs."""
+    estimate_workload: Callable[[TrainingWorkload], TrainingEstimate]
+    """Of a changed workload, on as many GPUs."""
     request: TrainingRequest
-    spec: ModelSpec
+    """With the method that is answered."""
+    chosen: Fields
+    """What was chosen for the caller, and is sent with every change: the method."""
+    model: Model
     accelerator: Accelerator
     profile: TrainingProfile
     trained: TrainingEstimate
     """The request itself, estimated."""
 
     def max_micro_batch_size(self) -> int:
-        """Return the most sequences of a micro-batch whose expected need fits; 0 without any."""
+        """Return the most sequences of a micro-batch that fit as the answer shards the model; 0
+        without any."""
 
         def fits(batch: int) -> bool:
-            changed = self.estimate(
-                structs.replace(self.request, micro_batch_size=batch), self.trained.count
-            )
-            return changed.fullest.need.expected <= self.accelerator.usable.expected
+            workload = structs.replace(self.trained.workload, micro_batch_size=batch)
+            return self.estimate_workload(workload).verdict == "fits"
 
-        low, high = 0, 1
-        while high <= _MOST_BATCH and fits(high):
-            low, high = high, high * 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return min(low, _MOST_BATCH)
+        most = 1
+        while most < _MOST_BATCH and fits(most):
+            most *= 2
+        return largest_where(most, fits)
 
     def min_gpu_count(self) -> int | None:
-        """Return the least of 1, 2, 4, ... 64 GPUs on which it fits when only data parallelism
-        grows, with a copy each or, under transformers, in FSDP's shards; None without any."""
-        request, trained = self.request, self.trained
-        degrees = (
-            "gpu_count",
-            "data_parallel",
-            "data_parallel_replicate",
-            "rollout_tensor_parallel",
-        )
-        free = structs.replace(request, **dict.fromkeys(degrees))
-        requests = [free]
-        if (
-            trained.workload.framework == "transformers"
-            and trained.asked.zero_stage == request.zero_stage
-        ):
-            requests.append(
-                structs.replace(free, trainer=trained.asked.trainer, framework="fsdp", zero_stage=3)
-            )
-        for count in sorted({*COUNTS, trained.count}):
-            for grown in requests:
-                try:
-                    if self.estimate(grown, count).verdict == "fits":
-                        return count
-                except IMPOSSIBLE:
-                    continue
+        """Return the fewest GPUs on which it fits with nothing else changed, up to 64 or as many
+        as there are; None without any."""
+
+        def fits(count: int) -> bool:
+            changed = self._changed({"gpu_count": count})
+            return changed is not None and changed.verdict == "fits"
+
+        too_few = 0
+        for count in sorted({*COUNTS, self.trained.count}):
+            if fits(count):
+                while count - too_few > 1:
+                    middle = (count + too_few) // 2
+                    too_few, count = (too_few, middle) if fits(middle) else (middle, count)
+                return count
+            too_few = count
         return None
 
-    def suggestions(self, refused: Refusal | None) -> list[Suggestion]:
-        """Return the smallest changes that make it run and fit."""
+    def suggestions(
+        self, refused: Refusal | None, min_gpu_count: int | None = None
+    ) -> list[Suggestion]:
+        """Return the smallest changes that make it run and fit. `min_gpu_count`: as above."""
         if refused is not None:
             return self._supported(refused)
-        trained = self.trained
-        if trained.verdict == "fits":
+        if self.trained.verdict == "fits":
             return []
-        results: list[Suggestion] = []
-        for change, fields in self._candidates():
-            fitting = [one for one in results if one.verdict == "fits"]
-            if "sequence_length" in fields and fitting:
+        results: list[_Result] = []
+        for ladder in self._ladders(min_gpu_count):
+            if ladder.last_resort and any(one.suggestion.verdict == "fits" for one in results):
                 continue
-            again = self._estimate_with(fields)
-            if (
-                again is None
-                or again.verdict in ("does_not_fit", trained.verdict)
-                or refusal(again.workload, self.accelerator) is not None
+            best = self._first_that_fits(ladder)
+            if best is not None and not any(
+                _dominates(other.suggestion, best) for other in results
             ):
-                continue
-            required = again.fullest.required.expected
-            grows = more_cards(fields, trained.count)
-            second_tight = (
-                grows
-                and again.verdict == "tight"
-                and any(more_cards(other.request, trained.count) for other in results)
-            )
-            if not second_tight and not any(_dominates(one, fields, required) for one in results):
-                one = Suggestion(
-                    change=change,
-                    verdict=again.verdict,
-                    required_bytes=required,
-                    request=dict(fields),
-                )
-                results.append(one)
-                fitting += [one] if one.verdict == "fits" else []
-            if len(fitting) == MOST_SUGGESTIONS or (again.verdict == "fits" and grows):
-                break
-        results.sort(key=lambda suggestion: suggestion.verdict != "fits")
-        return results[:MOST_SUGGESTIONS]
+                results.append(_Result(best, ladder.always))
+        return _shortlist(results)
 
-    def _candidates(self) -> Iterator[tuple[str, Fields]]:
+    def _ladders(self, min_gpu_count: int | None) -> Iterator[Ladder]:
         trained = self.trained
         if trained.workload.framework == "megatron" and trained.setup.algorithm == "sft":
-            yield from degrees_that_fit(
-                self.spec, trained.workload, self.profile, self.accelerator, trained.count
+            degrees = degrees_that_fit(
+                self.model.spec, trained.workload, self.profile, self.accelerator, trained.count
             )
-        yield from candidates(
-            trained.workload, trained.setup, trained.count, mixture=experts(self.spec) > 0
+            for words, fields in degrees:
+                yield Ladder((Change(words, fields),), always=True)
+        yield from ladders(
+            trained.workload,
+            trained.setup,
+            trained.count,
+            mixture=experts(self.model.spec) > 0,
+            min_gpu_count=min_gpu_count,
         )
 
-    def _estimate_with(self, fields: Fields) -> TrainingEstimate | None:
+    def _first_that_fits(self, ladder: Ladder) -> Suggestion | None:
+        """Return the first change of a ladder that fits, else the first that is tight where the
+        request is not even that; None without either."""
+        tight = None
+        for change in ladder.changes:
+            fields = self._without_needless(change.fields)
+            changed = self._changed(fields)
+            if changed is None or changed.verdict == "does_not_fit":
+                continue
+            if changed.verdict == "fits":
+                return self._suggestion(change.words, fields, changed)
+            if tight is None and self.trained.verdict == "does_not_fit":
+                tight = self._suggestion(change.words, fields, changed)
+        return tight
+
+    def _without_needless(self, fields: Fields) -> Fields:
+        """Return the fields of a change without degrees that the request leaves to the GPUs, and
+        with the loss of today where another framework would bring its own."""
+        request = self.request
+        shards = fields.get("framework") == "fsdp"
+        needed = {
+            name: value
+            for name, value in fields.items()
+            if not (shards and name in _DEGREES and getattr(request, name) is None)
+        }
+        names_none = request.framework is None and request.trainer is None
+        if names_none and request.loss is None and fields.get("framework") in _WHOLE_LOGITS:
+            needed = {"loss": self.trained.workload.loss} | needed
+        return self.chosen | needed
+
+    def _changed(self, fields: Fields) -> TrainingEstimate | None:
         """Return the estimate with some fields changed; None where they are impossible."""
         changed = structs.replace(self.request, **fields)
         try:
-            return self.estimate(changed, changed.gpu_count or self.trained.count)
+            estimate = self.estimate(changed, changed.gpu_count or self.trained.count)
         except IMPOSSIBLE:
             return None
+        return None if refusal(estimate.workload, self.accelerator) else estimate
+
+    def _suggestion(self, words: str, fields: Fields, changed: TrainingEstimate) -> Suggestion:
+        """Return a change and its result, with all that it changes in words."""
+        workload, before = changed.workload, self.trained.workload
+        if changed.is_sharded_instead and before.framework != "fsdp":
+            words += f", shard over {workload.gpus} GPUs with FSDP"
+        host = changed.host_memory
+        fits = changed.verdict in ("fits", "tight")
+        return Suggestion(
+            change=words if host is None else f"{words}: {_host(host)}",
+            verdict=changed.verdict,
+            required_bytes=changed.need,
+            request=fields,
+            launch=(
+                Launch(command=launch_command(self.model, workload, changed.setup, changed.tool))
+                if fits
+                else None
+            ),
+            host_memory=host,
+        )
 
     def _supported(self, refused: Refusal) -> list[Suggestion]:
         """Return what the GPU can run instead, whether it fits or not."""
-        fields: Fields = {refused.field: refused.value}
-        again = self._estimate_with(fields)
-        if again is None:
+        fields = self.chosen | {refused.field: refused.value}
+        changed = self._changed(fields)
+        if changed is None:
             return []
-        verdict: Verdict | Literal["unsupported"] = (
-            again.verdict if refusal(again.workload, self.accelerator) is None else "unsupported"
-        )
-        return [
-            Suggestion(
-                change=f"use {refused.field} {refused.value}",
-                verdict=verdict,
-                required_bytes=again.fullest.required.expected,
-                request=fields,
-            )
-        ]
+        return [self._suggestion(f"use {refused.field} {refused.value}", fields, changed)]
 
 
-def _dominates(other: Suggestion, fields: Fields, required: int) -> bool:
+def _host(host: HostMemory) -> str:
+    """Return the host memory of a change in words."""
+    if host.total_bytes == host.per_gpu_bytes:
+        return f"{gib(host.total_bytes)} of host memory"
+    return f"{gib(host.per_gpu_bytes)} of host memory per GPU, {gib(host.total_bytes)} in all"
+
+
+def _dominates(other: Suggestion, one: Suggestion) -> bool:
     """Return whether another suggestion fits in as few bytes with a part of these changes."""
     return (
         other.verdict == "fits"
-        and other.required_bytes <= required
-        and other.request.items() <= fields.items()
+        and other.required_bytes <= one.required_bytes
+        and other.request.items() <= one.request.items()
     )
+
+
+def _shortlist(results: Sequence[_Result]) -> list[Suggestion]:
+    """Return the suggestions worth showing: those that fit before tight ones, other methods and
+    more GPUs among them, in the order in which they were tried."""
+    ranked = sorted(
+        range(len(results)),
+        key=lambda number: (
+            results[number].suggestion.verdict != "fits",
+            not results[number].always,
+            number,
+        ),
+    )
+    chosen = [results[number].suggestion for number in sorted(ranked[:MOST_SUGGESTIONS])]
+    return sorted(chosen, key=lambda suggestion: suggestion.verdict != "fits")

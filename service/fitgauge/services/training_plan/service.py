@@ -165,7 +165,7 @@ class Planner:
             verdict=(
                 "fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight"
             ),
-            required_bytes=widened(fullest(every).required, [other.required for other in others]),
+            required_bytes=widened(fullest(every).need, [other.need for other in others]),
             usable_bytes=usable.expected,
             headroom_bytes=usable.expected - plan.required.expected,
             host_bytes=sum(stage.host_bytes for stage in every) * workload.gpus // len(every),

@@ -11,7 +11,7 @@ import pytest
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
-LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xH100"}
+LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xB300", "method": "full"}
 
 LACKING = "command-lacks-flag"
 

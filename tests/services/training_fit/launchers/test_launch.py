@@ -13,7 +13,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
-MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
+MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "B300", "method": "full"}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,10 @@ def flags(command):
     ("asked", "said"),
     [
         ({}, {"--dtype": "float32", "--bf16": "true", "--optim": "adamw_torch",
-            "--loss_type": "nll"}),
+            "--loss_type": "chunked_nll", "--gradient_checkpointing": "true"}),
+        ({"framework": "transformers"}, {"--loss_type": "nll"}),
+        ({"activation_checkpointing": "none"}, {"--gradient_checkpointing": "false"}),
+        ({"method": "lora"}, {"--dtype": "bfloat16", "--bf16": "true"}),
         ({"precision": "bf16"}, {"--dtype": "bfloat16", "--bf16": "false"}),
         ({"precision": "mixed_fp16"}, {"--fp16": "true"}),
         ({"precision": "fp8"},
@@ -216,7 +219,7 @@ def test_megatron_is_told_what_layers_compute_and_what_it_cannot_start_without(
     command, model, there, absent
 ):
     """Return what it was not told would be a GPT-2 of the same width, with other memory."""
-    found = flags(command(model=model, framework="megatron", gpu_count=2))
+    found = flags(command(model=model, framework="megatron", gpu_count=8))
     assert there | {"--tokenizer-model", "--data-path", "--train-iters", "--lr"} <= set(found)
     assert not absent & set(found)
 
@@ -240,6 +243,7 @@ def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
         ({"method": "qlora"}, "float32"),
         ({"method": "qlora", "framework": "fsdp"}, "bfloat16"),
         ({"method": "lora", "framework": "fsdp", "precision": "mixed_fp16"}, "float16"),
+        ({"method": "qlora", "framework": "fsdp", "precision": "int8"}, "bfloat16"),
         ({"framework": "fsdp"}, "float32"),
         ({"framework": "deepspeed"}, "bfloat16"),
     ],

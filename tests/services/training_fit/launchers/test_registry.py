@@ -109,7 +109,7 @@ def test_a_framework_sent_beside_a_trainer_stays(train):
 
 def test_torchtune_shards_on_several_cards_alone(train):
     assert train(**SMALL, framework="torchtune").understood_as["framework"] == "transformers"
-    several = train(**SMALL, framework="torchtune", gpu_count=2).understood_as
+    several = train(**SMALL, framework="torchtune", method="full", gpu_count=2).understood_as
     assert (several["framework"], several["fsdp_version"], several["shard_embeddings"]) == (
         "fsdp",
         2,

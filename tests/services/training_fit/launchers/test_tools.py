@@ -13,7 +13,8 @@ from notes import codes
 
 ASKED = {
     "model": "meta-llama/Llama-3.1-8B",
-    "gpu": "H100",
+    "gpu": "B300",
+    "method": "full",
     "sequence_length": 3072,
     "micro_batch_size": 3,
     "micro_batches": 5,

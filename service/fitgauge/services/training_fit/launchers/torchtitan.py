@@ -74,6 +74,7 @@ TORCHTITAN = Tool(
     framework="fsdp",
     aliases=("titan",),
     command=torchtitan_command,
+    supports=lambda workload: not workload.uses_adapters,
     placeholders="MODULE and CONFIG",
     sets_allocator=True,
     defaults=(

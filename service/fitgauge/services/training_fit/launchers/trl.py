@@ -205,7 +205,8 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
         if (
             workload.framework == "fsdp"
         ):  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
-            flags += ["--bnb_4bit_quant_storage", DTYPES[precision_policy(workload).weights]]
+            weights = precision_policy(workload).weights
+            flags += ["--bnb_4bit_quant_storage", DTYPES.get(weights, "bfloat16")]
     return flags
 
 

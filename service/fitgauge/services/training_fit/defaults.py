@@ -1,0 +1,72 @@
+"""Values of the settings that a training request leaves out: the one place that
+check_training_fit and recommend_gpus take them from."""
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.training.workload import Method
+from fitgauge.services.training_fit.launchers.registry import tool_of, with_tool_defaults
+from fitgauge.services.training_fit.launchers.tool import Default
+from fitgauge.services.training_fit.launchers.trl import TRL
+from fitgauge.services.training_fit.rl_setup import asked_framework
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.workload import in_its_formats
+
+METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
+"""What is judged where no method is sent, in the order of preference."""
+HALF_BASE = Default(
+    "base_precision",
+    "half",
+    "trl/trainer/model_config.py, dtype: sent as bfloat16, where TRL's own is float32",
+    ("lora", "dora"),
+)
+"""Ours: the command loads a frozen base in 16 bit."""
+
+
+def with_defaults(
+    request: TrainingRequest,
+    method: Method,
+    accelerator: Accelerator | None,
+    count: int,
+    spec: ModelSpec,
+) -> TrainingRequest:
+    """Return the request with its method and the defaults of whatever runs it: of the tool that it
+    names, else of TRL, whose command is printed for every framework but Megatron. `accelerator`:
+    None for one that computes in every format."""
+    in_formats = request if accelerator is None else in_its_formats(request, accelerator)
+    named = structs.replace(in_formats, method=method)
+    if tool_of(request) is not None:
+        return with_tool_defaults(named, method, count, spec)
+    if asked_framework(request) == "megatron":
+        return named
+    left_out = {
+        default.field: default.value
+        for default in _of_trl(request, method, count, spec)
+        if getattr(named, default.field) is None
+    }
+    return structs.replace(named, **left_out)
+
+
+def _of_trl(
+    request: TrainingRequest, method: Method, count: int, spec: ModelSpec
+) -> Iterator[Default]:
+    """Yield TRL's defaults for a request without a tool, with a frozen base in 16 bit where the
+    request leaves precision out too.
+
+    TRL's loss holds where no framework is named: one that is named, or that shards or offloads for
+    transformers, has its own, over whole logits. Liger's kernels bring their own, and a model
+    without a causal head has none."""
+    own_loss = (
+        request.framework is not None
+        or asked_framework(request) != "transformers"
+        or request.kernels not in (None, "none")
+        or spec.task != "generate"
+    )
+    for default in TRL.defaults_for(request, method, count, spec):
+        if default.field != "loss" or not own_loss:
+            yield default
+    if request.precision is None and HALF_BASE.applies(request, method, count, spec):
+        yield HALF_BASE

@@ -20,9 +20,8 @@ class TrainingFitController(Controller):
         summary="Will this model fit on this GPU when it is trained?",
         description=(
             "Estimates GPU memory for training: LoRA, QLoRA or full, under transformers, DeepSpeed,"
-            " FSDP or Megatron; as TRL trains where settings are left out (`assumed`). Gives a"
-            " verdict, every byte named, the largest micro-batch, the other methods, and what would"
-            " make it fit."
+            " FSDP or Megatron; by default as TRL trains. Gives a verdict, every byte named, the"
+            " largest micro-batch, the other methods, and what would make it fit."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         opt={

@@ -65,8 +65,8 @@ class MethodFields(ModelFields, kw_only=True):
         Switch | None,
         Meta(
             description=(
-                "mixed_bf16 (default; mixed_fp16 where the GPU has no bf16), bf16 (of a plan's lora"
-                " by default), fp32, int8 or fp8."
+                "mixed_bf16 (default; mixed_fp16 where the GPU has no bf16), bf16, fp32, int8 or"
+                " fp8."
             ),
             examples=["bf16"],
         ),
@@ -131,8 +131,8 @@ class SequenceFields(AdapterFields, kw_only=True):
         Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
         Meta(
             description=(
-                "full: whole logits (default of a plan and of a named framework); in_place: their"
-                " gradient too; chunked; recomputed: chunked, made again (default); fused (Liger)."
+                "recomputed: in chunks, twice (default); chunked; full: whole logits (default of a"
+                " named framework); in_place: and their gradient; fused (Liger)."
             )
         ),
     ] = None
@@ -140,8 +140,8 @@ class SequenceFields(AdapterFields, kw_only=True):
         Checkpointing | None,
         Meta(
             description=(
-                "full keeps layers' inputs (default; megatron none); selective keeps products;"
-                " none. Of a plan by default the least that fits."
+                "full keeps layers' inputs (default; megatron none; of a plan the least that fits);"
+                " selective keeps products; none."
             )
         ),
     ] = None

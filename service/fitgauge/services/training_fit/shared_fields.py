@@ -56,7 +56,7 @@ class MethodFields(ModelFields, kw_only=True):
         Meta(
             description=(
                 "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits; of a"
-                " plan full, or any: all three."
+                " plan full; any: all."
             ),
             examples=["lora"],
         ),
@@ -140,8 +140,8 @@ class SequenceFields(AdapterFields, kw_only=True):
         Checkpointing | None,
         Meta(
             description=(
-                "full keeps layers' inputs (default; megatron none; of a plan the least that fits);"
-                " selective keeps products; none."
+                "full (default; megatron none; of a plan the least that fits) keeps layers' inputs;"
+                " selective products."
             )
         ),
     ] = None

@@ -30,7 +30,7 @@ serve: .venv/.service  ## run the service on http://127.0.0.1:8000
 	@$(BIN)/fitgauge serve
 
 ask: .venv/.service  ## make ask MODEL=Qwen/Qwen3-32B GPU="2x4090"
-	@$(BIN)/fitgauge check "$(MODEL)" "$(GPU)" || test $$? = 1  # 1 is an answer too: it does not fit
+	@$(BIN)/fitgauge check "$(MODEL)" "$(GPU)" || test $$? != 2  # the other codes are answers too
 
 test: lint types unit contract  ## everything, the fast tests first
 

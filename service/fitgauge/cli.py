@@ -15,6 +15,7 @@ from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.console import echo_error, echo_json
 from fitgauge.errors import FitgaugeError
 from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitRequest
@@ -28,7 +29,8 @@ from fitgauge.services.utilization.schemas import UtilizationRequest
 from fitgauge.settings import from_environment, in_force, unknown
 
 _Answer = TypeVar("_Answer")
-_EXIT = {"fits": 0, "tight": 0, "does_not_fit": 1, "unsupported": 1}
+_EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
+"""Exit codes; 2: no answer."""
 _TYPES = {"integer": int, "number": float, "string": str}
 _PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
@@ -60,7 +62,7 @@ def config(as_json: bool) -> None:
     """Print every setting, its value and where it comes from. Exit code 2 where one is wrong."""
     settings = in_force(_told(from_environment))
     if as_json:
-        _echo_json(settings)
+        echo_json(settings)
     else:
         widths = [max(len(str(row[at])) for row in map(astuple, settings)) for at in range(2)]
         for name, value, source in map(astuple, settings):
@@ -121,8 +123,8 @@ def _misused(error: msgspec.ValidationError) -> click.UsageError:
 @_question_options(FitRequest)
 @_as_json
 def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 1 if not, 2 where the question
-    cannot be answered."""
+    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 3 if it is tight, 1 if
+    not, 4 where it is unsupported, 2 where the question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
@@ -135,8 +137,8 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
 @_question_options(TrainingRequest)
 @_as_json
 def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 1 if not, 2 where the
-    question cannot be answered."""
+    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 3 if it is tight, 1 if
+    not, 4 where it is unsupported, 2 where the question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
@@ -317,7 +319,7 @@ def check_catalog(path: Path) -> None:
 @catalog.command("schema")
 def catalog_schema() -> None:
     """Print the JSON schema of an own catalog."""
-    _echo_json(own_file.schema())
+    echo_json(own_file.schema())
 
 
 def _catalog() -> Catalog:
@@ -347,13 +349,9 @@ async def _asked(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
 def _show(answer: _Answer, show: Callable[[_Answer], None], as_json: bool) -> None:
     """Print the answer as JSON, as the API sends it, or through `show`."""
     if as_json:
-        _echo_json(answer)
+        echo_json(answer)
     else:
         show(answer)
-
-
-def _echo_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
@@ -361,7 +359,17 @@ def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
     try:
         return ask()
     except FitgaugeError as error:
-        click.echo(f"{error.detail}\n{error.hint}", err=True)
-        if error.matches:
-            click.echo("Did you mean: " + ", ".join(error.matches), err=True)
+        context = click.get_current_context(silent=True)
+        if context is not None and context.params.get("as_json"):
+            echo_json(_problem(error))
+        else:
+            echo_error(f"{error.detail}\n{error.hint}")
+            if error.matches:
+                echo_error("Did you mean: " + ", ".join(error.matches))
         sys.exit(2)
+
+
+def _problem(error: FitgaugeError) -> dict[str, object]:
+    """Return an error as the API's problem+json has it."""
+    fields = ("code", "detail", "hint", "field", "matches", "send")
+    return {name: value for name in fields if (value := getattr(error, name, None))}

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fitgauge.catalog.instances import Offers
+from fitgauge.console import as_typed, open_console
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.services.common.schemas import FitAnswer, Limits, TermAnswer
@@ -24,6 +25,8 @@ _COLOURS = {"fits": "green", "tight": "yellow", "does_not_fit": "red", "unsuppor
 _BAR = 32
 _SIZE = 18
 """Columns of a size in GiB and of the gaps around it."""
+_LEAST_SHOWN = GIB // 200
+"""Bytes of the smallest term that two decimals of a GiB show."""
 _LEDGER_BAR = 20
 _NEED_BAR = 16
 _RENT_BAR = 8
@@ -33,7 +36,7 @@ _WIDE = 120
 
 def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     """Print the verdict, a bar for every term against the budget, the limits and what to change."""
-    console = console or Console()
+    console = console or open_console()
     _headline(answer, console)
     if answer.per_gpu is not None and answer.terms is not None:
         _picture(
@@ -62,7 +65,7 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
 
 def show_training(answer: TrainingAnswer, console: Console | None = None) -> None:
     """Print the same for a training step, with its phases and what torch.cuda would count."""
-    console = console or Console()
+    console = console or open_console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
     if per_gpu is not None and answer.terms is not None:
@@ -97,7 +100,7 @@ def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     colour = _COLOURS[answer.verdict]
     console.print(
         Text(answer.verdict.replace("_", " ").upper(), style=f"bold {colour}"),
-        Text(answer.summary),
+        Text(as_typed(answer.summary)),
         sep="  ",
     )
     console.print()
@@ -115,6 +118,8 @@ def _picture(
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="left", style="dim", no_wrap=True)
     for term in terms:
+        if term.bytes < _LEAST_SHOWN and term.high < _LEAST_SHOWN:
+            continue
         table.add_row(term.name, _bar(term.bytes / scale, colour), _gib(term.bytes), _known(term))
     table.add_row(Text("required", style="bold"), _bar(required / scale, colour), _gib(required))
     table.add_row(Text("budget", style="bold"), _bar(available / scale, "blue"), _gib(available))
@@ -134,13 +139,14 @@ def _known(term: TermAnswer) -> str:
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     """Print suggestions, warnings and the launch command."""
     for suggestion in answer.suggestions:
+        change = escape(as_typed(suggestion.change))
         console.print(
-            f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {escape(suggestion.change)}"
+            f"  [bold]{suggestion.verdict.replace('_', ' ')}[/bold]: {change}"
             f" ({_gib(suggestion.required_bytes)})"
         )
     messages = [assumption.message for assumption in answer.assumed]
     for message in (*messages, *(warning.message for warning in answer.warnings)):
-        console.print(f"[dim]- {escape(message)}[/dim]")
+        console.print(f"[dim]- {escape(as_typed(message))}[/dim]")
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
 
@@ -148,7 +154,7 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     """Print the summary, two bars for every term (green: the measurement lies in the estimate's
     interval), and what made the difference."""
-    console = console or Console()
+    console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -180,12 +186,12 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     for cause in answer.causes:
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
     """One line for every model that fits, its need as a bar against the budget."""
-    console = console or Console()
+    console = console or open_console()
     console.print(
         f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)},"
         " the largest first",
@@ -208,12 +214,12 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
     if answer.total > len(answer.items):
         console.print(f"{len(answer.items)} of {answer.total}")
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_comparison(answer: CompareAnswer, console: Console | None = None) -> None:
     """One line for every cell; what is the same in all of them is left out."""
-    console = console or Console()
+    console = console or open_console()
     table = Table(box=None, pad_edge=False)
     settings = ("engine", "quantization", "context_length", "concurrency")
     differing = [name for name in settings if len({getattr(row, name) for row in answer.items}) > 1]
@@ -256,7 +262,7 @@ def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
     """One line for every option: what the fullest GPU needs as a bar against its budget, how
     fast it may be, and its rent as a bar."""
-    console = console or Console()
+    console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
     if answer.training:
@@ -299,13 +305,13 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
             replaced = escape(first.checkpoint)
             console.print(f"[dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
     """One line for every layout: what its fullest GPU needs as a bar against the card, and how
     well it uses the cards."""
-    console = console or Console()
+    console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
     table = _table("GPUs", "layout", "batches", "needs of card", right=("GiB", "efficiency"))
@@ -324,12 +330,12 @@ def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> No
                 f"\n[dim]{escape(name)}[/dim]\n{escape(contents)}", soft_wrap=True, highlight=False
             )
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_utilization(answer: UtilizationAnswer, console: Console | None = None) -> None:
     """Print the summary, a bar for every share, and suggestions."""
-    console = console or Console()
+    console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
     shares = {"MFU": answer.mfu, "HFU": answer.hfu}
@@ -349,7 +355,7 @@ def show_utilization(answer: UtilizationAnswer, console: Console | None = None) 
     for line in answer.advice:
         console.print(f"  {escape(line)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def _trained_on(answer: RecommendAnswer, console: Console) -> None:
@@ -377,12 +383,12 @@ def _trained_on(answer: RecommendAnswer, console: Console) -> None:
         console.print(f"{len(answer.training)} of {answer.total}")
     console.print(f"\n{escape(answer.training[0].launch.command)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
-        console.print(f"[dim]- {escape(warning.message)}[/dim]", soft_wrap=True)
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None = None) -> None:
     """One line for every accelerator."""
-    console = console or Console()
+    console = console or open_console()
     table = _table("id", "name", right=("usable", "GB/s", "USD/h"))
     prices = [offers.card_hour(row.id) for row in rows]
     for row, price in zip(rows, prices, strict=True):
@@ -401,7 +407,7 @@ def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None =
 
 def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -> None:
     """One accelerator, and every machine of a cloud that holds it."""
-    console = console or Console()
+    console = console or open_console()
     show_gpus([row], offers, console)
     machines = offers.of(row.id)
     if not machines:

@@ -7,7 +7,7 @@ from math import ceil, floor
 
 from msgspec import structs
 
-from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.fit import ServingLimits
@@ -128,7 +128,7 @@ def suggestions(
     if checked.verdict == "fits":
         return []
     asked, remedies = checked.asked, SuggestionSearch(checked, estimator, siblings)
-    few = (fewest,) if fewest is not None and fewest <= USUAL_NODE else ()
+    few = (fewest,) if fewest is not None else ()
     most = asked.card.quota
     counts = tuple(
         count

@@ -1,0 +1,157 @@
+"""The terminal as it is: its width, its letters, and the command's own words.
+
+Answers and errors speak the API's words ("Send context_length 40960"); here they are printed as
+they are typed ("Use --context-length 40960")."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+from io import TextIOBase
+from typing import TextIO, cast
+
+import click
+import msgspec
+from rich.console import Console
+
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+_REQUESTS = (
+    CompareRequest,
+    FitRequest,
+    ModelsForGpuRequest,
+    RecommendRequest,
+    TrainingPlanRequest,
+    TrainingRequest,
+)
+_ARGUMENTS = {"model", "gpu", "models", "gpus"}
+"""Fields that are arguments of a command, not options."""
+
+_COMMANDS = {
+    "POST /v1/compare": "`fitgauge compare`",
+    "POST /v1/explain-log": "`fitgauge explain-log`",
+    "POST /v1/fit": "`fitgauge check`",
+    "POST /v1/models-for-gpu": "`fitgauge models-for`",
+    "POST /v1/recommend": "`fitgauge recommend`",
+    "POST /v1/training-fit": "`fitgauge train-check`",
+    "POST /v1/training-plan": "`fitgauge train-plan`",
+    "POST /v1/utilization": "`fitgauge utilization`",
+    "GET /v1/gpus": "`fitgauge gpus`",
+}
+
+_ASCII = {
+    "█": "#",
+    "▏": " ",
+    "▎": " ",
+    "▍": " ",
+    "▌": " ",
+    "▋": "#",
+    "▊": "#",
+    "▉": "#",
+    "±": "+-",
+    "×": "x",
+    "–": "-",
+    "—": "-",
+    "…": "...",
+}
+"""What is printed where the terminal has no such letter; eighths of a block are rounded."""
+
+_ENDLESS = 10_000
+"""Columns of a pipe: text in it is not wrapped."""
+
+_TABLE = 160
+"""Columns that a table takes in a pipe at most."""
+
+
+def _option_names() -> Iterable[str]:
+    for request in _REQUESTS:
+        yield from (field.name for field in msgspec.structs.fields(request))
+
+
+_FIELDS = {name for name in _option_names() if name not in _ARGUMENTS}
+_FIELD = re.compile(
+    rf"`({'|'.join(sorted(_FIELDS, key=len, reverse=True))})`"
+    rf"|(?<![\w`-])({'|'.join(sorted((n for n in _FIELDS if '_' in n), key=len, reverse=True))})"
+    r"(?![\w`])"
+)
+"""A field in backticks, or a field of several words without them."""
+
+_PATH = re.compile("|".join(sorted(map(re.escape, _COMMANDS), key=len, reverse=True)))
+
+
+def as_typed(text: str) -> str:
+    """Return a message of the API with the command's options and commands in place of fields and
+    paths."""
+    text = _PATH.sub(lambda path: _COMMANDS[path[0]], text)
+    text = re.sub(r"(^|[.:;] )Send ", r"\1Use ", text)
+    text = re.sub(r"\bsend (?=`?[a-z_]+`? )", "use ", text)
+    return _FIELD.sub(lambda field: "--" + (field[1] or field[2]).replace("_", "-"), text)
+
+
+def open_console() -> Console:
+    """Return a console on standard output: ASCII where that has no more, in a pipe without blanks
+    at the ends of lines and without wrapping."""
+    piped = not sys.stdout.isatty()
+    output = _Output(sys.stdout, trims=piped)
+    width = None if not piped or _columns_named() else _TABLE
+    return Console(file=cast(TextIO, output), width=width, soft_wrap=piped and not _columns_named())
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON, in UTF-8 whatever the terminal speaks."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def echo_error(text: str) -> None:
+    """Print an error in the command's words."""
+    click.echo(plain(as_typed(text), getattr(sys.stderr, "encoding", None)), err=True)
+
+
+def plain(text: str, encoding: str | None) -> str:
+    """Return the text in letters that an encoding has."""
+    try:
+        text.encode(encoding or "ascii")
+    except UnicodeEncodeError:
+        for letter, instead in _ASCII.items():
+            text = text.replace(letter, instead)
+        return text.encode(encoding or "ascii", "replace").decode(encoding or "ascii")
+    return text
+
+
+def _columns_named() -> bool:
+    """Return whether the caller names the width."""
+    return os.environ.get("COLUMNS", "").isdigit()
+
+
+class _Output(TextIOBase):
+    """A text file that writes what its encoding has; trims: no blanks at the ends of lines."""
+
+    def __init__(self, file: TextIO, *, trims: bool) -> None:
+        """Write to `file`."""
+        self._file = file
+        self._trims = trims
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the file."""
+        return getattr(self._file, "encoding", None) or "utf-8"
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def write(self, text: str) -> int:
+        if self._trims:
+            text = re.sub(r"[ \t]+(?=\n)", "", text)
+        self._file.write(plain(text, self.encoding))
+        return len(text)
+
+    def flush(self) -> None:
+        self._file.flush()

@@ -249,7 +249,8 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 @click.option("--model", help="The model, if the log names only a path.")
 @click.option("--gpu", help="The accelerator, if the log does not name it.")
 @click.option("--gpu-count", type=click.IntRange(1, 4096), help="The number of GPUs.")
-@click.option("--engine", help="The engine, for a bare out-of-memory message.")
+@click.option("--engine", help="The engine, for a message that does not show it.")
+@click.option("--command", help="The launch command, if the log does not show it.")
 @click.option(
     "--append",
     "truth",
@@ -258,7 +259,8 @@ def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
 )
 @_as_json
 def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) -> None:  # noqa: ANN401 - fields of the contract
-    """Compare what the start-up log in FILE measured with the estimate; - reads standard input."""
+    """Compare what the start-up log in FILE measured with the estimate; of an out-of-memory
+    message, say what took the memory and what to change. - reads standard input."""
     text = log.read(LONGEST_LOG).decode("utf-8", "replace")
     answer = _answered(
         lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))

@@ -183,8 +183,16 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
                 name, _bar(max(row.measured, 0) / scale, colour), kind, words(row.measured), change
             )
     console.print(table)
+    for part in answer.memory:
+        console.print(f"{part.name:<24}{_gib(part.bytes):>12}  {part.basis}", highlight=False)
     for cause in answer.causes:
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
+    for fix in answer.fixes:
+        verdict = f"{fix.verdict.replace('_', ' ')}: " if fix.verdict else ""
+        size = f" ({_gib(fix.required_bytes)})" if fix.required_bytes else ""
+        console.print(f"- {verdict}{escape(fix.change)}{size}", soft_wrap=True, highlight=False)
+        if fix.command:
+            console.print(f"    {escape(fix.command)}", soft_wrap=True, highlight=False)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 

@@ -1,7 +1,10 @@
 """fitgauge explain-log: a file or standard input in, a table out, a line for the truth file."""
 
 import json
+import re
+import shlex
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +14,7 @@ from fitgauge.cli import main
 from fitgauge.services.explain_log.schemas import ComparisonRow, LogAnswer, LogCase
 from fitgauge.terminal import show_ledger
 
+ROOT = Path(__file__).parents[2]
 LOG = """\
 INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config:\
  model='Qwen/Qwen3-8B', max_seq_len=4096
@@ -110,3 +114,34 @@ def test_a_picture_fits_a_terminal_of_eighty_columns():
     assert all(len(line) <= 80 for line in lines)
     assert not any("…" in line for line in lines)
     assert any("+32.00 GiB" in line for line in lines)
+
+
+def readme_commands():
+    text = (ROOT / "README.md").read_text()
+    return re.findall(r"^\.venv/bin/fitgauge explain-log (.+)$", text, re.MULTILINE)
+
+
+def test_the_readme_names_logs_that_are_here():
+    assert len(readme_commands()) == 2
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_the_readmes_commands_run_as_printed(run, monkeypatch, command):
+    monkeypatch.chdir(ROOT)
+    result = run(*shlex.split(command))
+    assert result.exit_code == 0, result.output
+    assert "weights" in result.output
+
+
+def test_a_message_without_a_model_or_a_gpu_is_answered(run, log):
+    log.write_text("CUDA out of memory")
+    result = run(log)
+    assert result.exit_code == 0, result.output
+    assert "nvidia-smi" in result.output
+
+
+def test_the_command_is_read_where_the_log_has_none(run, log):
+    log.write_text("CUDA out of memory")
+    command = "vllm serve Qwen/Qwen3-32B --max-model-len 4096"
+    result = run(log, "--gpu", "RTX 4090", "--command", command, "--json")
+    assert json.loads(result.output)["understood_as"]["context_length"] == 4096

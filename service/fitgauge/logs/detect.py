@@ -7,19 +7,29 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import Line, clean_lines
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.start_log.names import card
-from fitgauge.logs import torch_oom
+from fitgauge.logs import out_of_memory, torch_oom
 
 
-def detect(text: str) -> StartLog | None:
-    """Return what a log says; None where no engine and no out-of-memory message is recognised,
-    or nothing in it is a measurement."""
-    lines = clean_lines(text)
+def detect(text: str, command: str | None = None) -> StartLog | None:
+    """Return what a log says; None where it holds no measurement and no out-of-memory message.
+    command: the launch command, read as one more line of the log."""
+    printed = clean_lines(text)
+    lines = printed + (clean_lines(command) if command else [])
     parser = _parser(lines)
     log = parser.read(lines) if parser else StartLog(engine=None, gpu=card(lines))
-    ran_out = torch_oom.read(lines)
-    if ran_out:
-        log = msgspec.structs.replace(log, outcome="oom", readings=(*log.readings, *ran_out))
-    return log if log.readings else None
+    numbers = torch_oom.read(printed) or out_of_memory.read_numbers(printed)
+    kind = out_of_memory.memory_kind(printed, of_an_engine=bool(log.readings))
+    if (kind is None or log.outcome == "served") and not numbers:
+        return log if log.readings else None
+    outcome = "oom" if numbers else log.outcome or ("kv_too_small" if kind == "kv_cache" else "oom")
+    training = parser is None and out_of_memory.is_training(lines)
+    remarks = (*log.remarks, *["host_memory"] * (kind == "host"), *["training"] * training)
+    return msgspec.structs.replace(
+        log,
+        outcome=outcome,
+        remarks=remarks,
+        readings=(*log.readings, *numbers),
+    )
 
 
 def _parser(lines: list[Line]) -> LogParser | None:

@@ -13,7 +13,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
-from fitgauge.errors import FitgaugeError
+from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
 from fitgauge.logs.trace import TraceReader
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.details import gpu_detail, model_detail
@@ -30,7 +30,7 @@ from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.services.explain_log.service import LogExplainer, read
+from fitgauge.services.explain_log.service import RAN_OUT, LogExplainer, read, without_names
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
@@ -91,8 +91,8 @@ class Services:
         self._checkpoints = Checkpoints(models)
         self._engines = engines
         self._serving = FitService(engines, self._checkpoints)
-        self._ledger = LogExplainer(self._serving)
         self._training = TrainingFitService(load_training(), engines)
+        self._ledger = LogExplainer(self._serving, self._training)
         self._comparer = Comparer(engines, self._checkpoints)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
         self._long = LongQuestions(question_seconds)
@@ -249,11 +249,21 @@ class Services:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
-        asked, full = reading.asked, request.detail == "full"
+        asked, full = reading.asked or reading.training, request.detail == "full"
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
-        gpu = self._catalog.find(asked.gpu)
-        model = await self._models.find(asked.model)
+        try:
+            gpu = self._catalog.find(asked.gpu)
+        except UnknownAcceleratorError:
+            if request.gpu or reading.log.outcome not in RAN_OUT:
+                raise
+            return self._ledger.answer(without_names(reading, "gpu"), None, None, full=full)
+        try:
+            model = await self._models.find(asked.model)
+        except (ModelError, HubError):
+            if request.model or reading.log.outcome not in RAN_OUT:
+                raise
+            return self._ledger.answer(without_names(reading, "model"), None, None, full=full)
         return await self._long.resume(
             lambda _: self._ledger.answer(reading, model, gpu, full=full)
         )

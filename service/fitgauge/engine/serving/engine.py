@@ -139,6 +139,22 @@ class LogParser(NamedTuple):
     """Whether its log also holds that of another engine, which it runs."""
 
 
+class MemoryFlag(NamedTuple):
+    """A setting that lowers an engine's memory."""
+
+    change: str
+    """What it does, as a sentence without its full stop."""
+
+    flags: str
+    """What to add to the command line, or to set before it."""
+
+    kv_cache_alone: bool = False
+    """Whether it makes room in the KV cache and not for weights."""
+
+    device_alone: bool = False
+    """Whether it lowers what the device holds and leaves the KV cache no more."""
+
+
 class SingleGpuShare(NamedTuple):
     """How much of a single GPU an engine fills with weights, where it is not all."""
 
@@ -270,6 +286,12 @@ class Engine(NamedTuple):
 
     log_parser: LogParser | None = None
     """None: it prints no log of its memory."""
+
+    default_context_is_maximum: bool = False
+    """Whether it makes room for the model's maximum context where its command sets none."""
+
+    memory_flags: tuple[MemoryFlag, ...] = ()
+    """What lowers its memory, in the order to try it."""
 
     reads_plain_errors: bool = False
     """Whether PyTorch's out-of-memory message without an engine's log is taken for its own."""

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS
 from fitgauge.services.common.engine_names import titles_with_logs
-from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text
+from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text, Verdict
 
 LONGEST_LOG = MAX_CHARACTERS
 
@@ -23,9 +23,7 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             min_length=1,
             max_length=LONGEST_LOG,
-            description=(
-                f"As printed by {titles_with_logs()}; or PyTorch's out-of-memory message."
-            ),
+            description=(f"As printed by {titles_with_logs()}; or any out-of-memory message."),
             examples=[
                 "INFO 12-02 15:48:37 [gpu_model_runner.py:3338] Model loading took 14.9889 GiB"
                 " memory and 3.03 seconds"
@@ -48,7 +46,14 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Default: from the parallel degrees in the log."),
     ] = None
     engine: Annotated[
-        Text | None, Meta(description="Required for a bare out-of-memory message.")
+        Text | None, Meta(description="The engine, for a message that does not show it.")
+    ] = None
+    command: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=8192)] | None,
+        Meta(
+            description="The launch command, where the log does not show it.",
+            examples=["vllm serve Qwen/Qwen3-32B --max-model-len 32768"],
+        ),
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
@@ -103,11 +108,38 @@ class LogCase(Struct, kw_only=True, omit_defaults=True):
     settings: dict[str, str | int | float | bool] = {}
 
 
+class MemoryPart(Struct, kw_only=True):
+    """What held a part of the memory that ran out."""
+
+    name: str
+    bytes: int
+    basis: Annotated[
+        Literal["log", "estimate"],
+        Meta(description="log: as printed; estimate: of the launch that the log names."),
+    ]
+
+
+class LogFix(Struct, kw_only=True, omit_defaults=True):
+    """One change that helps. With a verdict it was estimated."""
+
+    change: str
+    command: Annotated[
+        str | None, Meta(description="How to start it so, or the flag or setting to add.")
+    ] = None
+    request: Annotated[
+        dict[str, str | int | float | bool] | None,
+        Meta(description="Fields to send to check_fit or check_training_fit."),
+    ] = None
+    verdict: Verdict | None = None
+    required_bytes: int | None = None
+
+
 class LogAnswer(Struct, kw_only=True):
-    """The ledger: estimate against measurement, the term that differs most, and why."""
+    """The ledger: estimate against measurement, the term that differs most, and why. Where memory
+    ran out: what took it, and what to change."""
 
     summary: str
-    engine: str
+    engine: Annotated[str | None, Meta(description="null where nothing says which one ran.")]
     engine_version: str | None
     outcome: Annotated[
         Literal["served", "kv_too_small", "oom"] | None,
@@ -126,5 +158,19 @@ class LogAnswer(Struct, kw_only=True):
         list[str], Meta(description="What likely made the difference, the flag first.")
     ]
     warnings: list[Note]
+    memory: Annotated[
+        list[MemoryPart],
+        Meta(
+            description="Where memory ran out: what held it, of the log first, the largest first."
+        ),
+    ] = []
+    fixes: Annotated[
+        list[LogFix],
+        Meta(description="Where memory ran out: what to change, in the order to try."),
+    ] = []
+    missing: Annotated[
+        list[Literal["model", "gpu"]],
+        Meta(description="Fields that would let the launch be estimated."),
+    ] = []
     case: Annotated[LogCase, Meta(description="The run as a line for a truth file, anonymised.")]
     readings: list[LogReading] | UnsetType = UNSET

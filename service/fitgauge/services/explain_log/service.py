@@ -1,6 +1,6 @@
 """explain_log: compare a start-up log with the estimate of the same request."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, structs
@@ -23,36 +23,47 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.explain_log.causes import causes, in_doubt
 from fitgauge.services.explain_log.comparison import Measured, rows
+from fitgauge.services.explain_log.diagnosis import Diagnosis, Launched, diagnose
+from fitgauge.services.explain_log.launched import launched_server, launched_training
 from fitgauge.services.explain_log.schemas import (
     ComparisonRow,
     ExplainLogRequest,
     LogAnswer,
     LogReading,
 )
+from fitgauge.services.explain_log.training_command import named_model, training_request
 from fitgauge.services.explain_log.truth_row import case
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
 
+RAN_OUT = ("oom", "kv_too_small")
 _VISIBLE = 16 * MIB
 _REMAINDERS = ("kv_cache", "weights_and_runtime", "usable")
 """Rows that follow from others: named as the largest difference only where no other differs."""
 
 
 class ParsedLog(msgspec.Struct, frozen=True):
-    """A log that was understood. asked: the question it answers, None where it is not
-    valid; notes: what was left out of it."""
+    """A log that was understood. named_engine: None where nothing says which one ran; asked: the
+    question it answers, None where it is not valid or of training; training: the run where it is
+    one; notes: what was left out; missing: fields that memory ran out without."""
 
     log: StartLog
     engine: EngineName
     asked: FitRequest | None
     notes: tuple[Note, ...]
+    named_engine: EngineName | None = None
+    training: TrainingRequest | None = None
+    missing: tuple[Literal["model", "gpu"], ...] = ()
 
 
 def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
     """Return the log and the question in it. Raises InvalidRequestError where nothing is
-    recognised, or where the model or the GPU is missing."""
-    log = detect(request.log)
+    recognised, or where the model or the GPU is missing of a launch that did not run out of
+    memory."""
+    log = detect(request.log, request.command)
     if log is None:
         raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",
@@ -63,14 +74,38 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
             field="log",
             code="unreadable-log",
         )
-    name = log.engine or (words.engine(request.engine) if request.engine else _of_plain_errors())
+    named = log.engine or (words.engine(request.engine) if request.engine else None)
+    name = named or _of_plain_errors()
+    ran_out, text = log.outcome in RAN_OUT, f"{request.command or ''}\n{request.log}"
+    if ran_out and "training" in log.remarks and not request.model:
+        log = structs.replace(log, model=log.model or named_model(text))
+    missing = _missing(log, request)
+    if ran_out and missing:
+        return ParsedLog(log, name, None, (), named, missing=missing)
     fields, notes = _fields(log, request)
+    if ran_out and "training" in log.remarks:
+        training = training_request(text, fields["model"], fields["gpu"], request.gpu_count)
+        return ParsedLog(log, name, None, tuple(notes), named, training)
     fields["engine"] = name
     if log.version and log.engine == name:
         version, note = _version(engines, name, log.version)
         fields["engine_version"] = version
         notes += [note] if note else []
-    return ParsedLog(log, name, _valid(fields, notes), tuple(notes))
+    return ParsedLog(log, name, _valid(fields, notes), tuple(notes), named)
+
+
+def _missing(log: StartLog, request: ExplainLogRequest) -> tuple[Literal["model", "gpu"], ...]:
+    """Return the fields that neither the log nor the request names."""
+    gpu = request.gpu or log.gpu or Measured(log.readings).value("total")
+    return (
+        *(() if request.model or log.model else ("model",)),
+        *(() if gpu else ("gpu",)),
+    )
+
+
+def without_names(reading: ParsedLog, field: Literal["model", "gpu"]) -> ParsedLog:
+    """Return the log of a launch whose model or GPU, as the log names it, is unknown here."""
+    return structs.replace(reading, asked=None, training=None, missing=(field,))
 
 
 def _of_plain_errors() -> EngineName:
@@ -81,18 +116,24 @@ def _of_plain_errors() -> EngineName:
 class LogExplainer:
     """Puts estimate and measurement side by side. Pure arithmetic: no I/O, no await."""
 
-    def __init__(self, serving: FitService) -> None:
+    def __init__(self, serving: FitService, training: TrainingFitService) -> None:
         self._serving = serving
+        self._training = training
 
     def answer(
         self, reading: ParsedLog, model: Model | None, found: GpuMatch | None, *, full: bool
     ) -> LogAnswer:
         """Return the LogAnswer; with measurements alone where no question was read. Raises
         InvalidRequestError where the question is impossible."""
+        if reading.training is not None and model is not None and found is not None:
+            run = launched_training(self._training, reading.training, model, found)
+            return self._training_answer(reading, *run, full=full)
         log, notes = reading.log, list(reading.notes)
         checked, asked = None, reading.asked
         if asked is not None and model is not None and found is not None:
             asked = structs.replace(asked, quantization=_quantization(asked, model))
+            if _takes_maximum(reading, asked):
+                asked = structs.replace(asked, context_length=model.spec.max_context_length)
             checked, asked = self._check(asked, model, found, notes, log)
             notes += found.warnings
         context = checked.workload.context_length if checked else 0
@@ -102,9 +143,17 @@ class LogExplainer:
         largest = _largest(table)
         why = causes(log, table, largest, checked) if checked else []
         accelerator = found.accelerator if found else None
-        return LogAnswer(
+        diagnosis = None
+        if log.outcome in RAN_OUT:
+            launched = (
+                launched_server(self._serving, checked, asked, model, found, log)
+                if checked and asked and model and found
+                else None
+            )
+            diagnosis = diagnose(log, reading.named_engine, launched)
+        answer = LogAnswer(
             summary=_summary(reading, model, checked, table, largest, why),
-            engine=reading.engine,
+            engine=reading.engine if checked else reading.named_engine,
             engine_version=log.version,
             outcome=log.outcome,
             model=answers.model_answer(model) if model else None,
@@ -115,15 +164,33 @@ class LogExplainer:
             causes=why,
             warnings=notes,
             case=case(log, _named(asked, found), reading.engine, doubtful=in_doubt(table)),
-            readings=(
-                [
-                    LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line)
-                    for r in log.readings
-                ]
-                if full
-                else UNSET
-            ),
+            readings=log_readings(log) if full else UNSET,
         )
+        if diagnosis is not None:
+            _add(answer, diagnosis, reading.missing)
+        return answer
+
+    def _training_answer(
+        self, reading: ParsedLog, trained: TrainingAnswer, launched: Launched, *, full: bool
+    ) -> LogAnswer:
+        """Return the answer to a training run that ran out of memory."""
+        answer = LogAnswer(
+            summary=trained.summary,
+            engine=None,
+            engine_version=None,
+            outcome=reading.log.outcome,
+            model=trained.model,
+            gpu=trained.gpu,
+            understood_as=trained.understood_as,
+            rows=[],
+            largest_difference=None,
+            causes=[],
+            warnings=[*reading.notes, *trained.warnings],
+            case=case(reading.log, None, reading.engine, doubtful=True),
+            readings=log_readings(reading.log) if full else UNSET,
+        )
+        _add(answer, diagnose(reading.log, None, launched), ())
+        return answer
 
     def _check(
         self, asked: FitRequest, model: Model, found: GpuMatch, notes: list[Note], log: StartLog
@@ -138,6 +205,34 @@ class LogExplainer:
                     raise
                 notes.append(Note("flag-ignored", field, f"{error} The estimate ignores it."))
                 asked = structs.replace(asked, **{field: None})
+
+
+def _add(
+    answer: LogAnswer, diagnosis: Diagnosis, missing: tuple[Literal["model", "gpu"], ...]
+) -> None:
+    """Put what took the memory first: it is what a reader of such a log wants to know."""
+    answer.causes = [*diagnosis.sentences, *answer.causes]
+    answer.memory, answer.fixes = diagnosis.memory, diagnosis.fixes
+    answer.missing = list(missing)
+    first = f" First: {diagnosis.fixes[0].change}." if diagnosis.fixes else ""
+    more = f" Send {' and '.join(missing)} for an estimate." if missing else ""
+    lead = " ".join(diagnosis.sentences)
+    answer.summary = f"{lead}{first}{more}"
+
+
+def _takes_maximum(reading: ParsedLog, asked: FitRequest) -> bool:
+    """Return whether memory ran out of a launch that left the context to the model's maximum."""
+    return (
+        reading.log.outcome in RAN_OUT
+        and ENGINES[reading.engine].default_context_is_maximum
+        and asked.context_length is None
+        and reading.log.model is not None
+    )
+
+
+def log_readings(log: StartLog) -> list[LogReading]:
+    """Return every number of the log."""
+    return [LogReading(name=r.name, value=r.value, rank=r.rank, line=r.line) for r in log.readings]
 
 
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:

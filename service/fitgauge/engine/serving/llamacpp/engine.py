@@ -8,6 +8,7 @@ from fitgauge.engine.serving.engine import (
     ArchitectureList,
     Engine,
     LogParser,
+    MemoryFlag,
     Platform,
     SplitEstimate,
 )
@@ -42,6 +43,14 @@ ENGINE = Engine(
         "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    memory_flags=(
+        MemoryFlag("Bound the context", "-c 8192"),
+        MemoryFlag("Keep the KV cache in 8 bit", "-fa on -ctk q8_0 -ctv q8_0"),
+        MemoryFlag("Read fewer prompt tokens in one pass", "-ub 256"),
+        MemoryFlag("Take a smaller file", "-hf REPOSITORY:Q4_K_M"),
+        MemoryFlag("Leave experts in host memory (mixtures)", "--n-cpu-moe 99"),
+        MemoryFlag("Leave layers in host memory (slower)", "-ngl 20"),
+    ),
     tunable=frozenset({"kv_cache_dtype"}),
     smaller_weights=(("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m")),
     default_quantization="q4_k_m",  # common/arg.cpp, --hf-repo; docs.ollama.com, library tags
@@ -70,6 +79,16 @@ OLLAMA = ENGINE._replace(
     hub_prefix="hf.co/",
     reads_server_variables=True,
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
+    memory_flags=(
+        MemoryFlag("Bound the context", "OLLAMA_CONTEXT_LENGTH=8192 ollama serve"),
+        MemoryFlag(
+            "Keep the KV cache in 8 bit",
+            "OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve",
+        ),
+        MemoryFlag("Answer one request at a time", "OLLAMA_NUM_PARALLEL=1 ollama serve"),
+        MemoryFlag("Unload other models", "ollama ps; ollama stop MODEL"),
+        MemoryFlag("Take a smaller model or quantization", "ollama run MODEL:q4_K_M"),
+    ),
     default=False,
     preference=None,
     suggested_vendors=frozenset(),

@@ -22,6 +22,7 @@ SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",
     "source=memory.go",
     "source=runner.go", "source=gpu.go", "source=types.go", "llama runner started", "OLLAMA_",
+    "llama runner process has terminated", "requires more system memory", "ollama run ",
 )  # fmt: skip
 
 _SIZE = r'"?(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|B)"?'
@@ -49,6 +50,7 @@ _COMMAND = {
     "n_gpu_layers": ("--n-gpu-layers", re.compile(r"--n-gpu-layers (\d{1,4})")),
 }
 _CACHE_TYPE = re.compile(r"KvCacheType:(?P<type>[a-z]\w{1,7})")
+_RUN = re.compile(r"ollama run (?P<tag>[A-Za-z0-9][\w.:/-]{1,96})")
 _LOAD = "starting "
 
 
@@ -76,7 +78,7 @@ def read(lines: list[Line]) -> StartLog:
     return StartLog(
         engine="ollama",
         version=version["version"] if version else None,
-        model=llamacpp.model_of(loaded),
+        model=llamacpp.model_of(loaded) or _tag(lines),
         called=llamacpp.name_of(loaded),
         gpu=card(lines),
         gpu_count=llamacpp.devices(readings) or cards(lines),
@@ -85,6 +87,12 @@ def read(lines: list[Line]) -> StartLog:
         readings=tuple(readings),
         outcome=_outcome(loaded, readings),
     )
+
+
+def _tag(lines: list[Line]) -> str | None:
+    """Return the name that `ollama run` is given."""
+    match = first(lines, "ollama run ", _RUN)
+    return match["tag"] if match else None
 
 
 def _last_load(lines: list[Line]) -> list[Line]:

@@ -28,6 +28,8 @@ SIGNATURES = (
     "memory_breakdown_print:",
     "print_info:", "llm_load_print_meta:", "llama_init_from_model:", "KV buffer size",
     "compute buffer size", "model buffer size",
+    "ggml_backend_", "ggml_gallocr_", "llama_model_load", "llama_init", "ggml-cuda",
+    "llama-server ", "llama-cli ",
 )  # fmt: skip
 
 _DEVICE = r"(?<![A-Za-z0-9_])(?P<rank>[A-Za-z]{2,12}\d{0,2}(?:_[A-Za-z]{2,12}\d{0,2}){0,2})"
@@ -88,6 +90,14 @@ _INTEGERS = {
     "n_gpu_layers": ("offloaded", re.compile(r"offloaded (\d{1,4})/\d{1,4} layers")),
     "layers": ("offloaded", re.compile(r"offloaded \d{1,4}/(\d{1,4}) layers")),
 }
+_PROGRAM = re.compile(r"llama-(?:server|cli|bench) ")
+_OPTIONS = {
+    "context_length": re.compile(r" (?:-c|--ctx-size)[ =](\d{1,9})"),
+    "n_parallel": re.compile(r" (?:-np|--parallel)[ =](\d{1,5})"),
+    "n_ubatch": re.compile(r" (?:-ub|--ubatch-size)[ =](\d{1,7})"),
+    "n_gpu_layers": re.compile(r" (?:-ngl|--n-gpu-layers|--gpu-layers)[ =](\d{1,4})"),
+}
+_CACHE_OPTION = re.compile(r" (?:-ctk|--cache-type-k)[ =](?P<type>\w{2,8})")
 _SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
 _FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")
@@ -169,7 +179,7 @@ def breakdown(lines: list[Line]) -> list[Measurement]:
 def flags_of(lines: list[Line]) -> dict[str, Flag]:
     """Context, batch, layers on the GPU, cache format and quantization as the loader prints
     them."""
-    found: dict[str, Flag] = {}
+    found = _of_command(lines)
     for name, (key, pattern) in _INTEGERS.items():
         match = first(lines, key, pattern)
         if match:
@@ -189,6 +199,21 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
     if stored:
         found["file_type"] = (stored["format"] or stored["old"]).strip()
     return found
+
+
+def _of_command(lines: list[Line]) -> dict[str, Flag]:
+    """Return the flags of a command line in the text, its context divided over the slots."""
+    command = " ".join(line.text for line in lines if _PROGRAM.search(line.text))[:8192]
+    found: dict[str, Flag] = {
+        name: int(match[1])
+        for name, pattern in _OPTIONS.items()
+        if (match := pattern.search(command))
+    }
+    context, slots = found.get("context_length"), found.get("n_parallel", 1)
+    if isinstance(context, int) and isinstance(slots, int) and slots > 1:
+        found["context_length"] = max(1, context // slots)
+    cache = _CACHE_OPTION.search(command)
+    return found | ({"kv_cache_dtype": cache["type"]} if cache else {})
 
 
 def model_of(lines: list[Line]) -> str | None:

@@ -4,9 +4,11 @@ from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
     ArchitectureList,
     Engine,
+    LogParser,
+    MemoryFlag,
     Platform,
 )
-from fitgauge.engine.serving.mlx import launch, memory
+from fitgauge.engine.serving.mlx import launch, memory, start_log
 from fitgauge.engine.serving.mlx.architectures import MODEL_TYPES, VISION
 from fitgauge.engine.serving.mlx.settings import LADDERS
 
@@ -43,6 +45,16 @@ ENGINE = Engine(
         "kv_cache_memory_gib",
     ),
     smaller_weights=(("take an 8-bit checkpoint", "int8"), ("take a 4-bit checkpoint", "int4")),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    memory_flags=(
+        MemoryFlag("Take a 4-bit checkpoint", "--model mlx-community/MODEL-4bit"),
+        MemoryFlag("Read the prompt in smaller steps", "--prefill-step-size 512"),
+        MemoryFlag("Keep fewer finished prompts", "--prompt-cache-size 1"),
+        MemoryFlag(
+            "Let the GPU take more of the Mac's memory (in MiB, until the next start)",
+            "sudo sysctl iogpu.wired_limit_mb=57344",
+        ),
+    ),
     default=True,
     preference=3,
     suggested_vendors=frozenset({"apple"}),

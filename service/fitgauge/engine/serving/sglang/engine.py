@@ -7,6 +7,7 @@ from fitgauge.engine.serving.engine import (
     ArchitectureList,
     Engine,
     LogParser,
+    MemoryFlag,
     Platform,
     SplitEstimate,
 )
@@ -62,6 +63,26 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    memory_flags=(
+        MemoryFlag(
+            "Give weights and KV cache more of the GPU",
+            "--mem-fraction-static 0.9",
+            kv_cache_alone=True,
+        ),
+        MemoryFlag(
+            "Leave more of the GPU to activations and CUDA graphs",
+            "--mem-fraction-static 0.8",
+            device_alone=True,
+        ),
+        MemoryFlag("Bound the context of a request", "--context-length 8192"),
+        MemoryFlag("Read fewer prompt tokens in one pass", "--chunked-prefill-size 2048"),
+        MemoryFlag("Capture CUDA graphs of fewer requests", "--cuda-graph-max-bs 16"),
+        MemoryFlag("Let fewer requests run at once", "--max-running-requests 64"),
+        MemoryFlag(
+            "Keep the KV cache in fp8", "--kv-cache-dtype fp8_e5m2", kv_cache_alone=True
+        ),
+        MemoryFlag("Divide the model over GPUs", "--tp-size 2"),
+    ),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     highest_utilization=0.9,  # its share leaves out activations and graphs
     preference=2,

@@ -28,6 +28,7 @@ SIGNATURES = (
     "server_args=", "Load weight begin. avail mem", "Load weight end.", "KV Cache is allocated.",
     "max_total_num_tokens=",
     "sglang.launch_server", "Memory pool end.", "The server is fired up",
+    "--mem-fraction-static", "sglang/srt/", "sglang serve ",
 )  # fmt: skip
 
 _RULES = (
@@ -69,6 +70,11 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "enforce_eager": ("disable_cuda_graph", bool), "cpu_offload_gib": ("cpu_offload_gb", float),
     "dtype": ("dtype", str),
 }  # fmt: skip
+_SHORT: dict[str, tuple[str, type[Flag]]] = {
+    "tensor_parallel": ("tp", int), "pipeline_parallel": ("pp", int),
+    "data_parallel": ("dp", int), "expert_parallel": ("ep", int),
+}  # fmt: skip
+_COMMANDS = ("server_args=", "launch_server", "sglang serve ")
 _LINE = re.compile(r"max_total_num_tokens=\d+.{0,200}?context_len=(?P<context>\d{1,9})")
 _CHUNK = re.compile(r"chunked_prefill_size=(?P<tokens>\d{1,9})")
 _RANK = re.compile(r"^[^\]]{0,80}?\d\d:\d\d:\d\d(?P<rank>(?: (?:DP|TP|PP|EP)\d{1,4}){1,4})\]")
@@ -81,10 +87,8 @@ _VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})"
 def read(lines: list[Line]) -> StartLog:
     """Return what SGLang's log says."""
     lines = last_start(lines, "server_args=", _RULES)
-    given = " ".join(
-        line.text for line in lines if "server_args=" in line.text or "launch_server" in line.text
-    )
-    found = flags(given, _ARGUMENTS)
+    given = " ".join(line.text for line in lines if any(start in line.text for start in _COMMANDS))
+    found = flags(given, _SHORT) | flags(given, _ARGUMENTS)
     context, chunk = (
         first(lines, "context_len=", _LINE),
         first(lines, "max_total_num_tokens=", _CHUNK),

@@ -5,6 +5,7 @@ from fitgauge.engine.serving.engine import (
     ArchitectureList,
     Engine,
     LogParser,
+    MemoryFlag,
     Platform,
     SplitEstimate,
 )
@@ -39,6 +40,17 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    memory_flags=(
+        MemoryFlag("Bound the context of a request", "--max_seq_len 8192"),
+        MemoryFlag("Let fewer requests run at once", "--max_batch_size 64"),
+        MemoryFlag("Read fewer prompt tokens in one pass", "--max_num_tokens 2048"),
+        MemoryFlag(
+            "Leave more of the GPU to what the cache does not count",
+            "--kv_cache_free_gpu_memory_fraction 0.8",
+            device_alone=True,
+        ),
+        MemoryFlag("Divide the model over GPUs", "--tp_size 2"),
+    ),
     tunable=frozenset({"gpu_memory_utilization", "kv_cache_dtype"}),
     prefill_measured=True,
     decode_measured=True,

@@ -27,6 +27,8 @@ SIGNATURES = (
     "[MemUsageChange]",
     "trtllm-serve",
     "TensorRT-LLM engine args",
+    "tensorrt_llm/",
+    "[TRT] [E]",
 )
 
 _RULES = (

@@ -6,6 +6,7 @@ from fitgauge.engine.serving.engine import (
     ArchitectureList,
     Engine,
     LogParser,
+    MemoryFlag,
     Platform,
     SplitEstimate,
 )
@@ -53,6 +54,16 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("max_num_seqs", "cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    memory_flags=(
+        MemoryFlag("Read fewer prompt tokens at once", "--max-batch-prefill-tokens 2048"),
+        MemoryFlag(
+            "Bound the context of a request", "--max-input-tokens 4096 --max-total-tokens 8192"
+        ),
+        MemoryFlag("Let fewer requests run at once", "--max-batch-size 16"),
+        MemoryFlag("Capture no CUDA graphs (slower)", "--cuda-graphs 0"),
+        MemoryFlag("Load the weights in 4 bit", "--quantize bitsandbytes-nf4"),
+        MemoryFlag("Divide the model over GPUs", "--num-shard 2"),
+    ),
     tunable=frozenset({"gpu_memory_utilization"}),
     pipeline_parallel=False,
     prefill_measured=True,

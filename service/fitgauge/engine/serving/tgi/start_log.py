@@ -6,6 +6,7 @@ server/text_generation_server/models/flash_causal_lm.py (`KV-cache blocks`)."""
 
 import re
 
+from fitgauge.engine.serving.start_log.arguments import argument, flags
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
@@ -22,6 +23,9 @@ SIGNATURES = (
     "text_generation_router",
     "max batch total tokens",
     "text-generation-launcher",
+    "text_generation_server",
+    "text-generation-inference",
+    "--max-batch-prefill-tokens",
 )
 
 _RULES = (
@@ -42,6 +46,9 @@ _KINDS: dict[str, type[Flag]] = {
     "gpu_memory_utilization": float,
     "quantization": str,
     "kv_cache_dtype": str,
+}
+_ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
+    name: (word, _KINDS.get(name, int)) for name, word in _SAID.items()
 }
 _VALUE = r": *(?:Some\( *)?['\"]?(?P<value>[\w./:@-]{1,200})"
 _PREFILL = re.compile(r"max_batch_prefill_tokens.? to (?P<tokens>\d{1,9})")
@@ -65,8 +72,10 @@ def read(lines: list[Line]) -> StartLog:
     prefill, release = _PREFILL.search(text), _RELEASE.search(text)
     if prefill:
         found["max_batched_tokens"] = int(prefill["tokens"])
+    command = " ".join(line.text for line in lines if "text-generation-" in line.text)[:8192]
+    found = flags(command, _ARGUMENTS) | found
     readings = tuple(find_readings(lines, _RULES))
-    model = _said(given, "model_id", str)
+    model = _said(given, "model_id", str) or argument(command, "model_id")
     return StartLog(
         engine="tgi",
         version=release["version"] if release else None,

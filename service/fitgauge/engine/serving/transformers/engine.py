@@ -4,6 +4,7 @@ integrations/accelerate.py, get_balanced_memory."""
 from fitgauge.engine.serving.engine import (
     ANY_CAPABILITY,
     Engine,
+    MemoryFlag,
     Platform,
     SingleGpuShare,
 )
@@ -59,6 +60,18 @@ ENGINE = Engine(
     preference=5,
     suggested_vendors=frozenset({"nvidia", "amd", "intel", "gaudi", "google", "aws", "huawei"}),
     reads_plain_errors=True,
+    memory_flags=(
+        MemoryFlag("Load the weights in 16 bit, not in 32", "dtype=torch.bfloat16"),
+        MemoryFlag("Send fewer prompts at once, or shorter ones", "max_new_tokens=512"),
+        MemoryFlag(
+            "Load the weights in 4 bit", "BitsAndBytesConfig(load_in_4bit=True)"
+        ),
+        MemoryFlag("Spread the layers over GPUs and host memory", 'device_map="auto"'),
+        MemoryFlag(
+            "Give back what PyTorch's allocator reserves and does not use",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        ),
+    ),
     tensor_parallel_on_request=True,
     single_gpu_share=SingleGpuShare(0.9, 'device_map="auto"', "Set max_memory"),
     splits_layers=True,

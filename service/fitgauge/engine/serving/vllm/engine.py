@@ -1,6 +1,12 @@
 """vLLM."""
 
-from fitgauge.engine.serving.engine import ArchitectureList, Engine, LogParser, SplitEstimate
+from fitgauge.engine.serving.engine import (
+    ArchitectureList,
+    Engine,
+    LogParser,
+    MemoryFlag,
+    SplitEstimate,
+)
 from fitgauge.engine.serving.vllm import (
     architectures,
     launch,
@@ -48,6 +54,24 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    default_context_is_maximum=True,
+    memory_flags=(
+        MemoryFlag("Bound the context of a request", "--max-model-len 8192"),
+        MemoryFlag("Let fewer requests run at once", "--max-num-seqs 64"),
+        MemoryFlag(
+            "Give the engine more of the GPU", "--gpu-memory-utilization 0.95", kv_cache_alone=True
+        ),
+        MemoryFlag(
+            "Leave more of the GPU to what the engine does not count",
+            "--gpu-memory-utilization 0.85",
+            device_alone=True,
+        ),
+        MemoryFlag("Read fewer prompt tokens in one pass", "--max-num-batched-tokens 2048"),
+        MemoryFlag("Capture no CUDA graphs (slower)", "--enforce-eager"),
+        MemoryFlag("Keep the KV cache in fp8", "--kv-cache-dtype fp8", kv_cache_alone=True),
+        MemoryFlag("Quantize the weights while loading", "--quantization fp8"),
+        MemoryFlag("Divide the model over GPUs", "--tensor-parallel-size 2"),
+    ),
     tunable=frozenset(
         {"enforce_eager", "max_num_seqs", "gpu_memory_utilization", "kv_cache_dtype"}
     ),

@@ -33,7 +33,8 @@ SIGNATURES = (
     "non-default args:", "# GPU blocks:", "# cuda blocks:",
     "total_gpu_memory (", "KV cache is needed, which", "stored in KV cache (", "(VllmWorker",
         "(EngineCore", "(Worker_TP",
-    "Free memory on device",
+    "Free memory on device", "No available memory for the cache blocks", "vllm serve ",
+    "vllm.entrypoints", "vllm/v1/", "vllm/worker/", "larger than the available KV cache memory",
 )  # fmt: skip
 
 _RULES = (

@@ -1,0 +1,85 @@
+"""What to change where memory ran out and no estimate of the launch is at hand, in the order to
+try it."""
+
+from collections.abc import Iterator
+
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.services.explain_log.schemas import LogFix
+
+_EXPANDABLE = LogFix(
+    change="Give back what PyTorch's allocator reserves and does not use",
+    command="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+)
+_OTHERS = LogFix(change="See what else uses the GPU, and end it", command="nvidia-smi")
+
+_TRAINING = (
+    LogFix(
+        change="Checkpoint activations",
+        command="--gradient_checkpointing true",
+    ),
+    LogFix(
+        change="Train one sequence at a time, and accumulate gradients over several",
+        command="--per_device_train_batch_size 1 --gradient_accumulation_steps 16",
+    ),
+    LogFix(change="Train shorter sequences", command="--max_length 1024"),
+    LogFix(change="Fuse the loss with the head (Liger)", command="--use_liger_kernel true"),
+    LogFix(
+        change="Train an adapter on a 4-bit base instead of all weights (QLoRA)",
+        command="--use_peft true --load_in_4bit true --lora_target_modules all-linear",
+    ),
+    LogFix(change="Take an 8-bit optimizer", command="--optim adamw_8bit"),
+    LogFix(
+        change="Divide weights, gradients and optimizer states over GPUs (ZeRO-3, FSDP)",
+        command="accelerate launch --use_deepspeed --zero_stage 3 --num_processes 8 SCRIPT",
+    ),
+    _EXPANDABLE,
+)
+_ANY = (
+    _OTHERS,
+    LogFix(
+        change="Hold less at once: a shorter context or sequence, a smaller batch, fewer requests"
+    ),
+    LogFix(change="Load smaller weights: an 8-bit or 4-bit checkpoint"),
+    LogFix(
+        change="When training: checkpoint activations, and train an adapter, not all weights",
+        command="--gradient_checkpointing true --use_peft true --load_in_4bit true",
+    ),
+    LogFix(
+        change="Find GPUs that hold the model",
+        command="fitgauge recommend MODEL",
+    ),
+    _EXPANDABLE,
+)
+_HOST = (
+    LogFix(change="See how much host memory is free, and what holds it", command="free -h"),
+    LogFix(change="Raise the memory limit of the container and its shared memory"),
+    LogFix(change="Offload less to host memory: weights, KV cache, optimizer states"),
+    LogFix(change="Take a smaller model or a 4-bit checkpoint, so that less is loaded at once"),
+)
+
+
+def general_fixes(
+    engine: EngineName | None, *, training: bool, host: bool, kv_cache: bool
+) -> list[LogFix]:
+    """Return the changes. engine: None where nothing says which one ran; host: the host's memory
+    ran out; kv_cache: weights were loaded, and the cache is too small."""
+    if host:
+        return [*_HOST]
+    if training:
+        return [*_TRAINING]
+    if engine is None:
+        return [*_ANY]
+    return [*([] if kv_cache else [_OTHERS]), *_of_engine(engine, kv_cache=kv_cache)]
+
+
+def _of_engine(engine: EngineName, *, kv_cache: bool) -> Iterator[LogFix]:
+    for flag in ENGINES[engine].memory_flags:
+        if not (flag.device_alone if kv_cache else flag.kv_cache_alone):
+            yield LogFix(change=flag.change, command=flag.flags)
+
+
+def first_of_all(*, fragmented: bool, shared: bool) -> list[LogFix]:
+    """Return what the log itself calls for. fragmented: much is reserved and unused; shared: other
+    processes hold much of the GPU."""
+    return [*([_OTHERS] if shared else []), *([_EXPANDABLE] if fragmented else [])]

@@ -1,0 +1,75 @@
+"""The estimate of a launch that ran out of memory, and how to start each change that helps."""
+
+from msgspec import structs
+
+from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.start_log.measurements import StartLog
+from fitgauge.services.common.schemas import FitRequest, Launch
+from fitgauge.services.explain_log.comparison import Measured
+from fitgauge.services.explain_log.diagnosis import Launched, others_bytes
+from fitgauge.services.explain_log.schemas import MemoryPart
+from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.service import FitService
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
+
+
+def launched_server(
+    serving: FitService,
+    checked: FitEstimate,
+    asked: FitRequest,
+    model: Model,
+    match: GpuMatch,
+    log: StartLog,
+) -> Launched:
+    """Return the estimate of a server, with what others hold of the GPU."""
+    others = others_bytes(Measured(log.readings))
+    if others and asked.other_memory_gib is None:
+        asked = structs.replace(asked, other_memory_gib=round(others / GIB, 2))
+        checked = serving.check(asked, model, match)
+    answer = serving.answer(asked, model, match)
+    commands = []
+    for suggestion in answer.suggestions:
+        changed = structs.replace(asked, **suggestion.request)
+        same = changed.model == asked.model
+        commands.append(_command(serving.answer(changed, model, match).launch) if same else None)
+    return Launched(
+        terms=[_part(term.name, term.bytes) for term in checked.estimate.fullest.terms],
+        needs=checked.required,
+        may_use=checked.estimate.budget.expected,
+        verdict=answer.verdict,
+        suggestions=answer.suggestions,
+        commands=commands,
+    )
+
+
+def launched_training(
+    training: TrainingFitService, request: TrainingRequest, model: Model, match: GpuMatch
+) -> tuple[TrainingAnswer, Launched]:
+    """Return the answer to a training run, and its estimate."""
+    trained = training.answer(request, model, match)
+    terms = [_part(term.name, term.bytes) for term in trained.terms or ()]
+    commands = [
+        _command(
+            training.answer(structs.replace(request, **suggestion.request), model, match).launch
+        )
+        for suggestion in trained.suggestions
+    ]
+    return trained, Launched(
+        terms=terms,
+        needs=sum(term.bytes for term in terms),
+        may_use=match.accelerator.usable.expected,
+        verdict=trained.verdict,
+        suggestions=trained.suggestions,
+        commands=commands,
+    )
+
+
+def _command(launch: Launch | None) -> str | None:
+    return launch.command if launch else None
+
+
+def _part(name: str, size: int) -> MemoryPart:
+    return MemoryPart(name=name, bytes=size, basis="estimate")

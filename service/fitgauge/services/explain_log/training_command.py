@@ -1,0 +1,85 @@
+"""The training run that a command line or a log describes, as a request of check_training_fit."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from fitgauge.engine.serving.start_log.arguments import argument
+from fitgauge.engine.serving.start_log.names import hub_id
+from fitgauge.services.training_fit.launchers.registry import TOOLS
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+_LONGEST = 64 * 1024
+_NAMES: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
+    ("model", ("model_name_or_path", "base_model", "model_id", "model_name", "model"), hub_id),
+    ("gpu_count", ("num_processes", "nproc_per_node", "num_gpus"), int),
+    ("micro_batch_size", ("per_device_train_batch_size", "micro_batch_size"), int),
+    (
+        "sequence_length",
+        ("max_length", "max_seq_length", "cutoff_len", "seq_length", "sequence_len"),
+        int,
+    ),
+    ("lora_rank", ("lora_r", "lora_rank"), int),
+    ("optimizer", ("optim", "optimizer"), str),
+    ("zero_stage", ("zero_stage",), int),
+)
+"""A field, the flags that tools call it by, and its kind."""
+
+_ON = r"(?![ =]+(?:false|no|0)\b)"
+_SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
+    ("method", re.compile(r"\bload_in_4bit\b(?!['\": =]+false)|\bqlora\b", re.IGNORECASE), "qlora"),
+    ("method", re.compile(rf"--use_peft\b{_ON}|\blora\b|--lora_", re.IGNORECASE), "lora"),
+    ("activation_checkpointing", re.compile(rf"--gradient[_-]checkpointing\b{_ON}"), "full"),
+    ("activation_checkpointing", re.compile(r"--gradient[_-]checkpointing[ =]+false"), "none"),
+    ("attention", re.compile(r"flash_attention_[23]"), "flash"),
+    ("attention", re.compile(r"attn_implementation[ =]+eager"), "eager"),
+    ("loss", re.compile(rf"--use_liger_kernel\b{_ON}"), "fused"),
+    ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?3|ZeRO-3"), 3),
+    ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?2|ZeRO-2"), 2),
+    ("framework", re.compile(r"\bdeepspeed\b|\bds_config", re.IGNORECASE), "deepspeed"),
+    ("framework", re.compile(r"\bFSDP\b|--fsdp\b|FullyShardedDataParallel"), "fsdp"),
+)
+
+
+def training_request(text: str, model: str | None, gpu: str, count: int | None) -> TrainingRequest:
+    """Return the run that `text` describes; what it does not say is left to the defaults. model,
+    gpu, count: what the caller or the log names, before what the text names. Raises
+    msgspec.ValidationError where no model is named."""
+    fields = _fields(text[:_LONGEST])
+    named = {"model": model, "gpu": gpu, "gpu_count": count}
+    fields |= {name: value for name, value in named.items() if value is not None}
+    while True:
+        try:
+            return msgspec.convert(fields, TrainingRequest)
+        except msgspec.ValidationError as error:
+            wrong = next((name for name in fields if f"$.{name}`" in str(error)), None)
+            if wrong in (None, "model", "gpu"):
+                raise
+            del fields[wrong]
+
+
+def named_model(text: str) -> str | None:
+    """Return the model that a command line in the text names."""
+    model = _fields(text[:_LONGEST]).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _fields(text: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, flags, kind in _NAMES:
+        value = next((given for flag in flags if (given := argument(text, flag))), None)
+        try:
+            parsed = kind(value) if value is not None else None
+        except ValueError:
+            continue
+        if parsed is not None:
+            fields[name] = parsed
+    for name, pattern, meaning in _SWITCHES:
+        if name not in fields and pattern.search(text):
+            fields[name] = meaning
+    for tool in TOOLS:
+        if re.search(rf"\b{re.escape(tool.name.lower())}\b", text.lower()):
+            fields.setdefault("framework", tool.name)
+    return fields

@@ -1,0 +1,248 @@
+"""explain_log: a text that says that memory ran out is answered with what took it and what to
+change, whatever else it names."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from fitgauge.services import Services
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+
+TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB. GPU 0 has a total"
+    " capacity of 23.52 GiB of which 156.94 MiB is free. Including non-PyTorch memory, this process"
+    " has 23.30 GiB memory in use. Of the allocated memory 22.80 GiB is allocated by PyTorch, and"
+    " 12.00 MiB is reserved by PyTorch but unallocated."
+)
+OLD_TORCH = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 258.00 MiB (GPU 0; 23.69 GiB total"
+    " capacity; 20.75 GiB already allocated; 100.00 MiB free; 23.00 GiB reserved in total by"
+    " PyTorch)"
+)
+MESSAGES = {
+    "bare": ("CUDA out of memory", None),
+    "bare error": ("RuntimeError: CUDA error: out of memory", None),
+    "prose": ("I always get an out of memory error", None),
+    "short": ("OOM", None),
+    "hip": ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 1.50 GiB.", None),
+    "hip error": ("RuntimeError: HIP error: out of memory", None),
+    "cublas": ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", None),
+    "torch": (TORCH, None),
+    "old torch": (OLD_TORCH, None),
+    "mps": (
+        "RuntimeError: MPS backend out of memory (MPS allocated: 8.73 GB, other allocations: 345.67"
+        " MB, max allowed: 9.07 GB). Tried to allocate 256.00 MB on private pool.",
+        None,
+    ),
+    "vllm cache": (
+        "ValueError: No available memory for the cache blocks. Try increasing"
+        " `gpu_memory_utilization` when initializing the engine.",
+        "vllm",
+    ),
+    "vllm context": (
+        "ValueError: To serve at least one request with the model's max seq len (40960), (5.62 GiB"
+        " KV cache is needed, which is larger than the available KV cache memory (2.11 GiB).",
+        "vllm",
+    ),
+    "vllm taken": (
+        "ValueError: Free memory on device (3.1/23.52 GiB) on startup is less than desired GPU"
+        " memory utilization (0.9, 21.17 GiB). Decrease GPU memory utilization or reduce GPU memory"
+        " used by other processes.",
+        "vllm",
+    ),
+    "sglang": (
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.",
+        "sglang",
+    ),
+    "llama.cpp": (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 12345.00 MiB on device 0:"
+        " cudaMalloc failed: out of memory\n"
+        "alloc_tensor_range: failed to allocate CUDA0 buffer of size 12944670720",
+        "llama.cpp",
+    ),
+    "llama.cpp cache": (
+        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv"
+        " cache",
+        "llama.cpp",
+    ),
+    "ollama": (
+        "Error: llama runner process has terminated: cudaMalloc failed: out of memory",
+        "ollama",
+    ),
+    "ollama host": (
+        "Error: model requires more system memory (5.6 GiB) than is available (3.1 GiB)",
+        "ollama",
+    ),
+    "tensorrt-llm": (
+        "[TRT] [E] [resizingAllocator.cpp::allocate::74] Error Code 1: Cuda Runtime (out of"
+        " memory)\n[TRT] [E] Requested amount of GPU memory (34359738368 bytes) could not be"
+        " allocated.",
+        "tensorrt-llm",
+    ),
+    "tgi": (
+        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease"
+        " `--max-batch-prefill-tokens`",
+        "tgi",
+    ),
+    "mlx": (
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error:"
+        " [metal::malloc] Attempting to allocate 38654705664 bytes which is greater than the"
+        " maximum allowed buffer size of 28991029248 bytes.",
+        "mlx",
+    ),
+    "deepspeed": (
+        'File "/opt/deepspeed/runtime/zero/stage3.py", line 1991, in step\n' + TORCH,
+        None,
+    ),
+    "killed": ("[12345.678] Out of memory: Killed process 4242 (python) total-vm:98765432kB", None),
+}  # fmt: skip
+
+
+@pytest.fixture
+def explain(questions: Services) -> Callable[..., LogAnswer]:
+    """Provide the answer to a text and fields."""
+    return lambda log, **fields: asyncio.run(
+        questions.explain_log(ExplainLogRequest(log=log, **fields))
+    )
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_every_message_is_answered_without_a_model_or_a_gpu(explain, name):
+    text, engine = MESSAGES[name]
+    answer = explain(text)
+    assert answer.engine == engine
+    assert answer.outcome in ("oom", "kv_too_small")
+    assert "model" in answer.missing
+    assert answer.summary
+    assert len(answer.fixes) >= 3
+    assert len({fix.change for fix in answer.fixes}) == len(answer.fixes)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_every_message_is_answered_with_a_model_and_a_gpu(explain, name):
+    text, _ = MESSAGES[name]
+    mac = name in ("mlx", "mps")
+    answer = explain(
+        text, model="Qwen/Qwen3-32B", gpu="M3 Max 36GB" if mac else "RTX 4090",
+        engine="mlx" if name == "mps" else None,
+    )  # fmt: skip
+    assert not answer.missing
+    assert answer.model.id == "Qwen/Qwen3-32B"
+    assert any(part.basis == "estimate" and part.name == "weights" for part in answer.memory)
+
+
+def test_the_logs_own_figures_come_first(explain):
+    memory = explain(TORCH).memory
+    assert [(part.name, part.basis) for part in memory[:1]] == [("pytorch_tensors", "log")]
+    assert memory[0].bytes == round(22.80 * 2**30)
+
+
+def test_weights_that_cannot_fit_are_named(explain):
+    """A failed allocation of 0.26 GiB is not what is wrong where 61 GiB of weights load."""
+    answer = explain(TORCH, model="Qwen/Qwen3-32B", gpu="RTX 4090", engine="vllm")
+    largest = next(part for part in answer.memory if part.basis == "estimate")
+    assert largest.name == "weights"
+    assert largest.bytes > 60 * 2**30
+    assert "weights" in " ".join(answer.causes)
+
+
+def test_what_fits_when_estimated_again_comes_with_its_command(explain, questions):
+    command = "vllm serve Qwen/Qwen3-8B --max-model-len 40960 --max-num-seqs 64"
+    answer = explain(MESSAGES["vllm cache"][0], command=command, gpu="RTX 4090")
+    assert answer.understood_as["context_length"] == 40960
+    assert answer.understood_as["max_num_seqs"] == 64
+    fitting = [fix for fix in answer.fixes if fix.verdict == "fits"]
+    assert any("vllm serve" in fix.command for fix in fitting if fix.command)
+    fix = next(fix for fix in fitting if fix.command and "vllm serve" in fix.command)
+    request = {
+        "model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "engine": "vllm", "context_length": 40960,
+        "max_num_seqs": 64, **fix.request,
+    }  # fmt: skip
+    _, fit = asyncio.run(questions.check_fit(FitRequest(**request)))
+    assert fit.verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("command", "engine", "understood"),
+    [
+        (
+            "python -m sglang.launch_server --model Qwen/Qwen3-8B --tp 2 --context-length 4096",
+            "sglang",
+            {"tensor_parallel": 2, "context_length": 4096},
+        ),
+        (
+            "llama-server -hf Qwen/Qwen3-8B -c 16384 -np 2 -ub 256",
+            "llama.cpp",
+            {"context_length": 8192, "max_num_seqs": 2, "max_batched_tokens": 256},
+        ),
+        ("mlx_lm.server --model Qwen/Qwen3-8B", "mlx", {}),
+        (
+            "text-generation-launcher --model-id Qwen/Qwen3-8B --max-total-tokens 4096",
+            "tgi",
+            {"context_length": 4096},
+        ),
+        ("trtllm-serve Qwen/Qwen3-8B --tp_size 2", "tensorrt-llm", {"tensor_parallel": 2}),
+    ],
+)
+def test_a_launch_command_stands_for_what_the_log_leaves_out(explain, command, engine, understood):
+    gpu = "M3 Max 36GB" if engine == "mlx" else "RTX 4090"
+    answer = explain("CUDA out of memory", command=command, gpu=gpu)
+    assert (answer.engine, answer.model.id) == (engine, "Qwen/Qwen3-8B")
+    assert understood.items() <= answer.understood_as.items()
+
+
+def test_what_others_hold_is_counted_against_every_change(explain):
+    text = MESSAGES["vllm taken"][0]
+    answer = explain(text, model="Qwen/Qwen3-8B", gpu="RTX 4090")
+    others = next(part for part in answer.memory if part.name == "other_processes")
+    assert others.bytes == pytest.approx((23.52 - 3.1) * 2**30, abs=2**20)
+    assert answer.fixes[0].command == "nvidia-smi"
+    assert not any(
+        fix.verdict == "fits" and fix.required_bytes > 3.2 * 2**30 for fix in answer.fixes
+    )
+
+
+def test_fragmentation_is_given_back_first(explain):
+    text = TORCH.replace("12.00 MiB is reserved", "6.00 GiB is reserved")
+    assert "expandable_segments" in explain(text).fixes[0].command
+
+
+def test_a_training_run_is_estimated_as_one(explain):
+    command = (
+        "trl sft --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --max_length"
+        " 4096 --gradient_checkpointing true"
+    )
+    answer = explain("loss.backward()\n" + TORCH, command=command, gpu="RTX 4090")
+    assert answer.engine is None
+    assert answer.understood_as["micro_batch_size"] == 4
+    assert answer.understood_as["sequence_length"] == 4096
+    assert {part.name for part in answer.memory if part.basis == "estimate"} > {
+        "weights",
+        "gradients",
+    }
+    assert any(fix.verdict == "fits" and fix.request for fix in answer.fixes)
+
+
+def test_a_name_in_the_log_that_is_unknown_is_missing(explain):
+    answer = explain("CUDA out of memory", command="vllm serve nobody/nothing", gpu="RTX 4090")
+    assert answer.missing == ["model"]
+    answer = explain(
+        "Device 0: NVIDIA Abacus 9, compute capability 8.0\ncudaMalloc failed: out of memory",
+        model="Qwen/Qwen3-8B",
+    )
+    assert answer.missing == ["gpu"]
+
+
+def test_harmless_words_of_a_served_log_are_no_failure(explain):
+    log = (
+        "INFO 04-19 11:05:16 [core.py:107] Initializing a V1 LLM engine (v0.19.0) with config:"
+        " model='Qwen/Qwen3-8B', max_seq_len=8192\n"
+        "INFO [x.py] Lower max_num_seqs to avoid out of memory errors\n"
+        "INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took 15.27 GiB memory\n"
+        "INFO 04-19 11:07:19 [kv_cache_utils.py] GPU KV cache size: 418,688 tokens"
+    )
+    answer = explain(log, gpu="H100")
+    assert answer.outcome == "served"
+    assert not answer.fixes

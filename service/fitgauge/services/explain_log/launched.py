@@ -30,18 +30,13 @@ def launched_server(
         asked = structs.replace(asked, other_memory_gib=round(others / GIB, 2))
         checked = serving.check(asked, model, match)
     answer = serving.answer(asked, model, match)
-    commands = []
-    for suggestion in answer.suggestions:
-        changed = structs.replace(asked, **suggestion.request)
-        same = changed.model == asked.model
-        commands.append(_command(serving.answer(changed, model, match).launch) if same else None)
     return Launched(
         terms=[_part(term.name, term.bytes) for term in checked.estimate.fullest.terms],
         needs=checked.required,
         may_use=checked.estimate.budget.expected,
         verdict=answer.verdict,
         suggestions=answer.suggestions,
-        commands=commands,
+        commands=[_command(suggestion.launch) for suggestion in answer.suggestions],
     )
 
 
@@ -53,7 +48,8 @@ def launched_training(
     terms = [_part(term.name, term.bytes) for term in trained.terms or ()]
     commands = [
         _command(
-            training.answer(structs.replace(request, **suggestion.request), model, match).launch
+            suggestion.launch
+            or training.answer(structs.replace(request, **suggestion.request), model, match).launch
         )
         for suggestion in trained.suggestions
     ]

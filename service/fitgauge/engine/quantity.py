@@ -27,7 +27,8 @@ class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `bytes` is the expected size, `low` and `high` its 90 % interval [bytes]. `basis` says how it
     is known: `exact` (read from the repository or given), `computed` (arithmetic on the
     architecture), `calibrated` (fitted on measured runs), `assumed` (neither). `formula` is the
-    equation with its numbers, `source` where it comes from."""
+    equation with its numbers, `HEADING: EXPRESSION; REMARK`, whose expression (numbers, B, MiB,
+    + - x / and words) gives `bytes`; `source` where it comes from."""
 
     name: str
     bytes: int
@@ -63,6 +64,20 @@ def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
     if holds(ceiling):
         return ceiling
     return bisect_left(range(1, ceiling), True, key=lambda index: not holds(index))
+
+
+def exactly(size: float) -> str:
+    """`size` [bytes] as a formula has it, which a reader can compute with: 134217728 ->
+    '128 MiB', 1000 -> '1,000 B', a fitted 1234567.8 -> '1.17738 MiB'."""
+    if size != int(size):
+        return f"{size / MIB:.6g} MiB"
+    return f"{int(size):,} B" if not size or size % MIB else f"{int(size) // MIB:,} MiB"
+
+
+def plus(formula: str, more: str) -> str:
+    """Return a formula with `more` added to its sum, before what it remarks."""
+    terms, mark, remark = formula.partition("; ")
+    return f"{terms} + {more}{mark}{remark}"
 
 
 def gib(size: float) -> str:

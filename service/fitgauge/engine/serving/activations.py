@@ -11,7 +11,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile
 
 HALF = 2
@@ -57,11 +57,11 @@ def activation_bytes(
     if logits.bytes + hidden <= layers.bytes:
         return (layers,)
     formula = (
-        f"({tokens} tokens + {min(sequences, tokens)} sampled) x hidden {spec.hidden_size} x 2 B,"
-        " held while sampling"
+        f"held while sampling: ({tokens} tokens + {min(sequences, tokens)} sampled) x"
+        f" {spec.hidden_size} hidden x 2 B"
     )
     if kept:
-        formula += f" + {kept} B of workspaces"
+        formula += f" + {exactly(kept)} of workspaces"
     return (exact_term("activations", hidden, "computed", formula, profile.source), logits)
 
 
@@ -88,11 +88,12 @@ def layer_peak(
     copies = profile.hidden_copies
     row = tokens * HALF
     formula = (
-        f"{tokens} tokens x 2 B x ({copies.expected:g} x hidden {spec.hidden_size} + widest product"
-        f" {width})"
+        f"{tokens} tokens x 2 B x ({copies.expected:g} x {spec.hidden_size} hidden + {width} of the"
+        " widest product)"
     )
     if eager_length:
-        formula += f" + scores {tokens} x {eager_length} x heads x 6 B"
+        heads = max(1, spec.query_heads // tensor_parallel)
+        formula += f" + {tokens} x {eager_length} scores x {heads} heads x {HALF + _FLOAT} B"
     return copies.term("activations", row * spec.hidden_size, row * width + scores, formula)
 
 
@@ -100,8 +101,7 @@ def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Ter
     """Return the sampler's copies of the logits: copies x sequences x vocabulary x 4 B [bytes],
     whole on every tensor-parallel rank."""
     formula = (
-        f"{copies.expected:g} copies x {sequences} sequences x vocabulary {spec.vocabulary_size}"
-        " x 4 B"
+        f"{copies.expected:g} copies x {sequences} sequences x {spec.vocabulary_size} words x 4 B"
     )
     return copies.term("logits", sequences * spec.vocabulary_size * _FLOAT, 0, formula)
 
@@ -179,7 +179,7 @@ def math_scores_term(reason: str, *, requests: int, length: int, heads: int, sou
     float32, and which scores are masked, a byte. reason: why this kernel runs. Source: PyTorch
     2.5 and newer, aten/src/ATen/native/transformers/attention.cpp
     (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax)."""
-    formula = f"{requests} x {heads} heads x {length}^2 pairs x {_PAIR} B: {reason}"
+    formula = f"{requests} requests x {heads} heads x {length}^2 pairs x {_PAIR} B; {reason}"
     return exact_term(
         "attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source
     )

@@ -4,6 +4,8 @@ Symbols: tp tensor-parallel ranks [1], L tokens of a request, w window [tokens],
 canonical number format. All sizes are bytes on one tensor-parallel rank. Engines that page their
 cache round these up (fitgauge.engine.serving.vllm)."""
 
+from collections.abc import Callable, Iterable
+
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import (
     Attention,
@@ -16,6 +18,7 @@ from fitgauge.engine.model.spec import (
     Recurrent,
     count_within,
 )
+from fitgauge.engine.quantity import exactly
 
 CACHED_PARTS = frozenset({Part.LANGUAGE, Part.ENCODER})
 """Parts whose layers may keep a cache while serving; multi-token prediction heads run only when
@@ -121,6 +124,50 @@ def request_bytes(
         if isinstance(mixer, CompressedAttention)
         else held
     )
+
+
+def token_factors(mixer: Mixer, size: int, tensor_parallel: int) -> str:
+    """Return `size` bytes of one token (or of several) in one layer by its factors, where it has
+    any."""
+    match mixer:
+        case Attention():
+            heads = rank_heads(mixer.kv_heads, tensor_parallel)
+            numbers = heads * (mixer.head_dim + mixer.value_dim)
+            words = f"{heads} KV heads x ({mixer.head_dim} + {mixer.value_dim})"
+        case LatentAttention():
+            numbers = mixer.latent_dim + mixer.rope_dim
+            words = f"({mixer.latent_dim} latent + {mixer.rope_dim} rotated)"
+        case _:
+            return f"{size} B"
+    return f"{words} x {size // numbers} B" if numbers and size % numbers == 0 else f"{size} B"
+
+
+def requests_formula(
+    requests: int,
+    layers: Iterable[tuple[Mixer, int]],
+    *,
+    tokens: Callable[[Mixer], int],
+    layer_bytes: Callable[[Mixer], int],
+    tensor_parallel: int = 1,
+) -> str:
+    """Return the bytes of `requests` requests without paging by their factors. layers: mixers
+    and of how many layers; tokens: that a layer keeps of a request; layer_bytes: all it keeps."""
+    alike: dict[str, int] = {}
+    for mixer, count in layers:
+        size, kept = layer_bytes(mixer), tokens(mixer)
+        if kept and size and size % kept == 0 and not isinstance(mixer, Recurrent | CrossAttention):
+            factors = f"{kept} tokens x {token_factors(mixer, size // kept, tensor_parallel)}"
+        else:
+            factors = f"{size} B"
+        if size:
+            alike[factors] = alike.get(factors, 0) + count
+    parts = " + ".join(f"{count} layers x {factors}" for factors, count in alike.items())
+    return f"{requests} requests x ({parts or '0 B'})"
+
+
+def given_pool(size: int) -> str:
+    """Return the formula of a pool that the question gives outright."""
+    return f"{exactly(size)}; the pool given in kv_cache_memory_gib"
 
 
 def cache_bytes(

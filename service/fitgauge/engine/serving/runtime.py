@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantity import GIB, Term
+from fitgauge.engine.quantity import GIB, Term, exactly
 from fitgauge.engine.serving.profile import EngineProfile
 
 _HOST_SHARE = 4 * GIB
@@ -34,7 +34,11 @@ def runtime_bytes(
     if graphs:
         terms.append(graph_term(profile, layers))
     process = profile.runtime_bytes.term(
-        "runtime", 1, 0, "libraries and workspace of the process, in addition to PyTorch's tensors"
+        "runtime",
+        1,
+        0,
+        "libraries and workspace of the process, in addition to PyTorch's tensors:"
+        f" {exactly(profile.runtime_bytes.expected)}",
     )
     terms.append(
         msgspec.structs.replace(process, high=process.high + _HOST_SHARE)
@@ -81,7 +85,7 @@ def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, 
             low=0,
             high=max(term.high, int(_ELSEWHERE * term.bytes)),
             basis="assumed",
-            formula=f"{term.formula}, as on NVIDIA's cards",
+            formula=f"{term.formula}; as on NVIDIA's GPUs",
         )
         for term in terms
     )
@@ -95,13 +99,14 @@ def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -
         if symmetric
         else profile.plain_communication_bytes or profile.communication_bytes
     )
-    return buffers.term("communication", 1, 0, f"collective buffers of {ranks} ranks")
+    formula = f"collective buffers of {ranks} ranks: {exactly(buffers.expected)}"
+    return buffers.term("communication", 1, 0, formula)
 
 
 def graph_term(profile: EngineProfile, layers: int) -> Term:
     """CUDA graphs: a part for every capture and a part for every layer [bytes]."""
     once, each = profile.graph_bytes, profile.graph_layer_bytes
-    formula = f"{once.expected / 2**20:.0f} MiB + {layers} layers x {each.expected / 2**20:.1f} MiB"
+    formula = f"{exactly(once.expected)} + {layers} layers x {exactly(each.expected)}"
     base = each.term("cuda_graphs", layers, once.expected, formula)
     return Term(
         name=base.name,

@@ -1,6 +1,8 @@
 """A pool of pages in which every token costs the same: what SGLang, TensorRT-LLM and TGI keep of
 requests."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
@@ -14,7 +16,13 @@ from fitgauge.engine.model.spec import (
     Recurrent,
     count_within,
 )
-from fitgauge.engine.serving.kv_cache import CACHED_PARTS, cross_bytes, rank_heads, state_bytes
+from fitgauge.engine.serving.kv_cache import (
+    CACHED_PARTS,
+    cross_bytes,
+    rank_heads,
+    state_bytes,
+    token_factors,
+)
 
 INDEX_SCALE = 4
 """Bytes of the scale in addition to every 128 numbers of an indexer's fp8 key. Source: sglang
@@ -103,6 +111,8 @@ class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
     block: int
     state: int
     context_length: int
+    formula: str
+    """`cell` by its factors."""
 
     @property
     def keeps(self) -> bool:
@@ -142,4 +152,29 @@ def block_pool(
         for mixer, count in held(spec, layers)
     )
     state = request_state_bytes(spec, layers, dtype, tensor_parallel)
-    return BlockPool(cell=cell, block=block, state=state, context_length=context_length)
+    return BlockPool(
+        cell=cell,
+        block=block,
+        state=state,
+        context_length=context_length,
+        formula=cell_formula(held(spec, layers), dtype, tensor_parallel),
+    )
+
+
+def cell_formula(
+    mixers: Sequence[tuple[Mixer, int]],
+    dtype: str,
+    tensor_parallel: int,
+    *,
+    shared: bool = False,
+) -> str:
+    """Return the bytes of one token in all layers by their factors: layers x KV heads x
+    (key + value) x bytes of a number."""
+    alike: dict[str, int] = {}
+    for mixer, count in mixers:
+        size = full_token_bytes(mixer, dtype, tensor_parallel, shared=shared)
+        if size:
+            factors = token_factors(mixer, size, tensor_parallel)
+            alike[factors] = alike.get(factors, 0) + count
+    parts = [f"{count} layers x {factors}" for factors, count in alike.items()]
+    return f"({' + '.join(parts)})" if len(parts) > 1 else "".join(parts) or "0 B"

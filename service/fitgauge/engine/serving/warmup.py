@@ -8,6 +8,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term, total
 from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
+from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
 from fitgauge.engine.serving.token_pool import block_pool, kv_cache_dtype
@@ -71,10 +72,12 @@ def warmed_stages(
             context_length=workload.context_length,
         )
         size = workload.kv_cache_memory_bytes or pool.pool_bytes(requests, workload.context_length)
-        formula = (
-            f"{requests} requests x {workload.context_length} tokens in blocks of {block} x"
-            f" {pool.cell} B"
-        )
+        blocks = -(-workload.context_length // block)
+        formula = f"{requests} requests x {blocks} blocks x {block} tokens x {pool.formula}"
+        if pool.state:
+            formula += f" + {requests} requests x {pool.state} B of states"
+        if workload.kv_cache_memory_bytes:
+            formula = given_pool(workload.kv_cache_memory_bytes)
         cache = (exact_term("kv_cache", size, "computed", formula, profile.source),)
         found.append(StageMemory(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
     return tuple(found)

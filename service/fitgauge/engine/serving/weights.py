@@ -1,11 +1,12 @@
 """Loaded weights as terms of a serving estimate: the stages of a workload, and what each loads."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, exact_term, gib
+from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import (
     Ranks,
@@ -79,8 +80,8 @@ def weights_term(
         degrees_text += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
     if workload.expert_parallel > 1:
         degrees_text += f", expert parallel {workload.expert_parallel}"
-    formula = f"{weights.scheme.name} weights, {degrees_text}: " + " + ".join(
-        f"{part} {gib(size)}" for part, size in rank.by_part.items()
+    formula = f"{weights.scheme.name} weights, {degrees_text}: " + sum_of_parts(
+        rank.by_part, weights.scale
     )
     size, beyond = rank.bytes, 0
     if cpu_offload_bytes:
@@ -91,8 +92,8 @@ def weights_term(
         beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
         size -= on_host
         formula += (
-            f", less {gib(on_host)} of the layers in host memory, and up to one parameter of"
-            f" {gib(beyond)}"
+            f" - {exactly(on_host)} of layers in host memory; there up to one parameter of"
+            f" {exactly(beyond)} more"
         )
     term = exact_term(
         "weights",
@@ -102,6 +103,13 @@ def weights_term(
         "every tensor of the architecture, laid out as the engine does",
     )
     return msgspec.structs.replace(term, low=size - beyond) if beyond else term
+
+
+def sum_of_parts(by_part: Mapping[Part, int], scale: float = 1.0) -> str:
+    """Return the bytes of every part of a model as a sum. scale: of a repository that stores
+    more or less than its architecture counts."""
+    parts = " + ".join(f"{part} {exactly(size)}" for part, size in by_part.items())
+    return parts if scale == 1.0 else f"({parts}) x {scale:.9g}"
 
 
 def largest_parameter(weights: ShardedWeights, ways: Ranks) -> int:
@@ -119,7 +127,10 @@ def allocator_term(weights: ShardedWeights, workload: Workload, stage: Stage) ->
     size = allocator_bytes(
         weights, ranks_of(weights, workload), stage.span, first=stage.first, last=stage.last
     )
-    formula = "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over"
+    formula = (
+        "tensors of 10 MiB and more, rounded up to 2 MiB where up to 1 MiB is left over:"
+        f" {exactly(size)}"
+    )
     return exact_term(
         "fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp"
     )

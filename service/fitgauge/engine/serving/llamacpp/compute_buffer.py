@@ -13,7 +13,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.engine.quantity import MIB, Term
+from fitgauge.engine.quantity import MIB, Term, exactly
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, padded
 from fitgauge.engine.serving.profile import Coefficient
 
@@ -51,8 +51,22 @@ def compute_term(
     expected = work + masks + 2 * streamed
     if cards > 1:
         expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
+    formula = f"{ubatch} tokens x {floats} floats x 4 B + {exactly(masks)} of masks"
+    if streamed:
+        formula += f" + 2 x {exactly(streamed)} of streamed weights"
+    if cards > 1:
+        copies = (1 if first else 2) * _COPIES
+        formula += (
+            f" + {_COPIES - 1} x {exactly(masks)} of masks + {copies} x {ubatch} tokens x"
+            f" {spec.hidden_size} hidden x 4 B handed over"
+        )
     outputs = ubatch * _FLOAT * (spec.vocabulary_size + spec.hidden_size)
     least = 0
+    if logits is not None and int(logits.expected * outputs) > expected:
+        formula = (
+            f"{logits.expected:g} x {ubatch} tokens x ({spec.vocabulary_size} words +"
+            f" {spec.hidden_size} hidden) x 4 B"
+        )
     if logits is not None:
         expected, least = max(expected, int(logits.expected * outputs)), int(logits.low * outputs)
     low, high = (0.6, 1.3) if mixture else (0.8, 1.3)
@@ -62,8 +76,7 @@ def compute_term(
         low=max(int(work * low + masks), least),
         high=int(expected * high) + 64 * MIB,
         basis="computed",
-        formula=f"{ubatch} tokens x {floats} floats + masks {masks / MIB:.0f} MiB"
-        + (f" + 2 x {streamed / MIB:.0f} MiB of streamed weights" if streamed else ""),
+        formula=formula,
         source=_SOURCE,
     )
 

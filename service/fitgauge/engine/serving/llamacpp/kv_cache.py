@@ -70,6 +70,18 @@ def cell_bytes(mixer: Mixer, dtype: str) -> int:
             return 0
 
 
+def cell_factors(mixer: Mixer, dtype: str) -> str:
+    """Return `cell_bytes` by its factors, where it has any."""
+    size, (numbers, width) = cell_bytes(mixer, dtype), GGUF_BLOCKS[dtype]
+    if isinstance(mixer, Attention):
+        whole = mixer.kv_heads * (mixer.head_dim + mixer.value_dim)
+        if whole * width == size * numbers:
+            of_number = f"{width} B" if numbers == 1 else f"{width} B / {numbers}"
+            heads = f"{mixer.kv_heads} KV heads x ({mixer.head_dim} + {mixer.value_dim})"
+            return f"{heads} x {of_number}"
+    return f"{size} B"
+
+
 def sequence_bytes(mixer: Mixer) -> int:
     """Return the bytes of one sequence in one layer, whatever its length: recurrent states, all
     in float32, and keys and values of a source."""
@@ -98,7 +110,7 @@ def interleaves(spec: ModelSpec) -> bool:
 class LlamaKvCache:
     """The cache of the layers of one card, behind the questions every engine's cache answers."""
 
-    __slots__ = ("context_length", "full", "state", "windowed", "windows")
+    __slots__ = ("_layers", "context_length", "full", "state", "windowed", "windows")
 
     def __init__(
         self, spec: ModelSpec, layers: range, dtype: str, windows: Windows, context_length: int
@@ -106,6 +118,7 @@ class LlamaKvCache:
         self.context_length, self.windows = context_length, windows
         self.full = self.state = 0
         self.windowed: dict[int, int] = {}
+        self._layers: dict[tuple[int, str], int] = {}
         mixed = interleaves(spec)
         for mixer, count in held(spec, layers):
             size, window = count * cell_bytes(mixer, dtype), window_of(mixer) if mixed else 0
@@ -114,6 +127,9 @@ class LlamaKvCache:
             else:
                 self.full += size
             self.state += count * sequence_bytes(mixer)
+            if size:
+                kind = window, cell_factors(mixer, dtype)
+                self._layers[kind] = self._layers.get(kind, 0) + count
 
     @property
     def keeps(self) -> bool:
@@ -136,6 +152,19 @@ class LlamaKvCache:
             self.window_cells(window, cells, sequences) * size
             for window, size in self.windowed.items()
         )
+
+    def formula(self, concurrency: int, context_length: int) -> str:
+        """Return `kv_bytes` by its factors."""
+        cells, sequences = (
+            padded(concurrency * context_length),
+            max(self.windows.sequences, concurrency),
+        )
+        parts = [
+            f"{self.window_cells(window, cells, sequences) if window else cells} cells x {count}"
+            f" layers x {factors}"
+            for (window, factors), count in self._layers.items()
+        ]
+        return " + ".join(parts) or "0 B"
 
     def state_bytes(self, concurrency: int) -> int:
         """Recurrent states: one of every sequence that may run, used or not."""

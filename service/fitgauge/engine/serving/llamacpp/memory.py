@@ -4,7 +4,7 @@ compute buffer a card."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec, count_within
-from fitgauge.engine.quantity import MIB, Term, exact_term, gib
+from fitgauge.engine.quantity import MIB, Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
@@ -175,13 +175,13 @@ def weights_term(
     size = card_bytes(laid, layers, first=first, last=last, offload=offload)
     output = " and the output" if last else ""
     formula = (
-        f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output},"
-        " embeddings on the host"
+        f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}:"
+        f" {exactly(size)}; embeddings on the host"
     )
     if offload.layers:
-        formula += f"; the first {offload.layers} layers on the host"
+        formula += f", the first {offload.layers} layers too"
     if offload.experts:
-        formula += f"; experts of the first {offload.experts} layers on the host"
+        formula += f", experts of the first {offload.experts} layers too"
     return exact_term(
         "weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors"
     )
@@ -202,8 +202,8 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
             high=size + high,
             basis="assumed",
             formula=(
-                f"tower and projector {gib(size)} in 16 bit + {expected / MIB:.0f} MiB to encode an"
-                " image; none without --mmproj"
+                f"tower and projector: {exactly(size)} + {exactly(expected)} to encode an image;"
+                " none without --mmproj"
             ),
             source="llama.cpp tools/mtmd; a start-up log of Qwen3.6-27B: 888 + 248 MiB",
         ),
@@ -213,12 +213,7 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
 def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache`, and `state_cache` of recurrent layers."""
     requests, context = workload.requests_per_replica, workload.context_length
-    formula = (
-        f"{requests} x {context} tokens in whole 256 cells x {cells.full} B,"
-        f" {cache_format(workload).lower()}"
-    )
-    for window, size in cells.windowed.items():
-        formula += f" + cells of windows of {window} x {size} B"
+    formula = cells.formula(requests, context)
     terms = [
         exact_term(
             "kv_cache",
@@ -230,7 +225,7 @@ def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
     ]
     if cells.state:
         states = cells.state_bytes(requests)
-        said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state} B"
+        said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state:,} B"
         terms.append(
             exact_term(
                 "state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"

@@ -28,6 +28,7 @@ from fitgauge.engine.serving.kv_cache import (
     cached_tokens,
     compressed_bytes,
     cross_bytes,
+    requests_formula,
     state_bytes,
     token_bytes,
 )
@@ -84,20 +85,24 @@ class StepCache:
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Return the bytes of `concurrency` full requests."""
         return concurrency * sum(
-            count * self._layer_bytes(mixer, context_length) for mixer, count in self.mixers
+            count * self.layer_bytes(mixer, context_length) for mixer, count in self.mixers
         )
 
-    def _layer_bytes(self, mixer: Mixer, context_length: int) -> int:
+    def stepped(self, mixer: Mixer, context_length: int) -> int:
+        """Return the tokens that a layer makes room for."""
+        return -(-cached_tokens(mixer, context_length) // STEP) * STEP
+
+    def layer_bytes(self, mixer: Mixer, context_length: int) -> int:
+        """Return the bytes of one full request in one layer."""
         if isinstance(mixer, Recurrent):
             return state_bytes(mixer, self.dtype, 1)
         if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
-            stepped = -(-cached_tokens(mixer, context_length) // STEP) * STEP
             more = (
                 compressed_bytes(mixer, context_length, self.dtype)
                 if isinstance(mixer, CompressedAttention)
                 else 0
             )
-            return stepped * token_bytes(mixer, self.dtype, 1) + more
+            return self.stepped(mixer, context_length) * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
@@ -149,10 +154,13 @@ def _stage(
         ),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
-    formula = (
-        f"{requests} requests x {workload.context_length} tokens in steps of {STEP}, {cache.dtype}"
-    )
     size = cache.pool_bytes(requests, workload.context_length)
+    formula = requests_formula(
+        requests,
+        cache.mixers,
+        tokens=lambda mixer: cache.stepped(mixer, workload.context_length),
+        layer_bytes=lambda mixer: cache.layer_bytes(mixer, workload.context_length),
+    )
     kept = exact_term("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
     return stage_estimate(
         stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache

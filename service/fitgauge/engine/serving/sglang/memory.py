@@ -12,9 +12,10 @@ from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
-from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term
+from fitgauge.engine.model.spec import Attention, LatentAttention, Mixer, ModelSpec
+from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
+from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
     as_measured,
@@ -24,6 +25,7 @@ from fitgauge.engine.serving.runtime import (
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.token_pool import (
+    cell_formula,
     full_token_bytes,
     held,
     kv_cache_dtype,
@@ -103,6 +105,8 @@ class SglangPools(Struct, frozen=True, kw_only=True):
     slot: int
     window: int
     context_length: int
+    formula: str = ""
+    """`cell` by its factors."""
 
     @property
     def keeps(self) -> bool:
@@ -144,6 +148,19 @@ class SglangPools(Struct, frozen=True, kw_only=True):
             int((needed + self.slot) * (1 + STATE_SHARE)),
         )
 
+    def pool_formula(self, concurrency: int, context_length: int) -> str:
+        """Return what tokens take of `pool_bytes` by its factors."""
+        if not self.cell:
+            return "0 B"
+        tokens = f"{concurrency} requests x {context_length} tokens"
+        if self.windowed:
+            in_windows = concurrency * min(context_length, self.window)
+            if not self.full:
+                tokens = f"{in_windows} tokens in windows"
+            elif int(in_windows / WINDOW_SHARE) + 1 > concurrency * context_length:
+                tokens = f"{int(in_windows / WINDOW_SHARE) + 1} tokens for the windows' pool"
+        return f"{tokens} x {self.formula} + 1 B"
+
     def requests(self, pool_bytes: int, context_length: int) -> int:
         """Return whole requests that all pools hold."""
         tokens, counts = self.tokens(pool_bytes), []
@@ -162,6 +179,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
     dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
+    layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
     for mixer, count in held(spec, layers):
         size, width = count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True), 0
         if split and isinstance(mixer, Attention):
@@ -170,6 +188,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
             windowed, window = windowed + size, max(window, width)
         else:
             full += size
+        layers_of[1 if width else 0].append((mixer, count))
     slot = request_state_bytes(spec, layers, kv_cache_dtype(spec, "auto"), tensor_parallel)
     return SglangPools(
         full=full,
@@ -177,7 +196,24 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
         slot=slot,
         window=window,
         context_length=workload.context_length,
+        formula=_cell_formula(*layers_of, dtype, tensor_parallel),
     )
+
+
+def _cell_formula(
+    full: list[tuple[Mixer, int]],
+    windowed: list[tuple[Mixer, int]],
+    dtype: str,
+    tensor_parallel: int,
+) -> str:
+    """Return the bytes of one token of capacity by their factors: those of the window pool count
+    by its share, unless there is no other."""
+    first, second = (
+        cell_formula(mixers, dtype, tensor_parallel, shared=True) for mixers in (full, windowed)
+    )
+    if second == "0 B":
+        return first
+    return second if first == "0 B" else f"({first} + {WINDOW_SHARE:g} x {second})"
 
 
 def estimate(
@@ -216,7 +252,7 @@ def _loaded(
             "buffers",
             size,
             "computed",
-            "rotary tables of every layer",
+            f"rotary tables of every layer: {exactly(size)}",
             "sglang/srt/layers/rotary_embedding",
         )
 
@@ -241,7 +277,11 @@ def stage_memory(
     is free, the pools, and what comes after them."""
     before = [
         profile.runtime_bytes.term(
-            "runtime", 1, 0, "CUDA context and libraries, there before SGLang measures what is free"
+            "runtime",
+            1,
+            0,
+            "CUDA context and libraries, there before SGLang measures what is free:"
+            f" {exactly(profile.runtime_bytes.expected)}",
         )
     ]
     ranks = workload.communicating_ranks
@@ -325,7 +365,7 @@ def _multimodal() -> tuple[Term]:
             "encoder_cache",
             MULTIMODAL_BYTES,
             "computed",
-            "embeddings of images, 100 MiB by default",
+            f"embeddings of images, by default: {exactly(MULTIMODAL_BYTES)}",
             source,
         ),
     )
@@ -343,18 +383,19 @@ def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
                 "kv_cache",
                 workload.kv_cache_memory_bytes,
                 "exact",
-                "the pool given in kv_cache_memory_gib",
+                given_pool(workload.kv_cache_memory_bytes),
                 "the question",
             ),
         )
-    formula = f"{requests} requests x {workload.context_length} tokens x {pool.cell:.0f} B"
+    formula = pool.pool_formula(requests, workload.context_length)
     if not pool.slot:
         return (exact_term("kv_cache", size, "computed", formula, source),)
     states = min(size, (pool.slots(size) + 1) * pool.slot)
     said = (
-        f"{pool.slots(size)} slots + 1 of {pool.slot} B: 0.9 of the KV cache, {STATES_PER_REQUEST}"
-        " slots a request"
+        f"({pool.slots(size)} slots + 1) x {pool.slot} B; {STATE_SHARE:g} of the KV cache,"
+        f" {STATES_PER_REQUEST} slots a request"
     )
+    formula = f"{exactly(size)} of both pools - {exactly(states)} of states; {formula}"
     return (
         exact_term("kv_cache", size - states, "computed", formula, source),
         exact_term("state_cache", states, "computed", said, source),

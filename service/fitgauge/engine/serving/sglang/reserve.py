@@ -6,7 +6,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import GIB, Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import as_measured, captures_graphs, graph_term
@@ -54,8 +54,9 @@ def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tupl
         for term in after
     ]
     formula = (
-        f"{kept / GIB:.2f} GiB = what is free before loading x (1 - mem_fraction_static"
-        f" {workload.gpu_memory_utilization:g}), less these"
+        f"max(0, {exactly(kept)} - {exactly(sum(term.bytes for term in after))}); of what is free"
+        f" before loading, 1 - mem_fraction_static {workload.gpu_memory_utilization:g}, less what"
+        " comes after the pools"
     )
     source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
     return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))

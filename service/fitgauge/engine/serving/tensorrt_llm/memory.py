@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.warmup import (
@@ -74,8 +74,8 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
     """Return the term `reserve`: (1 - free_gpu_memory_fraction) of what is free [bytes]."""
     free = max(0, usable - taken)
     formula = (
-        f"(1 - free_gpu_memory_fraction {workload.gpu_memory_utilization:g}) x what is free,"
-        f" {free} B"
+        f"(1 - {workload.gpu_memory_utilization:g}) x {exactly(free)}; of what is free,"
+        " 1 - free_gpu_memory_fraction"
     )
     size = int(free * (1 - workload.gpu_memory_utilization))
     return exact_term(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.activations import math_scores_term
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
@@ -129,8 +129,8 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
     held_back = int(usable * (1 - share))
     free = max(0, usable - taken - held_back)
     formula = (
-        f"(1 - cuda_memory_fraction {share:g}) x the card + (1 - {room:g}) x what is then free,"
-        f" {free} B"
+        f"(1 - {share:g}) x {exactly(usable)} + (1 - {room:g}) x {exactly(free)}; of the GPU,"
+        " 1 - cuda_memory_fraction, and of what is then free"
     )
     return exact_term(
         "reserve",

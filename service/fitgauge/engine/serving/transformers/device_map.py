@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fitgauge.engine.model.spec import Part
-from fitgauge.engine.quantity import Term, exact_term, gib
+from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.serving.weights import sum_of_parts
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup
 
@@ -121,11 +122,9 @@ def _card(card: tuple[list[Module], range]) -> Card:
 
 def weights_term(laid: ShardedWeights, card: Card) -> Term:
     """Return the term `weights` of one card."""
-    formula = f"{laid.scheme.name} weights in the order of modules: " + " + ".join(
-        f"{part} {gib(size)}" for part, size in card.by_part.items()
-    )
+    formula = f"{laid.scheme.name} weights in the order of modules: {sum_of_parts(card.by_part)}"
     if card.layers:
-        formula += f", layers {card.layers.start} to {card.layers.stop - 1}"
+        formula += f"; layers {card.layers.start} to {card.layers.stop - 1}"
     return exact_term(
         "weights",
         card.bytes,

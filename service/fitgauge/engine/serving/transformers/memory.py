@@ -6,7 +6,7 @@ keep a window) and generation/utils.py (logits of the last position only, in flo
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.activations import (
     HALF,
     activation_bytes,
@@ -15,9 +15,15 @@ from fitgauge.engine.serving.activations import (
     mlp_width,
 )
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate, stage_estimate
-from fitgauge.engine.serving.kv_cache import cache_bytes
+from fitgauge.engine.serving.kv_cache import (
+    cache_bytes,
+    cached_tokens,
+    request_bytes,
+    requests_formula,
+)
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
+from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.transformers.device_map import device_map, weights_term
 from fitgauge.engine.serving.weights import Stage
 from fitgauge.engine.serving.weights import weights_term as whole_term
@@ -212,7 +218,7 @@ def _stage(
                     "attention_mask",
                     mask,
                     "computed",
-                    "a mask of every pair of tokens, for sliding windows",
+                    f"a mask of every pair of tokens, for sliding windows: {exactly(mask)}",
                     _MASKS,
                 ),
             )
@@ -222,7 +228,15 @@ def _stage(
         *scores_terms(spec, workload, layers),
         *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
     )
-    formula = f"{requests} requests x {workload.context_length} tokens, {cache.dtype}"
+    formula = requests_formula(
+        requests,
+        held(spec, layers),
+        tokens=lambda mixer: cached_tokens(mixer, workload.context_length),
+        layer_bytes=lambda mixer: request_bytes(
+            mixer, workload.context_length, cache.dtype, workload.tensor_parallel, spec.dtype
+        ),
+        tensor_parallel=workload.tensor_parallel,
+    )
     needed = cache.pool_bytes(requests, workload.context_length)
     source = "transformers/cache_utils.py, DynamicCache"
     return stage_estimate(

@@ -133,9 +133,11 @@ def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:
     if stage.last and spec.architecture in EMBEDDING_AND_HEAD and workload.tensor_parallel > 1:
         size += 8 * round_up(spec.vocabulary_size, 64)
     formula = (
-        f"{workload.lora_slots} slots x rank {workload.lora_rank} x {width} B x {features} inputs"
+        f"{workload.lora_slots} slots x {workload.lora_rank} rank x {width} B x {features} inputs"
         " and outputs of its linears"
     )
+    if size % (workload.lora_slots * workload.lora_rank * width):
+        formula += f" + {round_up(spec.vocabulary_size, 64)} words x 8 B of indices"
     source = "vllm/lora/layers, create_lora_weights"
     return exact_term(
         "lora_slots",

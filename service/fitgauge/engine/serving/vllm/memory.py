@@ -14,8 +14,9 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term, exact_term
-from fitgauge.engine.serving.estimate import CacheLayout, Estimate, StageMemory, stage_estimates
+from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly
+from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
+from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
     as_measured,
@@ -84,14 +85,21 @@ def terms_outside_budget(
     if workload.other_memory_bytes:
         terms.append(
             exact_term(
-                "others", workload.other_memory_bytes, "exact", "other_memory_gib", "the question"
+                "others",
+                workload.other_memory_bytes,
+                "exact",
+                f"{exactly(workload.other_memory_bytes)}; other_memory_gib",
+                "the question",
             )
         )
     if profile.context_share is not None:
         size = accelerator.usable.expected
         terms.append(
             profile.context_share.term(
-                "context", size, 0, f"{profile.context_share.expected:.4f} of the card's {size} B"
+                "context",
+                size,
+                0,
+                f"{profile.context_share.expected:.6g} x {exactly(size)} of the GPU",
             )
         )
     if (
@@ -289,11 +297,12 @@ def with_concurrency(
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds for `workload`, from what it holds for one with another
     concurrency."""
-    pools = _pools((stage.layout for stage in other_memory), workload)
+    layouts = (stage.layout for stage in other_memory)
+    pools = _pools((one for one in layouts if isinstance(one, KvCacheConfig)), workload)
     return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in other_memory)
 
 
-def _pools(caches: Iterable[CacheLayout], workload: Workload) -> dict[int, Term]:
+def _pools(caches: Iterable[KvCacheConfig], workload: Workload) -> dict[int, Term]:
     """Return the `cache_term` of every cache, by its identity: stages alike share theirs."""
     return {
         number: cache_term(cache, workload)
@@ -316,25 +325,21 @@ def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
     )
 
 
-def cache_term(cache: CacheLayout, workload: Workload) -> Term:
+def cache_term(cache: KvCacheConfig, workload: Workload) -> Term:
     """Return the pool: given outright, else the blocks of the requests asked for."""
     if workload.kv_cache_memory_bytes is not None:
         return exact_term(
             "kv_cache",
             workload.kv_cache_memory_bytes,
             "exact",
-            "the pool given in kv_cache_memory_gib",
+            given_pool(workload.kv_cache_memory_bytes),
             "the question",
         )
     requests = workload.requests_per_replica
-    formula = (
-        f"{requests} requests x {workload.context_length} tokens in whole blocks,"
-        f" {workload.kv_cache_dtype}"
-    )
     return exact_term(
         "kv_cache",
         cache.pool_bytes(requests, workload.context_length),
         "computed",
-        formula,
+        cache.pool_formula(requests, workload.context_length),
         _PLANNER,
     )

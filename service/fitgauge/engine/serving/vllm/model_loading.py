@@ -8,7 +8,7 @@ load_model."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part, count_within
-from fitgauge.engine.quantity import MIB, Term, exact_term, gib
+from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
@@ -59,9 +59,9 @@ def loaded_terms(
             low=parameters.low + extra_bytes,
             high=parameters.high + extra_bytes,
             basis="calibrated" if padding and seen else parameters.basis,
-            formula=(
-                f"{parameters.formula} + registered buffers (rotary tables, scales) and padded rows"
-                f" {gib(extra_bytes)}"
+            formula=plus(
+                parameters.formula,
+                f"{exactly(extra_bytes)} of registered buffers and padded rows",
             ),
             source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
         ),
@@ -76,7 +76,9 @@ def loaded_terms(
             )
         )
     if padding and not seen:
-        formula = f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B, as until 0.16"
+        formula = (
+            f"rows of packed MXFP4 padded to {_ROW_MULTIPLE} B, as until 0.16: {exactly(padding)}"
+        )
         terms.append(
             Term(
                 name="repacking",

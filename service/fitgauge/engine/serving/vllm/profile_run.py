@@ -18,7 +18,7 @@ from fitgauge.engine.model.spec import (
     Part,
     Recurrent,
 )
-from fitgauge.engine.quantity import KIB, MIB, Term, exact_term
+from fitgauge.engine.quantity import KIB, MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.activations import (
     HALF,
     activation_bytes,
@@ -116,14 +116,11 @@ def profiling_terms(
         expert_parallel=workload.expert_parallel,
     )
     if indexed > sum(term.bytes for term in terms):
-        said = "queries, output and the indexer's 512 MiB of logits of one layer, and workspaces"
+        said = indexed_formula(spec, profile, workload, kept)
         terms = (exact_term("activations", indexed, "computed", said, _INDEXER_SOURCE),)
     attending = attending_peak(spec, profile, workload, kept)
     if attending > sum(term.bytes for term in terms):
-        said = (
-            "queries, keys, values and output of one layer, copies of the hidden state, and the"
-            " workspace the layers share"
-        )
+        said = attending_formula(spec, profile, workload, kept)
         terms = (exact_term("activations", attending, "computed", said, _ATTENDING_SOURCE),)
     extra = (
         workspace_bytes(accelerator)
@@ -137,16 +134,26 @@ def profiling_terms(
     )
     if not seen:
         return terms
-    formula = f"images of {seen.tokens} tokens: "
+    formula = f"images of {seen.tokens} tokens, "
     if seen.peak > seen.held + sum(term.bytes for term in terms):
         return (
             exact_term(
-                "encoder", seen.peak, "computed", formula + "the encoder's own peak", _TEMPORARIES
+                "encoder",
+                seen.peak,
+                "computed",
+                f"{formula}the encoder's own peak: {exactly(seen.peak)}",
+                _TEMPORARIES,
             ),
         )
     return (
         *terms,
-        exact_term("encoder", seen.held, "computed", formula + "pixels and outputs", _TEMPORARIES),
+        exact_term(
+            "encoder",
+            seen.held,
+            "computed",
+            f"{formula}pixels and outputs: {exactly(seen.held)}",
+            _TEMPORARIES,
+        ),
     )
 
 
@@ -247,6 +254,41 @@ def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, ke
     return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + kept
 
 
+def indexed_formula(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> str:
+    """Return `indexed_peak` by its factors."""
+    mixers = (
+        mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
+    )
+    width = max(attention_width(mixer, workload.tensor_parallel) for mixer in mixers)
+    return (
+        f"{workload.max_batched_tokens} tokens x {HALF} B x ({profile.hidden_copies.expected:g} x"
+        f" {spec.hidden_size} hidden + {width} of queries and output) + {exactly(_INDEXER_LOGITS)}"
+        f" of the indexer's logits + {exactly(kept)} of workspaces"
+    )
+
+
+def attending_formula(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int
+) -> str:
+    """Return `attending_peak` by its factors."""
+    copies, tensor_parallel = profile.hidden_copies.expected, workload.tensor_parallel
+    mixers = (
+        mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
+    )
+    width, expanded = max(
+        (
+            (attending_width(mixer, tensor_parallel), expanded_bytes(mixer, workload))
+            for mixer in mixers
+        ),
+        key=lambda held: workload.max_batched_tokens * HALF * held[0] + held[1],
+    )
+    more = f" + {exactly(expanded)} of expanded latents" if expanded else ""
+    return (
+        f"{workload.max_batched_tokens} tokens x {HALF} B x ({copies:g} x {spec.hidden_size} hidden"
+        f" + {width} of queries, keys, values and output) + {exactly(kept)} of workspaces{more}"
+    )
+
+
 def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
     """Return what is alive while a layer attends [bytes]: tokens x 2 B x (copies x hidden +
     `attending_width`), the workspace that the layers before have left (`kept`), and with MLA the
@@ -341,6 +383,6 @@ def _with(term: Term, size: int) -> Term:
         low=term.low + size,
         high=term.high + size,
         basis=term.basis,
-        formula=f"{term.formula} + {size} B of workspace",
+        formula=plus(term.formula, f"{exactly(size)} of workspace"),
         source=term.source,
     )

@@ -14,7 +14,7 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
 from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent
-from fitgauge.engine.quantity import Term, exact_term, gib
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.activations import HALF
@@ -198,7 +198,7 @@ def draft_term(
             "draft_weights",
             size,
             laid.basis,
-            f"{scheme.name} weights of {draft.architecture}, whole",
+            f"{scheme.name} weights of {draft.architecture}, whole: {exactly(size)}",
             _DRAFTS,
         )
     what, shared = (
@@ -206,7 +206,7 @@ def draft_term(
         if draft is None
         else (draft.architecture, "embedding")
     )
-    formula = f"{scheme.name} weights of {what}, {shared} shared"
+    formula = f"{scheme.name} weights of {what}, {shared} shared: {exactly(size)}"
     if workload.pipeline_parallel > 1:
         words = divided(
             round_up(spec.vocabulary_size, VLLM.vocabulary_multiple), workload.tensor_parallel
@@ -214,7 +214,7 @@ def draft_term(
         own = words * drafted.hidden_size * BITS[served_dtype(drafted.dtype)] // 8
         size, formula = (
             size + own,
-            f"{scheme.name} weights of {what}, and an embedding of {gib(own)}",
+            f"{scheme.name} weights of {what}: {exactly(size)} + an embedding of {exactly(own)}",
         )
     return exact_term(
         "draft_weights", size, laid.basis, formula, _HEADS if draft is None else _DRAFTS

@@ -81,6 +81,8 @@ class KvCacheConfig:
     in_flight: int
     max_state_requests: int
     tokens_by_group: bool
+    block_formula: str = ""
+    """`block_bytes` by its factors."""
 
     def request_blocks(self, tokens: int) -> int:
         """Return the blocks of the pool that one request of `tokens` tokens takes: the sum over
@@ -126,6 +128,15 @@ class KvCacheConfig:
             max(concurrency * self.request_blocks(context_length) + 1, self.max_state_requests)
             * self.block_bytes
         )
+
+    def pool_formula(self, concurrency: int, context_length: int) -> str:
+        """Return `pool_bytes` by its factors."""
+        if not self.block_bytes:
+            return "0 B"
+        blocks = self.request_blocks(context_length)
+        if concurrency * blocks + 1 < self.max_state_requests:
+            return f"{self.max_state_requests} state blocks x {self.block_formula}"
+        return f"({concurrency} requests x {blocks} blocks + 1 null block) x {self.block_formula}"
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
         """Return whole requests of `context_length` tokens that the pool holds at once in
@@ -202,7 +213,30 @@ def stage_layout(
             else 0
         ),
         tokens_by_group=version < releases.TOKENS_BY_REQUEST,
+        block_formula=block_formula(
+            max(members, key=lambda group: kv_group(group).page_bytes, default=())
+        ),
     )
+
+
+def block_formula(members: Members) -> str:
+    """Return the bytes of a block of one group by its factors: layers x tokens x KV heads x
+    (key + value) x bytes of a number, where a page has no padding."""
+    parts = []
+    for spec, layers in members:
+        form, numbers, words = spec.form, 0, ""
+        if spec.kind != SpecKind.CROSS and len(form) == 3:
+            heads, key, value = form
+            numbers, words = heads * (key + value), f"{heads} KV heads x ({key} + {value})"
+        elif len(form) == 1:
+            numbers, words = form[0], f"{form[0]} numbers"
+        if numbers and spec.page % (spec.block * numbers) == 0:
+            width = spec.page // (spec.block * numbers)
+            page = f"{spec.block} tokens x {words} x {width} B"
+        else:
+            page = f"{spec.page} B"
+        parts.append(f"{len(layers)} layers x {page}")
+    return f"({' + '.join(parts)})" if len(parts) > 1 else "".join(parts)
 
 
 def deployment(

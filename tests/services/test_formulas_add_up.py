@@ -87,7 +87,7 @@ def serving_terms(questions: Services, question: dict[str, object]) -> list[Term
     except Exception as error:
         pytest.skip(str(error))
     ranks = [term for rank in answer.ranks or () for term in rank.terms]
-    return [*(answer.terms or ()), *ranks]
+    return [term for term in (*(answer.terms or ()), *ranks) if term.formula]
 
 
 def training_terms(questions: Services, question: dict[str, object]) -> list[TermAnswer]:
@@ -95,7 +95,7 @@ def training_terms(questions: Services, question: dict[str, object]) -> list[Ter
     _, answer = asyncio.run(questions.check_training_fit(request))
     phases = [term for phase in answer.phases for term in phase.terms or ()]
     ranks = [term for rank in answer.ranks or () for term in rank.terms]
-    return [*(answer.terms or ()), *ranks, *phases]
+    return [term for term in (*(answer.terms or ()), *ranks, *phases) if term.formula]
 
 
 def wrong(terms: list[TermAnswer]) -> list[str]:

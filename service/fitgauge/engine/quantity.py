@@ -66,12 +66,25 @@ def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
     return bisect_left(range(1, ceiling), True, key=lambda index: not holds(index))
 
 
-def exactly(size: float) -> str:
-    """`size` [bytes] as a formula has it, which a reader can compute with: 134217728 ->
-    '128 MiB', 1000 -> '1,000 B', a fitted 1234567.8 -> '1.17738 MiB'."""
-    if size != int(size):
-        return f"{size / MIB:.6g} MiB"
-    return f"{int(size):,} B" if not size or size % MIB else f"{int(size) // MIB:,} MiB"
+def exactly(size: int) -> str:
+    """Return `size` [bytes] as a formula has it, to compute with: 134217728 -> '128 MiB',
+    1000 -> '1,000 B'."""
+    return f"{size:,} B" if not size or size % MIB else f"{size // MIB:,} MiB"
+
+
+def fitted(size: float) -> str:
+    """Return a fitted `size` [bytes] as a formula has it: 279172874.3 -> '266.2400 MiB'."""
+    return f"{size / MIB:.7g} MiB"
+
+
+def counted(number: int, word: str) -> str:
+    """Return a number with its word: 1 request, 2 requests."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def described(words: str, size: int) -> str:
+    """Return the formula of bytes that are the end of a longer computation than a line holds."""
+    return f"{words}: {exactly(size)}"
 
 
 def plus(formula: str, more: str) -> str:

@@ -11,7 +11,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
 )
-from fitgauge.engine.quantity import Term, exact_term, exactly
+from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile
 
 HALF = 2
@@ -179,7 +179,9 @@ def math_scores_term(reason: str, *, requests: int, length: int, heads: int, sou
     float32, and which scores are masked, a byte. reason: why this kernel runs. Source: PyTorch
     2.5 and newer, aten/src/ATen/native/transformers/attention.cpp
     (_scaled_dot_product_attention_math, which widens 16-bit inputs, and _safe_softmax)."""
-    formula = f"{requests} requests x {heads} heads x {length}^2 pairs x {_PAIR} B; {reason}"
+    formula = (
+        f"{counted(requests, 'request')} x {heads} heads x {length}^2 pairs x {_PAIR} B; {reason}"
+    )
     return exact_term(
         "attention_scores", requests * heads * length * length * _PAIR, "computed", formula, source
     )

@@ -18,7 +18,7 @@ from fitgauge.engine.model.spec import (
     Recurrent,
     count_within,
 )
-from fitgauge.engine.quantity import exactly
+from fitgauge.engine.quantity import counted, exactly
 
 CACHED_PARTS = frozenset({Part.LANGUAGE, Part.ENCODER})
 """Parts whose layers may keep a cache while serving; multi-token prediction heads run only when
@@ -162,7 +162,7 @@ def requests_formula(
         if size:
             alike[factors] = alike.get(factors, 0) + count
     parts = " + ".join(f"{count} layers x {factors}" for factors, count in alike.items())
-    return f"{requests} requests x ({parts or '0 B'})"
+    return f"{counted(requests, 'request')} x ({parts or '0 B'})"
 
 
 def given_pool(size: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantity import GIB, Term, exactly
+from fitgauge.engine.quantity import GIB, Term, fitted
 from fitgauge.engine.serving.profile import EngineProfile
 
 _HOST_SHARE = 4 * GIB
@@ -38,7 +38,7 @@ def runtime_bytes(
         1,
         0,
         "libraries and workspace of the process, in addition to PyTorch's tensors:"
-        f" {exactly(profile.runtime_bytes.expected)}",
+        f" {fitted(profile.runtime_bytes.expected)}",
     )
     terms.append(
         msgspec.structs.replace(process, high=process.high + _HOST_SHARE)
@@ -99,14 +99,14 @@ def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -
         if symmetric
         else profile.plain_communication_bytes or profile.communication_bytes
     )
-    formula = f"collective buffers of {ranks} ranks: {exactly(buffers.expected)}"
+    formula = f"collective buffers of {ranks} ranks: {fitted(buffers.expected)}"
     return buffers.term("communication", 1, 0, formula)
 
 
 def graph_term(profile: EngineProfile, layers: int) -> Term:
     """CUDA graphs: a part for every capture and a part for every layer [bytes]."""
     once, each = profile.graph_bytes, profile.graph_layer_bytes
-    formula = f"{exactly(once.expected)} + {layers} layers x {exactly(each.expected)}"
+    formula = f"{fitted(once.expected)} + {layers} layers x {fitted(each.expected)}"
     base = each.term("cuda_graphs", layers, once.expected, formula)
     return Term(
         name=base.name,

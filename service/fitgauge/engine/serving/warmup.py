@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Term, exact_term, total
+from fitgauge.engine.quantity import Term, counted, exact_term, total
 from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.kv_cache import given_pool
@@ -73,9 +73,11 @@ def warmed_stages(
         )
         size = workload.kv_cache_memory_bytes or pool.pool_bytes(requests, workload.context_length)
         blocks = -(-workload.context_length // block)
-        formula = f"{requests} requests x {blocks} blocks x {block} tokens x {pool.formula}"
+        formula = (
+            f"{counted(requests, 'request')} x {blocks} blocks x {block} tokens x {pool.formula}"
+        )
         if pool.state:
-            formula += f" + {requests} requests x {pool.state} B of states"
+            formula += f" + {counted(requests, 'request')} x {pool.state} B of states"
         if workload.kv_cache_memory_bytes:
             formula = given_pool(workload.kv_cache_memory_bytes)
         cache = (exact_term("kv_cache", size, "computed", formula, profile.source),)

@@ -7,7 +7,16 @@ from functools import cached_property
 import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Basis, Bytes, Term, exact_term, total
+from fitgauge.engine.quantity import (
+    Basis,
+    Bytes,
+    Term,
+    described,
+    exact_term,
+    exactly,
+    fitted,
+    total,
+)
 from fitgauge.engine.serving.profile import Coefficient
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
@@ -165,7 +174,11 @@ def training_stage(
     if workload.gpus > 1:
         around.append(
             profile.communication_bytes.term(
-                "communicators", 1, 0, f"NCCL's own buffers for {workload.gpus} ranks"
+                "communicators",
+                1,
+                0,
+                f"NCCL's own buffers for {workload.gpus} ranks:"
+                f" {fitted(profile.communication_bytes.expected)}",
             )
         )
     available = (
@@ -200,14 +213,18 @@ def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
     do."""
     what = "CUDA context, libraries, their workspaces"
     if workload.runtime_bytes is not None:
-        return exact_term("runtime", workload.runtime_bytes, "exact", what, "as sent: runtime_gib")
-    return profile.runtime_bytes.term("runtime", 1, 0, what)
+        formula = described(what, workload.runtime_bytes)
+        return exact_term("runtime", workload.runtime_bytes, "exact", formula, "the question")
+    size = profile.runtime_bytes
+    return size.term("runtime", 1, 0, f"{what}: {fitted(size.expected)}")
 
 
 def _least_fragmentation(profile: TrainingProfile, allocated: int) -> Term:
     """Return what the allocator cannot release where memory is short."""
     share = profile.fragmentation_least
-    return share.term("fragmentation", allocated, 0, f"{share.expected:g} x allocated {allocated}")
+    return share.term(
+        "fragmentation", allocated, 0, f"{share.expected:.8g} x {exactly(allocated)} allocated"
+    )
 
 
 def _usual_fragmentation(
@@ -225,7 +242,10 @@ def _usual_fragmentation(
         else profile.fragmentation[allocator_kind(workload)]
     )
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    formula = f"{share.expected:g} x allocated {allocated} + {times:g} x logits in fp32 {logits}"
+    formula = (
+        f"{share.expected:.8g} x {exactly(allocated)} allocated + {times:.8g} x {exactly(logits)}"
+        " of logits in fp32"
+    )
     usual = share.term("fragmentation", allocated, times * logits, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
 
@@ -260,7 +280,7 @@ def _limited(usual: Term, least: Term, available: int | None) -> Term:
     formula = (
         usual.formula
         if expected == usual.bytes
-        else f"{expected} that the card has left, less than {usual.formula}"
+        else f"{exactly(expected)}; what the GPU has left, less than {usual.formula}"
     )
     return msgspec.structs.replace(
         usual,
@@ -278,7 +298,9 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
     size = int(rule.kept * stage.in_flight) + rule.again
-    formula = f"{in_flight_in_words(stage.in_flight)}, each {rule.formula}"
+    formula = f"{in_flight_in_words(stage.in_flight)}: {stage.in_flight:g} x {rule.formula}"
+    if rule.again:
+        formula += f" + {rule.formula_again} of the one layer that is computed again"
     others = [part for part in phase.parts if part.name not in ("activations", "gradients")]
     gradients = [
         part
@@ -315,7 +337,7 @@ def _term(
         low=part.size.low if sure else int(part.size.low * low),
         high=part.size.high if sure else int(part.size.high * high),
         basis="computed" if state else "assumed" if quoted else basis,
-        formula=part.formula or f"{part.size.expected} B",
+        formula=part.formula or exactly(part.size.expected),
         source=source,
     )
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.quantity import Bytes, described, exactly
 from fitgauge.engine.training.autograd.passes import (
     StageSegments,
     in_order,
@@ -20,7 +20,7 @@ from fitgauge.engine.training.autograd.passes import (
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
-from fitgauge.engine.training.states.formulas import state_formulas
+from fitgauge.engine.training.states.formulas import StateFormula, state_formulas
 from fitgauge.engine.training.states.offload import host_and_nvme
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.states.sharding import (
@@ -196,7 +196,7 @@ def _phases(
     line: StageSegments,
     in_flight: float,
     number: int,
-    formulas: Mapping[str, str],
+    formulas: Mapping[str, StateFormula],
 ) -> tuple[Phase, ...]:
     """Return the phases of every framework but FSDP.
 
@@ -238,29 +238,41 @@ def _phases(
         workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
     kept = _states(rank, formulas)
-    gradients = _amount("gradients", rank.gradients, formulas["gradients"])
+    gradients = _state("gradients", rank.gradients, formulas)
     gathered = Amount(
         "gathered_weights",
         swapped.gathered,
-        "parameters gathered for use, as many as the framework keeps at once",
+        described(
+            "parameters gathered for use, as many as the framework keeps at once",
+            swapped.gathered.expected,
+        ),
     )
-    stands = Amount("communication", swapped.standing, _BUCKETS)
-    flight = (
-        f"{in_flight_in_words(in_flight)}, {passes.between} B of each between its passes; the"
-        " highest moment of one: "
+    stands = Amount(
+        "communication", swapped.standing, described(_BUCKETS, swapped.standing.expected)
     )
+    flight = f"{in_flight_in_words(in_flight)}: "
+    if others:
+        flight += (
+            f"({in_flight:g} - 1) x ({exactly(passes.between)} between its passes -"
+            f" {exactly(line.constants)} of constants + {exactly(received)} received) +"
+            f" {exactly(received)} received + "
+        )
     forward = _amount(
-        "activations", others + passes.forward_peak, f"{flight}{passes.forward_peak} B"
+        "activations",
+        others + passes.forward_peak,
+        f"{flight}{exactly(passes.forward_peak)} at the highest moment of one",
     )
     backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
         backward, made_then, buckets = passes.opening, 0, zero.NOTHING
     back = _amount(
-        "activations", others + backward - made_then, f"{flight}{backward - made_then} B"
+        "activations",
+        others + backward - made_then,
+        f"{flight}{exactly(backward - made_then)} at the highest moment of one",
     )
-    there = gradients if standing else _amount("gradients", made_then, formulas["gradients"])
+    there = gradients if standing else _state("gradients", made_then, formulas)
     stepped = (
-        _amount("gradients", rank.master_weights // 2, formulas["gradients"])
+        _state("gradients", rank.master_weights // 2, formulas)
         if swapped.frees_gradients
         else gradients
     )
@@ -269,7 +281,14 @@ def _phases(
         _phase("forward", [*kept, *([gradients] if standing else []), stands, gathered, forward]),
         _phase(
             "backward",
-            [*kept, there, stands, Amount("communication", buckets, _BUCKETS), gathered, back],
+            [
+                *kept,
+                there,
+                stands,
+                Amount("communication", buckets, described(_BUCKETS, buckets.expected)),
+                gathered,
+                back,
+            ],
         ),
         _phase(
             "optimizer_step",
@@ -277,7 +296,7 @@ def _phases(
                 *kept,
                 stepped,
                 *([] if swapped.frees_gradients else [stands]),
-                _amount(
+                _described(
                     "optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping
                 ),
             ],
@@ -290,7 +309,10 @@ def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
 
 
 def _fsdp_phases(
-    spec: ModelSpec, workload: TrainingWorkload, rank: RankStates, formulas: Mapping[str, str]
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    rank: RankStates,
+    formulas: Mapping[str, StateFormula],
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
     gradients' shards stay from one to the next."""
@@ -301,7 +323,7 @@ def _fsdp_phases(
         _fsdp_phase("forward", kept, moments, formulas),
         _fsdp_phase("backward", kept, moments, formulas),
     ]
-    stepping = _amount(
+    stepping = _described(
         "optimizer_temporaries",
         rank.step_temporaries,
         "square roots and updates that the step makes of the shards",
@@ -310,28 +332,29 @@ def _fsdp_phases(
         *result,
         _phase(
             "optimizer_step",
-            [*kept, _amount("gradients", rank.gradients, formulas["gradients"]), stepping],
+            [*kept, _state("gradients", rank.gradients, formulas), stepping],
         ),
     )
 
 
 def _fsdp_stage_phases(
-    step: fsdp_pipeline.Step, rank: RankStates, formulas: Mapping[str, str]
+    step: fsdp_pipeline.Step, rank: RankStates, formulas: Mapping[str, StateFormula]
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2 in a pipeline, whose gradients stay whole until the last
     micro-batch."""
     kept, moments = _states(rank, formulas), list(fsdp_pipeline.moments(step))
-    whole = {**formulas, "gradients": "summed whole over micro-batches, and then reduced"}
+    summed = StateFormula("summed whole over micro-batches, and then reduced", None)
+    whole = {**formulas, "gradients": summed}
     result = [
         _fsdp_phase("forward", kept, moments, whole),
         _fsdp_phase("backward", kept, moments, whole),
     ]
-    received = _amount(
+    received = _described(
         "communication",
         step.received,
         "inputs, and gradients of outputs, that the neighbouring stages send",
     )
-    stepping = _amount(
+    stepping = _described(
         "optimizer_temporaries",
         rank.step_temporaries,
         "square roots and updates that the step makes of the shards",
@@ -342,7 +365,7 @@ def _fsdp_stage_phases(
             "optimizer_step",
             [
                 *kept,
-                _amount("gradients", rank.gradients, formulas["gradients"]),
+                _state("gradients", rank.gradients, formulas),
                 received,
                 stepping,
             ],
@@ -354,24 +377,24 @@ def _fsdp_phase(
     name: PhaseName,
     kept: Sequence[Amount],
     moments: Sequence[fsdp.Moment],
-    formulas: Mapping[str, str],
+    formulas: Mapping[str, StateFormula],
 ) -> Phase:
     top = max(
         (moment for moment in moments if moment.phase == name), key=lambda moment: moment.total
     )
     parts = (
-        _amount("gradients", top.shards, formulas["gradients"]),
-        _amount(
+        _state("gradients", top.shards, formulas),
+        _described(
             "gathered_weights",
             top.gathered,
             "the root's parameters and those of the unit at work (all units where they are kept)",
         ),
-        _amount(
+        _described(
             "communication",
             top.buffers,
             "inputs and outputs of all-gathers and reduce-scatters under way",
         ),
-        _amount(
+        _described(
             "activations",
             top.activations,
             "what autograd holds, with gradients of gathered parameters",
@@ -380,19 +403,27 @@ def _fsdp_phase(
     return _phase(name, [*kept, *parts])
 
 
-def _states(rank: RankStates, formulas: Mapping[str, str]) -> list[Amount]:
+def _states(rank: RankStates, formulas: Mapping[str, StateFormula]) -> list[Amount]:
     return [
-        _amount("weights", rank.weights, formulas["weights"]),
-        _amount(
+        _state("weights", rank.weights, formulas),
+        _described(
             "fp8_weights",
             rank.fp8,
             "linears' weights in fp8 and transposed, less the 16-bit weights they take the"
             " place of",
         ),
-        _amount("ema_weights", rank.averages, f"a moving average of {formulas['weights']}"),
-        _amount("master_weights", rank.master_weights, formulas["master_weights"]),
-        _amount("optimizer_states", rank.optimizer_states, formulas["optimizer_states"]),
+        _described("ema_weights", rank.averages, "a moving average of trained weights"),
+        _state("master_weights", rank.master_weights, formulas),
+        _state("optimizer_states", rank.optimizer_states, formulas),
     ]
+
+
+def _state(name: str, size: int, formulas: Mapping[str, StateFormula]) -> Amount:
+    return _amount(name, size, formulas[name].of(size))
+
+
+def _described(name: str, size: int, words: str) -> Amount:
+    return _amount(name, size, described(words, size))
 
 
 def _amount(name: str, size: int, formula: str) -> Amount:

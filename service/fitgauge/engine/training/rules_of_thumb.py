@@ -29,6 +29,9 @@ class RuleEstimate(msgspec.Struct, frozen=True, kw_only=True):
     kept: int
     again: int
     formula: str
+    """`kept` by its factors."""
+    formula_again: str = ""
+    """`again` by its factors."""
 
 
 def megatron_layer_bytes(
@@ -101,14 +104,12 @@ def rule_estimate(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> R
     hidden, ways = spec.hidden_size, workload.tensor_parallel
     layer, formula = _layer(rule, spec, workload, sequence)
     if workload.activation_checkpointing != "full":
-        return RuleEstimate(kept=layers * layer, again=0, formula=f"{formula} x {layers} layers")
+        return RuleEstimate(kept=layers * layer, again=0, formula=f"{layers} layers x {formula}")
     width = _width(workload) if rule == "widths" else _HALF
     kept = width * sequence * batch * hidden // (ways if workload.sequence_parallel else 1)
-    said = (
-        f"{width} x {sequence} x {batch} x {hidden} x {layers} layers, and {formula} of the one"
-        " that is computed again"
-    )
-    return RuleEstimate(kept=layers * kept, again=layer, formula=said)
+    shared = f" / {ways} ranks" if workload.sequence_parallel and ways > 1 else ""
+    said = f"{layers} layers x {width} B x {sequence} tokens x {batch} x {hidden} hidden{shared}"
+    return RuleEstimate(kept=layers * kept, again=layer, formula=said, formula_again=formula)
 
 
 def _layer(

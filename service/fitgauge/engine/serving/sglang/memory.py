@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Attention, LatentAttention, Mixer, ModelSpec
-from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term, exactly
+from fitgauge.engine.quantity import MIB, Bytes, Term, counted, exact_term, exactly, fitted
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
@@ -152,7 +152,7 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         """Return what tokens take of `pool_bytes` by its factors."""
         if not self.cell:
             return "0 B"
-        tokens = f"{concurrency} requests x {context_length} tokens"
+        tokens = f"{counted(concurrency, 'request')} x {context_length} tokens"
         if self.windowed:
             in_windows = concurrency * min(context_length, self.window)
             if not self.full:
@@ -281,7 +281,7 @@ def stage_memory(
             1,
             0,
             "CUDA context and libraries, there before SGLang measures what is free:"
-            f" {exactly(profile.runtime_bytes.expected)}",
+            f" {fitted(profile.runtime_bytes.expected)}",
         )
     ]
     ranks = workload.communicating_ranks

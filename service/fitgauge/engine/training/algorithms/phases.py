@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.quantity import Bytes, Term, described
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.training.algorithms import rollout as engine
@@ -274,10 +274,9 @@ class _Cast:
         tokens = (
             self.policy.micro_batch_size * self.policy.micro_batches * self.setup.completion_length
         )
-        formula = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words in fp32"
-        return [
-            _whole("rollout_logits", copies * tokens * self.spec.vocabulary_size * FLOAT, formula)
-        ]
+        formula = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words x 4 B"
+        size = copies * tokens * self.spec.vocabulary_size * FLOAT
+        return [Amount("rollout_logits", Bytes(low=size, expected=size, high=size), formula)]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:
@@ -288,5 +287,5 @@ def _prefixed(role: str, parts: Iterable[Amount]) -> Iterable[Amount]:
     return [Amount(f"{role}_{part.name}", part.size, part.formula) for part in parts]
 
 
-def _whole(name: str, size: int, formula: str) -> Amount:
-    return Amount(name, Bytes(low=size, expected=size, high=size), formula)
+def _whole(name: str, size: int, words: str) -> Amount:
+    return Amount(name, Bytes(low=size, expected=size, high=size), described(words, size))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 
@@ -58,7 +58,11 @@ def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:
 
 def _pool(estimate: Estimate) -> Term:
     size = estimate.pool_bytes
-    formula = f"{estimate.budget.expected} B of the card, less what else the engine holds"
+    budget = estimate.budget.expected
+    formula = (
+        f"{exactly(budget)} - {exactly(max(0, budget - size))}; of the GPU, less what else the"
+        " engine holds"
+    )
     return exact_term(
         "kv_cache", size, "computed", formula, "the engine's own serving estimate (check_fit)"
     )

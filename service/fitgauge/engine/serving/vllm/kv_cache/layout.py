@@ -16,6 +16,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Recurrent,
 )
+from fitgauge.engine.quantity import counted
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
@@ -136,7 +137,8 @@ class KvCacheConfig:
         blocks = self.request_blocks(context_length)
         if concurrency * blocks + 1 < self.max_state_requests:
             return f"{self.max_state_requests} state blocks x {self.block_formula}"
-        return f"({concurrency} requests x {blocks} blocks + 1 null block) x {self.block_formula}"
+        requests = counted(concurrency, "request")
+        return f"({requests} x {blocks} blocks + 1 null block) x {self.block_formula}"
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
         """Return whole requests of `context_length` tokens that the pool holds at once in

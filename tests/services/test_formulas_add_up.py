@@ -4,6 +4,7 @@ can be opened."""
 import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitRequest, TermAnswer
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
+ROOT = Path(__file__).parents[2]
 SERVING = [
     {"model": model, "gpu": gpu, "context_length": 4096, "concurrency": 3, **fields}
     for model, gpu, fields in [
@@ -71,7 +73,19 @@ TRAINING = [
 ROUNDED = 1e-4
 """What six printed digits of a fitted coefficient leave open."""
 
-RELEASED = re.compile(r"https?://\S+|\S+\.(?:py|cpp|cc|cu|h|go|rs|json|jsonl|swift)\b")
+OWN = re.compile(r"\b(?:service|tools)/[\w./-]+\.(?:py|jsonl?)\b")
+ELSEWHERE = re.compile(r"[\w/-]+\.(?:py|cpp|cc|cu|h|go|rs)\b")
+RELEASE = re.compile(r"\d+\.\d+|\bb\d{4}\b")
+
+
+def opens(source: str) -> bool:
+    """Return whether a source can be opened: an address, a file that is here, a file of a named
+    release elsewhere, or the question itself."""
+    own = OWN.findall(source)
+    if own:
+        return all((ROOT / path).exists() for path in own)
+    released = ELSEWHERE.search(source) and RELEASE.search(source)
+    return source == "the question" or "https://" in source or bool(released)
 
 
 def serving_questions() -> Iterator[dict[str, object]]:
@@ -86,6 +100,8 @@ def serving_terms(questions: Services, question: dict[str, object]) -> list[Term
         _, answer = asyncio.run(questions.check_fit(FitRequest(**question, detail="full")))
     except Exception as error:
         pytest.skip(str(error))
+    if answer.verdict == "unsupported":
+        pytest.skip(answer.summary)
     ranks = [term for rank in answer.ranks or () for term in rank.terms]
     return [term for term in (*(answer.terms or ()), *ranks) if term.formula]
 
@@ -96,6 +112,11 @@ def training_terms(questions: Services, question: dict[str, object]) -> list[Ter
     phases = [term for phase in answer.phases for term in phase.terms or ()]
     ranks = [term for rank in answer.ranks or () for term in rank.terms]
     return [term for term in (*(answer.terms or ()), *ranks, *phases) if term.formula]
+
+
+def closed(terms: list[TermAnswer]) -> set[str]:
+    """Return the sources that cannot be opened."""
+    return {term.source for term in terms if not opens(term.source)}
 
 
 def wrong(terms: list[TermAnswer]) -> list[str]:
@@ -117,7 +138,9 @@ def wrong(terms: list[TermAnswer]) -> list[str]:
 @pytest.mark.parametrize("question", [*serving_questions()], ids=str)
 def test_every_serving_formula_gives_the_bytes_of_its_term(questions, question):
     terms = serving_terms(questions, question)
+    assert terms
     assert not wrong(terms)
+    assert not closed(terms)
 
 
 @pytest.mark.parametrize("question", TRAINING, ids=str)
@@ -125,6 +148,14 @@ def test_every_training_formula_gives_the_bytes_of_its_term(questions, question)
     terms = training_terms(questions, question)
     assert terms
     assert not wrong(terms)
+    assert not closed(terms)
+
+
+@pytest.mark.parametrize(
+    "source", ["what is usual", "service/none.py", "vllm/v1/worker.py", "a rule, 3.5"]
+)
+def test_a_source_without_a_file_or_a_release_cannot_be_opened(source):
+    assert not opens(source)
 
 
 @pytest.mark.parametrize("text", ["three layers", "2 3", "2 x", "(2 x 3", "of the card"])

@@ -100,7 +100,7 @@ def weights_term(
         size,
         rank.basis,
         formula,
-        "every tensor of the architecture, laid out as the engine does",
+        "service/fitgauge/engine/weights/sharding.py: every tensor, sharded as the engine does",
     )
     return msgspec.structs.replace(term, low=size - beyond) if beyond else term
 
@@ -132,5 +132,5 @@ def allocator_term(weights: ShardedWeights, workload: Workload, stage: Stage) ->
         f" {exactly(size)}"
     )
     return exact_term(
-        "fragmentation", size, "computed", formula, "pytorch c10/cuda/CUDACachingAllocator.cpp"
+        "fragmentation", size, "computed", formula, "pytorch 2.13 c10/cuda/CUDACachingAllocator.cpp"
     )

@@ -26,34 +26,33 @@ from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate,
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
+_OWN = "service/fitgauge/engine/training"
 SOURCES = {
     "weights": (
-        "the format the framework keeps parameters in (engine/training/workload.py,"
-        " precision_policy)"
+        f"the format the framework keeps parameters in ({_OWN}/workload.py, precision_policy)"
     ),
-    "fp8_weights": "engine/training/states/optimizer_states.py, fp8_bytes",
-    "ema_weights": "engine/training/states/optimizer_states.py, average_bytes",
+    "fp8_weights": f"{_OWN}/states/optimizer_states.py, fp8_bytes",
+    "ema_weights": f"{_OWN}/states/optimizer_states.py, average_bytes",
     "gradients": (
-        "one for every trained parameter (engine/training/states/optimizer_states.py,"
-        " gradient_bytes)"
+        f"one for every trained parameter ({_OWN}/states/optimizer_states.py, gradient_bytes)"
     ),
-    "master_weights": "a wider copy of trained weights (ZeRO, arXiv 1910.02054, section 3.1)",
-    "optimizer_states": "engine/training/states/optimizer_states.py, optimizer_bytes",
-    "optimizer_temporaries": "engine/training/states/optimizer_states.py, step_bytes",
+    "master_weights": (
+        "a wider copy of trained weights: https://arxiv.org/abs/1910.02054, section 3.1"
+    ),
+    "optimizer_states": f"{_OWN}/states/optimizer_states.py, optimizer_bytes",
+    "optimizer_temporaries": f"{_OWN}/states/optimizer_states.py, step_bytes",
     "activations": (
         "transformers 5.23 modeling code, played by autograd's rules"
-        " (engine/training/autograd/layers/layer.py)"
+        f" ({_OWN}/autograd/layers/layer.py)"
     ),
-    "gathered_weights": (
-        "parameters gathered from their shards (engine/training/parallel/fsdp.py, zero.py)"
-    ),
-    "communication": "what collectives read and write (engine/training/parallel/fsdp.py, zero.py)",
-    "inference_activations": "a pass under no_grad (engine/training/algorithms/passes.py)",
+    "gathered_weights": f"parameters gathered from their shards ({_OWN}/parallel/fsdp.py, zero.py)",
+    "communication": f"what collectives read and write ({_OWN}/parallel/fsdp.py, zero.py)",
+    "inference_activations": f"a pass under no_grad ({_OWN}/algorithms/passes.py)",
 }
 
 _MEGATRON = (
     "Megatron-Core's layers with their fused kernels, played by autograd's rules"
-    " (engine/training/autograd/layers/megatron.py, layer.py)"
+    " (service/fitgauge/engine/training/autograd/layers/megatron.py)"
 )
 
 
@@ -349,5 +348,5 @@ def _source_of_role(name: str) -> str:
     return (
         f"the {role}'s: {SOURCES[rest]}"
         if rest in SOURCES
-        else "engine/training/algorithms/phases.py"
+        else "service/fitgauge/engine/training/algorithms/phases.py"
     )

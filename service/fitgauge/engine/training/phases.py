@@ -257,10 +257,11 @@ def _phases(
             f" {exactly(line.constants)} of constants + {exactly(received)} received) +"
             f" {exactly(received)} received + "
         )
+    between = f"{passes.between:,} B of each between its passes"
     forward = _amount(
         "activations",
         others + passes.forward_peak,
-        f"{flight}{exactly(passes.forward_peak)} at the highest moment of one",
+        f"{flight}{exactly(passes.forward_peak)} at the highest moment of one; {between}",
     )
     backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
@@ -268,7 +269,7 @@ def _phases(
     back = _amount(
         "activations",
         others + backward - made_then,
-        f"{flight}{exactly(backward - made_then)} at the highest moment of one",
+        f"{flight}{exactly(backward - made_then)} at the highest moment of one; {between}",
     )
     there = gradients if standing else _state("gradients", made_then, formulas)
     stepped = (

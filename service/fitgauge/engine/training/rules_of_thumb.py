@@ -10,14 +10,14 @@ from fitgauge.engine.training.workload import ActivationRule, TrainingWorkload, 
 _HALF = 2
 
 RULE_SOURCES: dict[ActivationRule, str] = {
-    "34sbh": "arXiv 2205.05198, section 4.1, equations 1, 2 and 4",
+    "34sbh": "https://arxiv.org/abs/2205.05198, section 4.1, equations 1, 2 and 4",
     "40shl": (
         "a rule of thumb for GPTs and Llamas in 16 bit with FlashAttention and a gated MLP"
-        " (engine/training/rules_of_thumb.py, forty_bytes)"
+        " (service/fitgauge/engine/training/rules_of_thumb.py, forty_bytes)"
     ),
     "widths": (
         "a rule of thumb: one tensor of the stream and one of the MLP a layer"
-        " (engine/training/rules_of_thumb.py, widths_bytes)"
+        " (service/fitgauge/engine/training/rules_of_thumb.py, widths_bytes)"
     ),
 }
 

@@ -21,7 +21,7 @@ _FLOAT, _HALF = 4, 2
 _COPIES = 4
 """Input tensors are held four times where cards take turns (GGML_SCHED_MAX_COPIES)."""
 
-_SOURCE = "llama.cpp src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
+_SOURCE = "llama.cpp b9849 src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
 
 
 def compute_term(

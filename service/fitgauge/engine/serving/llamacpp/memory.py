@@ -183,7 +183,7 @@ def weights_term(
     if offload.experts:
         formula += f", experts of the first {offload.experts} layers too"
     return exact_term(
-        "weights", size, laid.basis, formula, "llama.cpp src/llama-model.cpp, load_tensors"
+        "weights", size, laid.basis, formula, "llama.cpp b9849 src/llama-model.cpp, load_tensors"
     )
 
 
@@ -205,7 +205,7 @@ def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:
                 f"tower and projector: {exactly(size)} + {exactly(expected)} to encode an image;"
                 " none without --mmproj"
             ),
-            source="llama.cpp tools/mtmd; a start-up log of Qwen3.6-27B: 888 + 248 MiB",
+            source="llama.cpp b9849 tools/mtmd; a start-up log of Qwen3.6-27B: 888 + 248 MiB",
         ),
     )
 
@@ -220,7 +220,7 @@ def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
             cells.kv_bytes(requests, context),
             "computed",
             formula,
-            "llama.cpp src/llama-kv-cache-iswa.cpp",
+            "llama.cpp b9849 src/llama-kv-cache-iswa.cpp",
         )
     ]
     if cells.state:
@@ -228,7 +228,11 @@ def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
         said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state:,} B"
         terms.append(
             exact_term(
-                "state_cache", states, "computed", said, "llama.cpp src/llama-memory-recurrent.cpp"
+                "state_cache",
+                states,
+                "computed",
+                said,
+                "llama.cpp b9849 src/llama-memory-recurrent.cpp",
             )
         )
     return tuple(terms)

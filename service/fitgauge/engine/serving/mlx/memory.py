@@ -161,7 +161,7 @@ def _stage(
         tokens=lambda mixer: cache.stepped(mixer, workload.context_length),
         layer_bytes=lambda mixer: cache.layer_bytes(mixer, workload.context_length),
     )
-    kept = exact_term("kv_cache", size, "computed", formula, "mlx_lm/models/cache.py")
+    kept = exact_term("kv_cache", size, "computed", formula, "mlx-lm 0.32.2 mlx_lm/models/cache.py")
     return stage_estimate(
         stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache
     )

@@ -253,7 +253,7 @@ def _loaded(
             size,
             "computed",
             f"rotary tables of every layer: {exactly(size)}",
-            "sglang/srt/layers/rotary_embedding",
+            "sglang 0.5.23 sglang/srt/layers/rotary_embedding/base.py",
         )
 
     return tuple(
@@ -359,7 +359,9 @@ def damped(size: Bytes | Term, share: float) -> Bytes:
 
 
 def _multimodal() -> tuple[Term]:
-    source = "sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
+    source = (
+        "sglang 0.5.23 sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
+    )
     return (
         exact_term(
             "encoder_cache",
@@ -374,7 +376,7 @@ def _multimodal() -> tuple[Term]:
 def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
     """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or
     the pool given outright."""
-    source = "sglang/srt/model_executor/pool_configurator.py"
+    source = "sglang 0.5.23 sglang/srt/model_executor/pool_configurator.py"
     requests = workload.requests_per_replica
     size = pool.pool_bytes(requests, workload.context_length)
     if workload.kv_cache_memory_bytes is not None:

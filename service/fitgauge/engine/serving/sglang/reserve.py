@@ -58,5 +58,5 @@ def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tupl
         f" before loading, 1 - mem_fraction_static {workload.gpu_memory_utilization:g}, less what"
         " comes after the pools"
     )
-    source = "sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
+    source = "sglang 0.5.23 sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
     return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))

@@ -83,5 +83,5 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
         size,
         "computed",
         formula,
-        "tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory",
+        "tensorrt_llm 1.2 tensorrt_llm/_torch/pyexecutor/_util.py, _cal_max_memory",
     )

@@ -137,5 +137,5 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
         held_back + int(free * (1 - room)),
         "computed",
         formula,
-        "text_generation_server/models/flash_causal_lm.py",
+        "text-generation-inference 3.3 server/text_generation_server/models/flash_causal_lm.py",
     )

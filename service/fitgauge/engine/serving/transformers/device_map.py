@@ -130,5 +130,5 @@ def weights_term(laid: ShardedWeights, card: Card) -> Term:
         card.bytes,
         laid.basis,
         formula,
-        "transformers/integrations/accelerate.py, infer_auto_device_map",
+        "transformers 5.23 integrations/accelerate.py, infer_auto_device_map",
     )

@@ -30,7 +30,7 @@ from fitgauge.engine.serving.weights import weights_term as whole_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
-_MASKS = "transformers/masking_utils.py, sdpa_mask"
+_MASKS = "transformers 5.23 masking_utils.py, sdpa_mask"
 
 _GROUPED_WHATEVER_WIDTH_UNTIL = (5, 13)
 """Before it SDPA was asked to share keys among queries whatever their width; only the math kernel
@@ -167,7 +167,7 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
     if not heads:
         return ()
     said = "heads wider than 256 that share keys run in the math kernel before 5.13"
-    source = "transformers/integrations/sdpa_attention.py, use_gqa_in_sdpa"
+    source = "transformers 5.23 integrations/sdpa_attention.py, use_gqa_in_sdpa"
     held = -(-heads // workload.tensor_parallel)
     return (
         math_scores_term(
@@ -238,7 +238,7 @@ def _stage(
         tensor_parallel=workload.tensor_parallel,
     )
     needed = cache.pool_bytes(requests, workload.context_length)
-    source = "transformers/cache_utils.py, DynamicCache"
+    source = "transformers 5.23 cache_utils.py, DynamicCache"
     return stage_estimate(
         stage=number,
         layers=len(layers),

@@ -138,7 +138,7 @@ def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:
     )
     if size % (workload.lora_slots * workload.lora_rank * width):
         formula += f" + {round_up(spec.vocabulary_size, 64)} words x 8 B of indices"
-    source = "vllm/lora/layers, create_lora_weights"
+    source = "vllm 0.33 vllm/lora/layers/base_linear.py, create_lora_weights"
     return exact_term(
         "lora_slots",
         size,

@@ -42,7 +42,7 @@ from fitgauge.engine.serving.weights import Stage, stages_of
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
-_PLANNER = "vllm/v1/core/kv_cache_planning.py (0.33), kv_cache_utils.py before"
+_PLANNER = "vllm 0.33 vllm/v1/core/kv_cache_planning.py; kv_cache_utils.py before"
 
 
 def estimate(

@@ -19,8 +19,8 @@ from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
 _MLA_WORKSPACE = 128 * MIB
 """Allocated when the attention backends of MLA are imported."""
 _MLA_SOURCE = (
-    "vllm/v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace; logs of DeepSeek-V2-Lite at"
-    " 1, 2 and 4 ranks"
+    "vllm 0.33 vllm/v1/attention/backends/mla/cutlass_mla.py, g_sm100_workspace; logs of"
+    " DeepSeek-V2-Lite at 1, 2 and 4 ranks"
 )
 
 _ROW_MULTIPLE = 128
@@ -28,7 +28,7 @@ _ROW_MULTIPLE = 128
 
 _PADDING_SOURCE = (
     "logs of gpt-oss-20b (0.11, 13.47 GiB) and -120b (0.14, 64.38 GiB) on an H100, explained to 0.3"
-    " %; no source line found"
+    " %; no source line found (tools/accuracy/serving.jsonl)"
 )
 
 
@@ -63,7 +63,10 @@ def loaded_terms(
                 parameters.formula,
                 f"{exactly(extra_bytes)} of registered buffers and padded rows",
             ),
-            source=f"{parameters.source}; vllm/model_executor/layers/rotary_embedding",
+            source=(
+                f"{parameters.source}; vllm 0.33"
+                " vllm/model_executor/layers/rotary_embedding/base.py"
+            ),
         ),
         allocator_term(laid, workload, stage),
     ]

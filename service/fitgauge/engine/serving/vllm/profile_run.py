@@ -38,7 +38,7 @@ _INDEXER_LOGITS = 512 * MIB
 _INDEXER_LENGTH = 40
 """Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py,
 get_max_prefill_buffer_size."""
-_INDEXER_SOURCE = "vllm/model_executor/layers/sparse_attn_indexer.py"
+_INDEXER_SOURCE = "vllm 0.33 vllm/model_executor/layers/sparse_attn_indexer.py"
 
 _SECOND_PASS = 8192
 """Tokens of the second model runner's pass before 0.31, at the least, whatever
@@ -51,7 +51,8 @@ _EXPANDED_MOST = 64 * 1024
 """Tokens of them at most. Source:
 MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.0, 0.33.0)."""
 _ATTENDING_SOURCE = (
-    "vllm/model_executor/layers/attention/mla_attention.py, forward_impl; v1/worker/workspace.py"
+    "vllm 0.33 vllm/model_executor/layers/attention/mla_attention.py, forward_impl;"
+    " v1/worker/workspace.py"
 )
 
 _FUSED = ((8, 0), (12, 1))
@@ -68,7 +69,7 @@ _UNFUSED = Coefficient(
     ),
 )
 
-_TEMPORARIES = "vllm/v1/worker/gpu_model_runner.py, profile_run"
+_TEMPORARIES = "vllm 0.33 vllm/v1/worker/gpu_model_runner.py, profile_run"
 
 
 def profiling_terms(

@@ -31,7 +31,8 @@ _HEADS = (
     " load_eagle_model"
 )
 _DRAFTS = (
-    "vllm/model_executor/models/llama_eagle.py, llama_eagle3.py; v1/spec_decode/draft_model.py"
+    "vllm 0.33 vllm/model_executor/models/llama_eagle.py, llama_eagle3.py;"
+    " v1/spec_decode/draft_model.py"
 )
 
 UNQUANTIZED = named(("eh_proj",))

@@ -64,7 +64,7 @@ def _pool(estimate: Estimate) -> Term:
         " engine holds"
     )
     return exact_term(
-        "kv_cache", size, "computed", formula, "the engine's own serving estimate (check_fit)"
+        "kv_cache", size, "computed", formula, "service/fitgauge/engine/serving/estimate.py"
     )
 
 

@@ -2,11 +2,11 @@
 list of saved tensors."""
 
 import asyncio
-import math
 import re
 
 import pytest
 
+from arithmetic import value_of
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100"}
@@ -21,14 +21,6 @@ def answer(questions):
 
 def term(found, name):
     return next(term for term in found.terms if term.name == name)
-
-
-def computed(formula):
-    """Return the sum of the products of the numbers that stand in it."""
-    return sum(
-        math.prod(map(float, re.findall(r"(?<![\w.])\d[\d.]*(?![\w.])", part)))
-        for part in formula.split(" + ")
-    )
 
 
 @pytest.mark.parametrize(
@@ -51,9 +43,10 @@ def computed(formula):
 def test_optimizer_states_are_so_many_bytes_for_every_trained_parameter(answer, asked):
     states = term(answer(**asked), "optimizer_states")
     number, each, ranks = re.fullmatch(
-        r"\w+ of (\d+) trained parameters, (\S+) B each(?: over (\d+) ranks)?", states.formula
+        r"\w+: ([\d,]+) trained parameters x (\S+) B(?: / (\d+) ranks)?", states.formula
     ).groups()
-    assert int(number) * float(each) / int(ranks or 1) == pytest.approx(states.bytes, rel=1e-3)
+    total = int(number.replace(",", "")) * float(each)
+    assert total / int(ranks or 1) == pytest.approx(states.bytes, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +60,7 @@ def test_optimizer_states_are_so_many_bytes_for_every_trained_parameter(answer, 
 def test_fragmentation_is_a_share_and_what_the_device_shows_has_more_up_to_its_size(answer, asked):
     result = answer(**asked)
     kept, per_gpu = term(result, "fragmentation"), result.per_gpu
-    assert computed(kept.formula) == pytest.approx(kept.bytes, rel=1e-3)
+    assert value_of(kept.formula) == pytest.approx(kept.bytes, rel=1e-3)
     assert (
         per_gpu.required_bytes.expected
         < per_gpu.shown_bytes.expected
@@ -114,8 +107,8 @@ def test_fragmentation_is_a_share_and_what_the_device_shows_has_more_up_to_its_s
 def test_saved_tensors_of_all_layers_are_what_is_there_between_the_passes(answer, asked):
     found = answer(**asked)
     (between,) = re.findall(
-        r"(\d+) B of each between its passes", term(found, "activations").formula
+        r"([\d,]+) B of each between its passes", term(found, "activations").formula
     )
     assert sum(part.bytes * max(1, len(part.layers)) for part in found.saved) == pytest.approx(
-        int(between), rel=0.01
+        int(between.replace(",", "")), rel=0.01
     )

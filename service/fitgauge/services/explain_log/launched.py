@@ -10,7 +10,7 @@ from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.diagnosis import Launched, others_bytes
 from fitgauge.services.explain_log.schemas import MemoryPart
-from fitgauge.services.fit.estimate import FitEstimate
+from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService

@@ -43,6 +43,15 @@ _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
 )
 
 
+_LEFT_OUT = {"method": "full"}
+"""What a command trains whose flags name no adapter."""
+
+_TRL = re.compile(r"\btrl\b")
+_LEFT_OUT_BY_TRL = {"micro_batch_size": 8, "sequence_length": 1024}
+"""What TRL takes where a command does not say. Source: transformers 5.23 training_args.py,
+per_device_train_batch_size; trl/trainer/sft_config.py, max_length."""
+
+
 def training_request(text: str, model: str | None, gpu: str, count: int | None) -> TrainingRequest:
     """Return the run that `text` describes; what it does not say is left to the defaults. model,
     gpu, count: what the caller or the log names, before what the text names. Raises
@@ -79,6 +88,8 @@ def _fields(text: str) -> dict[str, Any]:
     for name, pattern, meaning in _SWITCHES:
         if name not in fields and pattern.search(text):
             fields[name] = meaning
+    if "model" in fields:
+        fields = {**_LEFT_OUT, **(_LEFT_OUT_BY_TRL if _TRL.search(text) else {}), **fields}
     for tool in TOOLS:
         if re.search(rf"\b{re.escape(tool.name.lower())}\b", text.lower()):
             fields.setdefault("framework", tool.name)

@@ -51,6 +51,7 @@ NoteCode = Literal[
     "memory-outside-share",
     "requests-queued",
     "server-settings",
+    "starts-with-less",
     "weights-offloaded",
     "wheels-for-newer-gpus",
     # the command

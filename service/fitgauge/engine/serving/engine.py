@@ -290,6 +290,9 @@ class Engine(NamedTuple):
     default_context_is_maximum: bool = False
     """Whether it makes room for the model's maximum context where its command sets none."""
 
+    starts_below_context: bool = False
+    """Whether it starts where its KV cache holds less than one request of the longest context."""
+
     memory_flags: tuple[MemoryFlag, ...] = ()
     """What lowers its memory, in the order to try it."""
 

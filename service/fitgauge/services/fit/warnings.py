@@ -7,7 +7,7 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import platforms
-from fitgauge.engine.serving.fit import fit_probability, verdict
+from fitgauge.engine.serving.fit import cache_tokens, fit_probability, verdict
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
@@ -31,6 +31,7 @@ def notes(checked: FitEstimate) -> Iterator[Note]:
     yield from _of_the_weights(checked)
     yield from _outgrown(checked)
     yield from _spilled(checked)
+    yield from _starts_nevertheless(checked)
     yield from _beside_others(checked)
 
 
@@ -145,6 +146,22 @@ def _outgrown(checked: FitEstimate) -> Iterator[Note]:
         f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
         " lower share.",
     )
+
+
+def _starts_nevertheless(checked: FitEstimate) -> Iterator[Note]:
+    """Yield a warning where the engine starts with less cache than the workload takes."""
+    workload, row = checked.workload, ENGINES[checked.workload.engine]
+    if not row.starts_below_context or checked.verdict not in ("tight", "does_not_fit"):
+        return
+    tokens = cache_tokens(checked.estimate)
+    wanted = workload.requests_per_replica * workload.context_length
+    if 0 < tokens < wanted:
+        yield Note(
+            "starts-with-less",
+            "context_length",
+            f"{row.title} starts nevertheless, with room for {tokens:,} tokens of the"
+            f" {wanted:,} asked for: longer requests fail, others wait.",
+        )
 
 
 def _spilled(checked: FitEstimate) -> Iterator[Note]:

@@ -63,6 +63,7 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    starts_below_context=True,
     memory_flags=(
         MemoryFlag(
             "Give weights and KV cache more of the GPU",

@@ -193,6 +193,14 @@ def test_a_launch_command_stands_for_what_the_log_leaves_out(explain, command, e
     assert understood.items() <= answer.understood_as.items()
 
 
+def test_a_server_that_was_given_no_context_made_room_for_the_models_maximum(explain):
+    text = MESSAGES["vllm cache"][0]
+    for fields in ({"command": "vllm serve Qwen/Qwen3-8B"}, {"model": "Qwen/Qwen3-8B"}):
+        answer = explain(text, gpu="RTX 4090", **fields)
+        assert answer.understood_as["context_length"] == 40960
+        assert any("context_length" in (fix.request or {}) for fix in answer.fixes)
+
+
 def test_what_others_hold_is_counted_against_every_change(explain):
     text = MESSAGES["vllm taken"][0]
     answer = explain(text, model="Qwen/Qwen3-8B", gpu="RTX 4090")

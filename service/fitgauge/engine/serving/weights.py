@@ -80,8 +80,8 @@ def weights_term(
         degrees_text += f", layers {stage.layers.start} to {stage.layers.stop - 1}"
     if workload.expert_parallel > 1:
         degrees_text += f", expert parallel {workload.expert_parallel}"
-    formula = f"{weights.scheme.name} weights, {degrees_text}: " + sum_of_parts(
-        rank.by_part, weights.scale
+    formula = f"{weights.scheme.name} weights, {degrees_text}: " + sum_of_layers(
+        rank.layered, weights.scale
     )
     size, beyond = rank.bytes, 0
     if cpu_offload_bytes:
@@ -105,10 +105,22 @@ def weights_term(
     return msgspec.structs.replace(term, low=size - beyond) if beyond else term
 
 
-def sum_of_parts(by_part: Mapping[Part, int], scale: float = 1.0) -> str:
-    """Return the bytes of every part of a model as a sum. scale: of a repository that stores
-    more or less than its architecture counts."""
-    parts = " + ".join(f"{part} {exactly(size)}" for part, size in by_part.items())
+def sum_of_parts(by_part: Mapping[Part, int]) -> str:
+    """Return the bytes of every part of a model as a sum."""
+    return " + ".join(f"{part} {exactly(size)}" for part, size in by_part.items())
+
+
+def sum_of_layers(layered: Mapping[tuple[Part, int, str], int], scale: float) -> str:
+    """Return the bytes of every part of a model as a sum over its layers and formats. scale: of a
+    repository that stores more or less than its architecture counts."""
+    parts = " + ".join(
+        f"{part} "
+        + (f"{count} layers x " if count > 1 else "")
+        + f"{size:,} B"
+        + (f" in {form}" if form else "")
+        for (part, count, form), size in layered.items()
+        if size
+    )
     return parts if scale == 1.0 else f"({parts}) x {scale:.9g}"
 
 

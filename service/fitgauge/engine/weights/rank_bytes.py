@@ -20,11 +20,14 @@ from fitgauge.engine.weights.sharding import (
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Bytes of parameters on one rank, in all and by part of the model."""
+    """Bytes of parameters on one rank, in all and by part of the model.
+
+    layered: of one layer, by part, number of layers alike and format (empty: unquantized)."""
 
     bytes: int
     by_part: dict[Part, int]
     basis: Basis
+    layered: dict[tuple[Part, int, str], int]
 
 
 class Ranks(NamedTuple):
@@ -63,17 +66,20 @@ def rank_weights(
     the experts are divided over that many ranks, else like any other weight."""
     layout, ways = weights.layout, ranks(weights, tensor_parallel, expert_parallel, data_parallel)
     by_part: dict[Part, int] = {}
+    layered: dict[tuple[Part, int, str], int] = {}
     for share in weights.shares:
         count = _held(share, layers, first=first, last=last)
         if count:
-            by_part[share.part] = by_part.get(share.part, 0) + count * share_bytes(
-                share, layout, ways
-            )
+            size = share_bytes(share, layout, ways)
+            by_part[share.part] = by_part.get(share.part, 0) + count * size
+            alike = share.part, count, share.form.name if share.form else ""
+            layered[alike] = layered.get(alike, 0) + size
     total = sum(by_part.values())
     return RankWeights(
         bytes=total if weights.scale == 1.0 else int(total * weights.scale),
         by_part=by_part,
         basis=weights.basis,
+        layered=layered,
     )
 
 

@@ -226,7 +226,7 @@ def _takes_maximum(reading: ParsedLog, asked: FitRequest) -> bool:
         reading.log.outcome in RAN_OUT
         and ENGINES[reading.engine].default_context_is_maximum
         and asked.context_length is None
-        and reading.log.model is not None
+        and reading.named_engine is not None
     )
 
 

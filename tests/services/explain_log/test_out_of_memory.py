@@ -233,6 +233,28 @@ def test_a_training_run_is_estimated_as_one(explain):
     assert any(fix.verdict == "fits" and fix.request for fix in answer.fixes)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "trl sft --model_name_or_path Qwen/Qwen3-8B --optim adamw_apex_fused",
+        "accelerate launch sft_train.py --model_name_or_path Qwen/Qwen3-8B --zero_stage 9",
+        "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 7",
+        "vllm serve Qwen/Qwen3-8B --quantization turbo9 --max-model-len 99999999999",
+    ],
+)
+def test_what_cannot_be_of_a_command_is_left_out(explain, command):
+    answer = explain(TORCH, command=command, gpu="RTX 4090")
+    assert answer.outcome == "oom"
+    assert answer.model.id == "Qwen/Qwen3-8B"
+    assert answer.fixes
+
+
+def test_a_launch_that_cannot_be_is_answered_in_general(explain):
+    answer = explain(TORCH, model="Qwen/Qwen3-8B", gpu="RTX 4090", gpu_count=7, engine="tgi")
+    assert answer.outcome == "oom"
+    assert answer.fixes
+
+
 def test_a_name_in_the_log_that_is_unknown_is_missing(explain):
     answer = explain("CUDA out of memory", command="vllm serve nobody/nothing", gpu="RTX 4090")
     assert answer.missing == ["model"]

@@ -4,9 +4,11 @@ from msgspec import structs
 
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.common.schemas import FitRequest, Launch
+from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.diagnosis import Launched, others_bytes
 from fitgauge.services.explain_log.schemas import MemoryPart
@@ -28,7 +30,7 @@ def launched_server(
     others = others_bytes(Measured(log.readings))
     if others and asked.other_memory_gib is None:
         asked = structs.replace(asked, other_memory_gib=round(others / GIB, 2))
-        checked = serving.check(asked, model, match)
+        checked = serving.check(asked, model, match, as_launched=True)
     answer = serving.answer(asked, model, match)
     return Launched(
         terms=[_part(term.name, term.bytes) for term in checked.estimate.fullest.terms],
@@ -41,10 +43,25 @@ def launched_server(
 
 
 def launched_training(
-    training: TrainingFitService, request: TrainingRequest, model: Model, match: GpuMatch
-) -> tuple[TrainingAnswer, Launched]:
-    """Return the answer to a training run, and its estimate."""
-    trained = training.answer(request, model, match)
+    training: TrainingFitService,
+    request: TrainingRequest,
+    model: Model,
+    match: GpuMatch,
+    notes: list[Note],
+) -> tuple[TrainingAnswer, Launched] | None:
+    """Return the answer to a training run, and its estimate; None where there is none. What it
+    does not support of the run is left out, with a note."""
+    while True:
+        try:
+            trained = training.answer(request, model, match)
+        except IMPOSSIBLE as error:
+            field = refused_field(error)
+            notes.append(Note("flag-ignored", field, f"{error} The estimate ignores it."))
+            if field in ("model", "gpu") or getattr(request, field or "", None) is None:
+                return None
+            request = structs.replace(request, **{str(field): None})
+        else:
+            break
     terms = [_part(term.name, term.bytes) for term in trained.terms or ()]
     commands = [
         _command(

@@ -126,15 +126,23 @@ class LogExplainer:
         """Return the LogAnswer; with measurements alone where no question was read. Raises
         InvalidRequestError where the question is impossible."""
         if reading.training is not None and model is not None and found is not None:
-            run = launched_training(self._training, reading.training, model, found)
-            return self._training_answer(reading, *run, full=full)
+            notes = list(reading.notes)
+            run = launched_training(self._training, reading.training, model, found, notes)
+            if run is not None:
+                return self._training_answer(reading, *run, notes, full=full)
+            reading = structs.replace(reading, training=None, notes=tuple(notes))
         log, notes = reading.log, list(reading.notes)
         checked, asked = None, reading.asked
         if asked is not None and model is not None and found is not None:
             asked = structs.replace(asked, quantization=_quantization(asked, model))
             if _takes_maximum(reading, asked):
                 asked = structs.replace(asked, context_length=model.spec.max_context_length)
-            checked, asked = self._check(asked, model, found, notes, log)
+            try:
+                checked, asked = self._check(asked, model, found, notes, log)
+            except IMPOSSIBLE as error:
+                if log.outcome not in RAN_OUT:
+                    raise
+                notes.append(Note("flag-ignored", refused_field(error), str(error)))
             notes += found.warnings
         context = checked.workload.context_length if checked else 0
         table = rows(
@@ -171,7 +179,13 @@ class LogExplainer:
         return answer
 
     def _training_answer(
-        self, reading: ParsedLog, trained: TrainingAnswer, launched: Launched, *, full: bool
+        self,
+        reading: ParsedLog,
+        trained: TrainingAnswer,
+        launched: Launched,
+        notes: list[Note],
+        *,
+        full: bool,
     ) -> LogAnswer:
         """Return the answer to a training run that ran out of memory."""
         answer = LogAnswer(
@@ -185,7 +199,7 @@ class LogExplainer:
             rows=[],
             largest_difference=None,
             causes=[],
-            warnings=[*reading.notes, *trained.warnings],
+            warnings=[*notes, *trained.warnings],
             case=case(reading.log, None, reading.engine, doubtful=True),
             readings=log_readings(reading.log) if full else UNSET,
         )

@@ -76,20 +76,26 @@ def layer_peak(
 ) -> Term:
     """Return the widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes], and
     with eager attention its scores."""
-    width = max(
+    width, widest = max(
         (
-            layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel)
+            (layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel), block)
             for block in spec.blocks
             if block.part is Part.LANGUAGE
         ),
-        default=0,
+        key=lambda found: found[0],
+        default=(0, None),
+    )
+    product = (
+        width_formula(widest, width, spec.hidden_size, tensor_parallel, expert_parallel)
+        if widest
+        else "0"
     )
     scores = tokens * eager_length * max(1, spec.query_heads // tensor_parallel) * (HALF + _FLOAT)
     copies = profile.hidden_copies
     row = tokens * HALF
     formula = (
-        f"{tokens} tokens x 2 B x ({copies.expected:g} x {spec.hidden_size} hidden + {width} of the"
-        " widest product)"
+        f"{tokens} tokens x 2 B x ({copies.expected:g} x {spec.hidden_size} hidden + {product} of"
+        " the widest product)"
     )
     if eager_length:
         heads = max(1, spec.query_heads // tensor_parallel)
@@ -114,6 +120,28 @@ def layer_width(block: Block, hidden: int, tensor_parallel: int, expert_parallel
         if block.mixers
         else mlp
     )
+
+
+def width_formula(
+    block: Block, width: int, hidden: int, tensor_parallel: int, expert_parallel: int
+) -> str:
+    """Return `width`, the `layer_width` of a block, by its factors where an MLP is the widest."""
+    mlp = block.mlp
+    if mlp is None or mlp_width(mlp, hidden, tensor_parallel, expert_parallel) != width:
+        return f"{width}"
+    products = 3 if mlp.gated else 2
+    size = mlp.shared_intermediate_size if mlp.experts else mlp.intermediate_size
+    if products * size % tensor_parallel:
+        return f"{width}"
+    over = f" / {tensor_parallel} ranks" if tensor_parallel > 1 else ""
+    parts = [f"{products} x {size}{over}"] if size else []
+    if mlp.experts:
+        of_rank = mlp.intermediate_size // (1 if expert_parallel > 1 else tensor_parallel)
+        both = of_rank * (2 if mlp.gated else 1)
+        parts.append(
+            f"{mlp.experts_per_token} experts x (max({of_rank}, {hidden}) + max({both}, {hidden}))"
+        )
+    return " + ".join(parts) or "0"
 
 
 def mlp_width(mlp: Mlp, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:

@@ -247,9 +247,8 @@ def _phases(
             swapped.gathered.expected,
         ),
     )
-    stands = Amount(
-        "communication", swapped.standing, described(_BUCKETS, swapped.standing.expected)
-    )
+    copies = _described("communication", swapped.standing.expected, _BUCKETS, trained)
+    stands = replace(copies, size=swapped.standing)
     flight = f"{in_flight_in_words(in_flight)}: "
     if others:
         flight += (
@@ -273,7 +272,7 @@ def _phases(
     )
     there = gradients if standing else _state("gradients", made_then, formulas)
     stepped = (
-        _state("gradients", rank.master_weights // 2, formulas)
+        _described("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
         if swapped.frees_gradients
         else gradients
     )
@@ -298,7 +297,10 @@ def _phases(
                 stepped,
                 *([] if swapped.frees_gradients else [stands]),
                 _described(
-                    "optimizer_temporaries", rank.step_temporaries + swapped.step_copies, stepping
+                    "optimizer_temporaries",
+                    rank.step_temporaries + swapped.step_copies,
+                    stepping,
+                    rank.stepped,
                 ),
             ],
         ),
@@ -328,6 +330,7 @@ def _fsdp_phases(
         "optimizer_temporaries",
         rank.step_temporaries,
         "square roots and updates that the step makes of the shards",
+        rank.stepped,
     )
     return (
         *result,
@@ -359,6 +362,7 @@ def _fsdp_stage_phases(
         "optimizer_temporaries",
         rank.step_temporaries,
         "square roots and updates that the step makes of the shards",
+        rank.stepped,
     )
     return (
         *result,
@@ -423,8 +427,12 @@ def _state(name: str, size: int, formulas: Mapping[str, StateFormula]) -> Amount
     return _amount(name, size, formulas[name].of(size))
 
 
-def _described(name: str, size: int, words: str) -> Amount:
-    return _amount(name, size, described(words, size))
+def _described(name: str, size: int, words: str, numbers: int = 0) -> Amount:
+    """Return a part in words; as so many bytes of each of `numbers`, where it is that."""
+    formula = described(words, size)
+    if numbers and size % numbers == 0:
+        formula = f"{words}: {numbers:,} numbers x {size // numbers} B"
+    return _amount(name, size, formula)
 
 
 def _amount(name: str, size: int, formula: str) -> Amount:

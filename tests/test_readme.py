@@ -35,6 +35,7 @@ def test_a_command_of_the_pages_is_one_that_the_command_line_takes(line, tmp_pat
     words = shlex.split(line, comments=True)[1:]
     for word in words:
         if word.endswith((".log", ".toml")):
+            tmp_path.joinpath(word).parent.mkdir(parents=True, exist_ok=True)
             tmp_path.joinpath(word).touch()
     command: click.Command = main
     while isinstance(command, click.Group):

@@ -8,9 +8,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 NAMED = re.compile(
-    r"(?<![\w/.-])(?:engine|services|catalog|tools/accuracy)/[\w/-]+\.(?:py|jsonl?|md)\b"
+    r"(?<![\w/.-])(?:service/fitgauge/)?"
+    r"((?:engine|services|catalog|tools/accuracy)/[\w/-]+\.(?:py|jsonl?|md))\b"
 )
-MEMBER = re.compile(r"(?<![\w/.-])(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|precision_policy)\b")
+MEMBER = re.compile(
+    r"(?<![\w/.-])(?:service/fitgauge/)?(engine/[\w/-]+\.py), (\w+\.py|\w+_\w+|precision_policy)\b"
+)
 TEXTS = sorted(
     path
     for folder, kinds in (

@@ -34,10 +34,9 @@ class ExplainLogController(Controller):
         summary="What does this start-up log say, and how far was the estimate from it?",
         description=(
             "Reads an engine's start-up log, or an out-of-memory message, and compares every term"
-            " it measured with its estimate: which differs most, and what caused it. Where memory"
-            " ran out: what took it, and what to change, with commands. Send model, gpu and"
-            " command where the log does not name them; an out-of-memory message needs none of"
-            " them."
+            " with its estimate: which differs most, and why. Where memory ran out: what took it,"
+            " and what to change, with commands. Send model, gpu and command where the log does"
+            " not name them."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         request_max_body_size=2 * 1024 * 1024,

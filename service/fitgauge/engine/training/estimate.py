@@ -26,33 +26,46 @@ from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate,
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
-_OWN = "service/fitgauge/engine/training"
 SOURCES = {
     "weights": (
-        f"the format the framework keeps parameters in ({_OWN}/workload.py, precision_policy)"
+        "the format the framework keeps parameters in"
+        " (service/fitgauge/engine/training/workload.py, precision_policy)"
     ),
-    "fp8_weights": f"{_OWN}/states/optimizer_states.py, fp8_bytes",
-    "ema_weights": f"{_OWN}/states/optimizer_states.py, average_bytes",
+    "fp8_weights": "service/fitgauge/engine/training/states/optimizer_states.py, fp8_bytes",
+    "ema_weights": "service/fitgauge/engine/training/states/optimizer_states.py, average_bytes",
     "gradients": (
-        f"one for every trained parameter ({_OWN}/states/optimizer_states.py, gradient_bytes)"
+        "one for every trained parameter"
+        " (service/fitgauge/engine/training/states/optimizer_states.py, gradient_bytes)"
     ),
     "master_weights": (
         "a wider copy of trained weights: https://arxiv.org/abs/1910.02054, section 3.1"
     ),
-    "optimizer_states": f"{_OWN}/states/optimizer_states.py, optimizer_bytes",
-    "optimizer_temporaries": f"{_OWN}/states/optimizer_states.py, step_bytes",
+    "optimizer_states": (
+        "service/fitgauge/engine/training/states/optimizer_states.py, optimizer_bytes"
+    ),
+    "optimizer_temporaries": (
+        "service/fitgauge/engine/training/states/optimizer_states.py, step_bytes"
+    ),
     "activations": (
         "transformers 5.23 modeling code, played by autograd's rules"
-        f" ({_OWN}/autograd/layers/layer.py)"
+        " (service/fitgauge/engine/training/autograd/layers/layer.py)"
     ),
-    "gathered_weights": f"parameters gathered from their shards ({_OWN}/parallel/fsdp.py, zero.py)",
-    "communication": f"what collectives read and write ({_OWN}/parallel/fsdp.py, zero.py)",
-    "inference_activations": f"a pass under no_grad ({_OWN}/algorithms/passes.py)",
+    "gathered_weights": (
+        "parameters gathered from their shards"
+        " (service/fitgauge/engine/training/parallel/fsdp.py, zero.py)"
+    ),
+    "communication": (
+        "what collectives read and write"
+        " (service/fitgauge/engine/training/parallel/fsdp.py, zero.py)"
+    ),
+    "inference_activations": (
+        "a pass under no_grad (service/fitgauge/engine/training/algorithms/passes.py)"
+    ),
 }
 
 _MEGATRON = (
     "Megatron-Core's layers with their fused kernels, played by autograd's rules"
-    " (service/fitgauge/engine/training/autograd/layers/megatron.py)"
+    " (service/fitgauge/engine/training/autograd/layers/megatron.py, layer.py)"
 )
 
 

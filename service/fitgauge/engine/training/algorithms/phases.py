@@ -276,7 +276,7 @@ class _Cast:
         )
         formula = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words x 4 B"
         size = copies * tokens * self.spec.vocabulary_size * FLOAT
-        return [Amount("rollout_logits", Bytes(low=size, expected=size, high=size), formula)]
+        return [_factored("rollout_logits", size, formula)]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:
@@ -288,4 +288,8 @@ def _prefixed(role: str, parts: Iterable[Amount]) -> Iterable[Amount]:
 
 
 def _whole(name: str, size: int, words: str) -> Amount:
-    return Amount(name, Bytes(low=size, expected=size, high=size), described(words, size))
+    return _factored(name, size, described(words, size))
+
+
+def _factored(name: str, size: int, formula: str) -> Amount:
+    return Amount(name, Bytes(low=size, expected=size, high=size), formula)

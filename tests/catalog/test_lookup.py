@@ -116,7 +116,8 @@ def test_a_count_before_a_size_is_of_such_cards():
 @pytest.mark.parametrize(
     "text",
     [
-        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "h101", "a1000x", "A100 64GB",
+        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti",
+        "h101", "a1000x", "A100 64GB",
         "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100",
         "nvidia mi300x",
         "4090 3090", "4090x3090",

@@ -76,7 +76,7 @@ class Phrase(NamedTuple):
     """A GPU within a text: how many, the words and sizes that can name it, the words that
     cannot."""
 
-    count: int
+    times: int
     spelling: Spelling
     ignored: tuple[str, ...]
 

@@ -224,12 +224,12 @@ class Lookup:
                 if not phrase.spelling.words | phrase.spelling.vendors and _HOST_MEMORY.match(text):
                     continue
                 if rows := self._guessed(phrase.spelling):
-                    notes = [f"Read as {phrase.count} x {rows[0].name}."]
+                    notes = [f"Read as {phrase.times} x {rows[0].name}."]
                     if phrase.ignored:
                         notes.append(f"Ignored: {', '.join(phrase.ignored)}.")
                     if note := _note(text, rows):
                         notes.append(note)
-                    return _found(rows[0], phrase.count, " ".join(notes), rows[1:])
+                    return _found(rows[0], phrase.times, " ".join(notes), rows[1:])
         return None
 
     def _guessed(self, spelling: Spelling) -> list[Accelerator]:

@@ -2,8 +2,8 @@
 
 FitgaugeError
 ├── InvalidRequestError           a request without an answer (impossible degrees, unknown format)
-│   └── UnlikeGpusError           GPUs of several kinds in one question
 ├── InvalidSettingsError          environment variables the process cannot run with (settings.py)
+├── UnlikeGpusError               GPUs of several kinds in one question
 ├── UnknownAcceleratorError       the text names no accelerator of the catalog
 ├── QuestionTooLargeError         a request whose answer takes longer than allowed
 ├── QueueFullError                too many long requests are waiting (`retry_after_seconds`)
@@ -40,6 +40,7 @@ ErrorCode = Literal[
     "model-without-weights",
     "no-option",
     "not-modelled",
+    "out-of-scope",
     "over-quota",
     "question-too-large",
     "queue-full",
@@ -97,7 +98,7 @@ class InvalidRequestError(FitgaugeError):
     """The request is well formed and has no answer."""
 
 
-class UnlikeGpusError(InvalidRequestError):
+class UnlikeGpusError(FitgaugeError):
     """The text names GPUs of several kinds; `send` is the question of the smallest of them."""
 
     code: ErrorCode = "unlike-gpus"

@@ -146,6 +146,7 @@ class Lookup:
             hint=_HINT,
             matches=near,
             field="gpu",
+            send={"gpu": near[0]} if near else None,
         )
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:

@@ -85,9 +85,9 @@ class Footprint(NamedTuple):
 class Name(NamedTuple):
     """The parts of a name.
 
-    `family`: its first word; `words`: family and line; `numbers`: versions and dates; `sizes`: parameters; `active`: active
-    parameters, experts and lengths; `format`: the number format, "" for none; `tuned`: whether it
-    was tuned to instructions; `owner`: words of the owner."""
+    `family`: its first word; `words`: family and line; `numbers`: versions and dates; `sizes`:
+    parameters; `active`: active parameters, experts and lengths; `format`: the number format, ""
+    for none; `tuned`: whether it was tuned to instructions; `owner`: words of the owner."""
 
     id: str
     family: str
@@ -121,11 +121,13 @@ class Name(NamedTuple):
 
 class ModelReading(NamedTuple):
     """The model that a text means. `format`: the number format it names, where the model is not
-    published in it. `others`: models that need other memory and may be meant as well."""
+    published in it; `is_default_format`: whether only the tool's default says so. `others`: models
+    that need other memory and may be meant as well."""
 
     id: str
     format: str | None = None
     others: tuple[str, ...] = ()
+    is_default_format: bool = False
 
 
 def tokens(text: str) -> tuple[list[str], str]:
@@ -157,6 +159,11 @@ def named_size(text: str) -> tuple[str, str] | None:
         return None
     (size,) = said.sizes
     return (size, form) if size[0].isdigit() and "x" not in size else None
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a text is a model and a tag of Ollama: qwen3:8b, library/qwen3:8b."""
+    return bool(_TAG.fullmatch(text.strip().lower()))
 
 
 class Names:
@@ -193,10 +200,12 @@ class Names:
             key=lambda name: _rank(said, name, footprint),
         )
         first = ranked[0]
-        tagged = USUAL_GGUF if _TAG.fullmatch(text.strip().lower()) else ""
-        form = said.format or tagged
+        form = said.format or (USUAL_GGUF if is_tag(text) else "")
         return ModelReading(
-            first.id, form if form not in ("", first.format) else None, _others(ranked, footprint)
+            id=first.id,
+            format=form if form not in ("", first.format) else None,
+            others=_others(ranked, footprint),
+            is_default_format=not said.format,
         )
 
     def _said(self, text: str) -> Name:

@@ -10,7 +10,7 @@ from importlib.resources import files
 import msgspec
 from rapidfuzz import fuzz, process
 
-from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, tokens
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, Stored
 
@@ -92,6 +92,16 @@ class Snapshot:
         if known is None and wanted in self._places:
             known = next(one for one in self._ids if one.lower() == wanted)
         return ModelReading(known) if known else self._names.read(text, self._footprint)
+
+    def made_from(self, repo_id: str, file: str | None) -> ModelReading | None:
+        """Return the model that a repository in another format was made from by its name, with
+        that format: org/Qwen3-32B-GGUF and the file Q4_K_M; None where the name holds no format,
+        or may mean several models."""
+        name = f"{repo_id.rpartition('/')[2]} {file or ''}"
+        if not tokens(name)[1]:
+            return None
+        reading = self._names.read(name, self._footprint)
+        return reading if reading and not reading.others else None
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""

@@ -37,6 +37,9 @@ SNAPSHOT = Snapshot()
         ("deepseek r1 14b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B", None),
         ("deepseek r1 671b", "deepseek-ai/DeepSeek-R1", None),
         ("bloom", "bigscience/bloom", None),
+        ("llama-3-1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct", None),
+        ("gemmma 2 27b", "google/gemma-2-27b-it", None),
+        ("mistral 24b", "mistralai/Mistral-Small-24B-Instruct-2501", None),
     ],
 )  # fmt: skip
 def test_a_name_is_read_with_its_format(text: str, model_id: str, named: str | None) -> None:
@@ -49,6 +52,7 @@ def test_a_name_is_read_with_its_format(text: str, model_id: str, named: str | N
     ("text", "words"),
     [
         ("llama", {"llama", "8b"}),
+        ("gemma 3", {"gemma", "3", "12b"}),
         ("llama 3", {"meta", "llama", "3", "8b"}),
         ("mixtral", {"mixtral", "8x7b"}),
         ("gpt oss", {"gpt", "oss", "20b"}),

@@ -28,7 +28,8 @@ _FILLERS = frozenset({
     "the", "a", "an", "model", "models", "please", "ai", "llm", "weights", "params", "parameters",
     "parameter", "para", "paras", "will", "from", "version", "of", "size", "sized", "gguf", "ggml",
     "quantized", "quant", "quants", "latest", "my", "our", "local", "ollama", "vllm", "library",
-    "unsloth", "dynamic", "full", "weight", "class",
+    "unsloth", "dynamic", "full", "weight", "class", "qat", "imatrix", "mlx", "marlin", "exl2",
+    "exl3", "hqq", "autoround",
 })  # fmt: skip
 """Words of a text that name no model."""
 
@@ -47,6 +48,9 @@ _TOKEN = re.compile(
 )
 _SEVEN_ONE = re.compile(r"(?<![\w.])(\d+)b(\d)(?![\w.])")
 """bloom-7b1."""
+
+_SPLIT_VERSION = re.compile(r"(?<![\d.])(\d)[ -](\d)(?=[ -]\d+(?:\.\d+)?[bm]\b)")
+"""llama-3-1-8b."""
 
 _TAG = re.compile(r"(?:library/)?[a-z0-9.\-]+:[a-z0-9._\-]+")
 """A model and a tag of Ollama: qwen3:8b."""
@@ -70,6 +74,10 @@ _USUAL_PARAMETERS = 8e9
 
 _MOST_OCTAVES = 3
 """Of models 8 times as large and larger the newest is meant, not the smallest."""
+
+_REPEATED = re.compile(r"(.)\1+")
+_LONG_WORD = 5
+"""Letters of a word that may be written with one too many or too few: "lllama"."""
 
 _MOST_OTHERS = 4
 
@@ -138,6 +146,7 @@ def tokens(text: str) -> tuple[list[str], str]:
     text, form = take_formats(text)
     text = re.sub(r"(?<=\d)_(?=\d)", ".", text)
     text = re.sub(r"(?<=\d) +(?=[bm]\b)", "", text)
+    text = _SPLIT_VERSION.sub(r"\1.\2", text)
     text = _SEVEN_ONE.sub(r"\1.\2b", text)
     return _TOKEN.findall(text), form
 
@@ -173,6 +182,7 @@ class Names:
         names = tuple(map(Name.of, ids))
         self._words = frozenset().union(*(name.words | name.owner for name in names))
         self._plain = tuple(name for name in names if "gguf" not in name.id.lower())
+        self._repeated = {_once(word): word for word in self._words if len(word) >= _LONG_WORD}
         self._split = {
             first + second: (first, second)
             for model_id in (name.id for name in names)
@@ -221,6 +231,8 @@ class Names:
                 pending.pop(0)
             elif word in self._words or not word.isalpha():
                 read.append(word)
+            elif len(word) >= _LONG_WORD and (known := self._repeated.get(_once(word))):
+                read.append(known)
             elif word in self._split:
                 read.extend(self._split[word])
             elif pending and pending[0][0].isdigit() and word[:-1] in self._words:
@@ -247,10 +259,15 @@ class Names:
         sized = [name for name in pool if said.sizes <= name.sizes and said.active <= name.active]
         if not sized and len(said.sizes) == 1:
             (size,) = said.sizes
-            sized = [name for name in pool if _is_of_size(footprint(name.id), size)]
+            sized = _nearest(pool, _scaled(size), footprint)
         return [name for name in sized if said.format and name.format == said.format] or [
             name for name in sized if name.format in ("", "bf16", "fp16")
         ]
+
+
+def _once(word: str) -> str:
+    """Return a word with every repeated letter once: a letter too many is no other name."""
+    return _REPEATED.sub(r"\1", word)
 
 
 def _parts(text: str, written: tuple[Sequence[str], str]) -> Name:
@@ -283,7 +300,7 @@ def _holds(said: Name, name: Name, numbers: bool) -> bool:
         and said.words - _SILENT <= name.words | name.owner | {"base"}
         and any(_names_something(word) for word in said.words & name.words)
         and name.words & _KINDS <= said.words
-        and ("distill" not in name.words or name.family in said.words)
+        and ("distill" not in name.words or bool({"distill", name.family} & said.words))
     )
 
 
@@ -307,7 +324,7 @@ def _rank(
     return (
         bool(said.sizes and not said.numbers and name.versions),
         not _is_all_said(said, name),
-        min(round(octaves), _MOST_OCTAVES),
+        min(int(octaves), _MOST_OCTAVES),
         -name.newest,
         octaves,
         bool(dates),
@@ -370,15 +387,23 @@ def _names_something(word: str) -> bool:
 
 
 def _alike(one: Footprint, other: Footprint) -> bool:
-    """Return whether it hardly matters which of two releases is taken: stored alike, and as
-    large but for a few words of vocabulary."""
+    """Return whether it hardly matters which of two releases is taken: stored alike, with as
+    large a cache, and as large but for a few words of vocabulary."""
     if one.parameters is None or other.parameters is None:
-        return False
+        return one == other
     return one.stored == other.stored and abs(one.parameters / other.parameters - 1) <= _SAME
 
 
-def _is_of_size(footprint: Footprint, word: str) -> bool:
-    """Return whether a model has about the parameters that "12b" says."""
-    if footprint.parameters is None:
-        return False
-    return abs(footprint.parameters / _scaled(word) - 1) <= _TOLERANCE
+def _nearest(
+    pool: Sequence[Name], parameters: float, footprint: Callable[[str], Footprint]
+) -> list[Name]:
+    """Return the models with about so many parameters, of those the nearest."""
+    distances = {
+        name: abs(counted / parameters - 1)
+        for name in pool
+        if (counted := footprint(name.id).parameters) is not None
+    }
+    nearest = min(distances.values(), default=1.0)
+    return [
+        name for name, distance in distances.items() if distance <= min(nearest + _SAME, _TOLERANCE)
+    ]

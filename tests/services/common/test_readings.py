@@ -104,7 +104,7 @@ def test_swapped_fields_are_refused_with_both_swapped(check_fit: Check) -> None:
     assert check_fit(**error.send).model.id == "Qwen/Qwen3-8B"
 
 
-@pytest.mark.parametrize("model", ["Lama 3.1 8B Instuct", "mixtrall"])
+@pytest.mark.parametrize("model", ["Lama 3.1 8B Instuct", "mxtral"])
 def test_an_unknown_name_is_refused_with_the_nearest_one_to_send(
     check_fit: Check, model: str
 ) -> None:

@@ -48,8 +48,9 @@ def engine(text: str | None) -> EngineName:
     name = engine_named(word)
     if name is not None:
         return name
-    words = [word for row in ENGINES.values() for word in row.words]
-    near = tuple(name for name, _, _ in process.extract(word, words, limit=2, score_cutoff=60))
+    names = {word: row.name for row in ENGINES.values() for word in row.words}
+    close = process.extract(word, list(names), limit=4, score_cutoff=60)
+    near = tuple(dict.fromkeys(names[alias] for alias, _, _ in close))
     raise InvalidRequestError(
         f"Unknown engine {text.strip()!r}.",
         hint=f"Use {', '.join(sorted(ENGINES))}.",

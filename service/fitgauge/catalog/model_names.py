@@ -151,9 +151,15 @@ def tokens(text: str) -> tuple[list[str], str]:
     return _TOKEN.findall(text), form
 
 
+def words(model_id: str) -> tuple[str, ...]:
+    """Return the words, sizes and numbers of a name without its owner, in their order:
+    "Qwen2.5-72B-Instruct" -> qwen, 2.5, 72b, instruct."""
+    return tuple(tokens(model_id.partition("/")[2] or model_id)[0])
+
+
 def plain(model_id: str) -> str:
     """Return the words of a name without its owner, in one line."""
-    return " ".join(tokens(model_id.partition("/")[2] or model_id)[0])
+    return " ".join(words(model_id))
 
 
 def named_size(text: str) -> tuple[str, str] | None:
@@ -186,7 +192,7 @@ class Names:
         self._split = {
             first + second: (first, second)
             for model_id in (name.id for name in names)
-            for first, second in pairwise(tokens(model_id.partition("/")[2] or model_id)[0])
+            for first, second in pairwise(words(model_id))
             if first.isalpha() and second.isalpha()
         }
 
@@ -271,7 +277,8 @@ def _once(word: str) -> str:
 
 
 def _parts(text: str, written: tuple[Sequence[str], str]) -> Name:
-    words, numbers, sizes, active = set(), set(), set(), set()
+    others: set[str] = set()
+    numbers, sizes, active = set[str](), set[str](), set[str]()
     for word in written[0]:
         if _ACTIVE.fullmatch(word):
             active.add(word)
@@ -280,16 +287,16 @@ def _parts(text: str, written: tuple[Sequence[str], str]) -> Name:
         elif number := _NUMBER.fullmatch(word):
             numbers.add(number[1])
         else:
-            words.add(word)
+            others.add(word)
     return Name(
         text,
-        next((word for word in written[0] if word in words), ""),
-        frozenset(words),
+        next((word for word in written[0] if word in others), ""),
+        frozenset(others),
         frozenset(numbers),
         frozenset(sizes),
         frozenset(active),
         written[1],
-        bool(words & _TUNED),
+        bool(others & _TUNED),
     )
 
 
@@ -306,10 +313,10 @@ def _holds(said: Name, name: Name, numbers: bool) -> bool:
 
 def _unsaid(said: Name, name: Name) -> int:
     """Return how many words of a name tell models apart and are not said."""
-    words = len(name.words - said.words - _SILENT)
+    unsaid = len(name.words - said.words - _SILENT)
     versions = len(name.versions - said.numbers) if said.numbers else 0
     sizes = len(name.sizes - said.sizes) if said.sizes & name.sizes else 0
-    return words + versions + sizes + (1 if "base" in said.words and name.tuned else 0)
+    return unsaid + versions + sizes + (1 if "base" in said.words and name.tuned else 0)
 
 
 def _rank(

@@ -27,7 +27,7 @@ from fitgauge.services.common.long_questions import (
     queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
-from fitgauge.services.common.readings import find_gpu, readings, with_named_format
+from fitgauge.services.common.name_readings import find_gpu, readings, with_named_format
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow

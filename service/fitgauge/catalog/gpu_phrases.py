@@ -25,6 +25,7 @@ _REWRITES = tuple(
         (r"(?<![\w.])\d+[ -]?(?:cpu |gpu )?cores?\b", " "),
         ("的|显卡|显存|服务器|机器|集群|单机|共享|统一内存", " "),
         (r"(?<![\w.])\d+ ?机 ?(?=\d+ ?x)", " "),  # 2机16卡: 16 GPUs in 2 machines
+        ("俩", "2x "),
         ("그래픽 ?카드|메모리|의 |서버", " "),
         (r"\s+", " "),
     )
@@ -32,7 +33,7 @@ _REWRITES = tuple(
 
 _COUNTERS = (
     "gpus?|cards?|nodes?|machines?|servers?|hosts?|instances?|boxes|units?"
-    "|台|机|块|张|卡|颗|대의?|장의?|개의?"
+    "|台|机|块|张|卡|颗|枚|대의?|장의?|개의?"
 )
 _WORDS = "|".join(sorted(NUMBERS, key=len, reverse=True))
 _ASIAN = CHINESE_NUMBERS | {
@@ -58,7 +59,7 @@ _COUNTS = tuple(
 )
 """Ways to write a count within a text; those of one text multiply: 2 nodes of 8."""
 
-_COUNTER = re.compile("[台机块张卡颗대장개]")
+_COUNTER = re.compile("[台机块张卡颗枚대장개]")
 _LONGEST_COUNT = 2
 """Longer numbers may be names of GPUs: 580, 4090."""
 

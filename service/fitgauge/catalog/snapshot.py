@@ -100,7 +100,7 @@ class Snapshot:
         name = f"{repo_id.rpartition('/')[2]} {file or ''}"
         if not tokens(name)[1]:
             return None
-        reading = self._names.read(name, self._footprint)
+        reading = self._names.read(name, self._footprint, unquantized=True)
         return reading if reading and not reading.others else None
 
     def near(self, text: str) -> tuple[str, ...]:

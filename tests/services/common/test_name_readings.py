@@ -23,6 +23,7 @@ Check = Callable[..., FitAnswer]
         ("Mixtral-8x7B-Instruct-AWQ", "mistralai/Mixtral-8x7B-Instruct-v0.1", "awq"),
         ("somebody/Falcon3-7B-Instruct-GPTQ-Int4", "tiiuae/Falcon3-7B-Instruct", "gptq"),
         ("somebody/gemma-2-9b-it-GGUF:Q5_K_M", "google/gemma-2-9b-it", "q5_k_m"),
+        ("somebody/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "awq"),
         ("gemma2:9b", "google/gemma-2-9b-it", "q4_k_m"),
         ("14B 8bit", "14b", "int8"),
         ("3", "3b", None),

@@ -119,15 +119,11 @@ def _spellings(model_id: str) -> set[str]:
     }  # fmt: skip
 
 
-PLAIN = [
-    model_id
-    for model_id in SNAPSHOT.ids()
-    if not re.search(r"\d[-_.]\d|_\d|[-_]\d+[-_]\d|\d+b\d", model_id.partition("/")[2])
-]
-"""Ids whose words keep their meaning in any order: no two numbers stand side by side."""
+NAMED = [model_id for model_id in SNAPSHOT.ids() if "_6b" not in model_id]
+"""All but one whose size is written with an underscore, which other separators take apart."""
 
 
-@pytest.mark.parametrize("model_id", PLAIN)
+@pytest.mark.parametrize("model_id", NAMED)
 def test_order_case_spaces_and_separators_do_not_matter(model_id: str) -> None:
     expected = SNAPSHOT.read(model_id.partition("/")[2])
     assert expected is not None

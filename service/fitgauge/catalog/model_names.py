@@ -46,8 +46,13 @@ _TOKEN = re.compile(
     r"|\d+(?:\.\d+)?[bmt](?![a-z0-9])|\d+(?:\.\d+)?b(?=[a-z]{3})|\d+[ek](?![a-z0-9])"
     r"|(?<![a-z])v?\d+(?:\.\d+)*|(?<![a-z])[a-z]\d+(?:\.\d+)*|\d+(?:\.\d+)*|[a-z]+"
 )
-_SEVEN_ONE = re.compile(r"(?<![\w.])(\d+)b(\d)(?![\w.])")
+_SEVEN_ONE = re.compile(r"(?<![a-z\d.])(\d+)b(\d)(?![a-z\d.])")
 """bloom-7b1."""
+
+_UNDERSCORED = re.compile(
+    r"(?<=\d)_(?=\d{1,2}(?!\d)(?!\d*(?:\.\d+)?[bmt](?![a-z])))|(?<=-\d)_(?=\d[bm])"
+)
+"""phi-1_5 and Qwen-1_8B; not Qwen3_14B."""
 
 _SPLIT_VERSION = re.compile(r"(?<![\d.])(\d)[ -](\d)(?=[ -]\d+(?:\.\d+)?[bm]\b)")
 """llama-3-1-8b."""
@@ -144,7 +149,7 @@ def tokens(text: str) -> tuple[list[str], str]:
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
     text, form = take_formats(text)
-    text = re.sub(r"(?<=\d)_(?=\d)", ".", text)
+    text = _UNDERSCORED.sub(".", text)
     text = re.sub(r"(?<=\d) +(?=[bm]\b)", "", text)
     text = _SPLIT_VERSION.sub(r"\1.\2", text)
     text = _SEVEN_ONE.sub(r"\1.\2b", text)
@@ -319,7 +324,10 @@ def _unsaid(said: Name, name: Name) -> int:
     unsaid = len(name.words - said.words - _SILENT)
     versions = len(name.versions - said.numbers) if said.numbers else 0
     sizes = len(name.sizes - said.sizes) if said.sizes & name.sizes else 0
-    return unsaid + versions + sizes + (1 if "base" in said.words and name.tuned else 0)
+    base = 0
+    if "base" in said.words:
+        base = int(name.tuned) + int("base" not in name.words)
+    return unsaid + versions + sizes + base
 
 
 def _rank(

@@ -42,7 +42,7 @@ _SPELLINGS = {
 """Two ways to write one thing, the second as the ids write it."""
 
 _TOKEN = re.compile(
-    r"\d+x\d+(?:\.\d+)?[bm](?![a-z])|[ae]\d+(?:\.\d+)?[bm](?![a-z])"
+    r"\d+x\d+(?:\.\d+)?[bm]?(?![a-z])|[ae]\d+(?:\.\d+)?[bm](?![a-z])"
     r"|\d+(?:\.\d+)?[bmt](?![a-z0-9])|\d+(?:\.\d+)?b(?=[a-z]{3})|\d+[ek](?![a-z0-9])"
     r"|(?<![a-z])v?\d+(?:\.\d+)*|(?<![a-z])[a-z]\d+(?:\.\d+)*|\d+(?:\.\d+)*|[a-z]+"
 )
@@ -63,6 +63,7 @@ _TAG = re.compile(r"(?:library/)?[a-z0-9.\-]+:[a-z0-9._\-]+")
 _BARE_NUMBER = re.compile(r"\d{1,3}(?:\.\d)?")
 _ACTIVE = re.compile(r"a\d+(?:\.\d+)?[bm]|\d+[ek]")
 _SIZE = re.compile(r"(?:(\d+)x)?e?(\d+(?:\.\d+)?)([bmt])")
+_EXPERTS = re.compile(r"\d+x\d+(?:\.\d+)?")
 _NUMBER = re.compile(r"v?(\d+(?:\.\d+)*)")
 _DATE = re.compile(r"\d{4}|0\.\d+|0\d|1")
 _SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
@@ -228,7 +229,7 @@ class Names:
         return ModelReading(
             id=first.id,
             format=form if form not in ("", first.format) else None,
-            others=_others(ranked, footprint),
+            others=() if _is_all_said(said, first) else _others(ranked, footprint),
             is_default_format=not said.format,
         )
 
@@ -271,6 +272,9 @@ class Names:
                 )
             ]
         sized = [name for name in pool if said.sizes <= name.sizes and said.active <= name.active]
+        if not sized and said.active:
+            active = frozenset(word for word in said.active if not word.endswith("k"))
+            sized = [name for name in pool if said.sizes <= name.sizes and active <= name.active]
         if not sized and len(said.sizes) == 1:
             (size,) = said.sizes
             sized = _nearest(pool, _scaled(size), footprint)
@@ -292,8 +296,10 @@ def _parts(text: str, written: tuple[Sequence[str], str]) -> Name:
             active.add(word)
         elif _SIZE.fullmatch(word):
             sizes.add(word)
+        elif _EXPERTS.fullmatch(word):
+            sizes.add(f"{word}b")
         elif number := _NUMBER.fullmatch(word):
-            numbers.add(number[1])
+            numbers.add(number[1].removesuffix(".0"))
         else:
             others.add(word)
     return Name(

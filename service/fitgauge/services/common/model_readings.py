@@ -9,6 +9,7 @@ from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.same_format import holds_format
 
 _FOUR_BITS = 5
 """Published in fewer bits a weight than this, a model is not quantized again by a usual format."""
@@ -42,10 +43,13 @@ def with_reading(text: str, model: Model, reading: ModelReading) -> Model:
         warnings = (note, *warnings)
     scheme = published(model.spec)
     is_small = scheme is not None and all(form.bits < _FOUR_BITS for form in scheme.formats)
+    form = reading.format
+    if form and ((is_small and reading.is_default_format) or holds_format(model.spec, form)):
+        form = None
     return structs.replace(
         model,
         warnings=warnings,
-        named_format=None if is_small and reading.is_default_format else reading.format,
+        named_format=form,
         guessed_from=text,
         others=reading.others,
     )

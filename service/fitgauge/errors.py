@@ -3,6 +3,7 @@
 FitgaugeError
 ├── InvalidRequestError           a request without an answer (impossible degrees, unknown format)
 ├── InvalidSettingsError          environment variables the process cannot run with (settings.py)
+├── UnlikeGpusError               GPUs of several kinds in one question
 ├── UnknownAcceleratorError       the text names no accelerator of the catalog
 ├── QuestionTooLargeError         a request whose answer takes longer than allowed
 ├── QueueFullError                too many long requests are waiting (`retry_after_seconds`)
@@ -39,6 +40,7 @@ ErrorCode = Literal[
     "model-without-weights",
     "no-option",
     "not-modelled",
+    "out-of-scope",
     "over-quota",
     "question-too-large",
     "queue-full",
@@ -51,6 +53,7 @@ ErrorCode = Literal[
     "unknown-quantization",
     "unknown-trainer",
     "unknown-value",
+    "unlike-gpus",
     "unreadable-log",
     "unreadable-trace",
     "unsupported",
@@ -66,6 +69,7 @@ class FitgaugeError(Exception):
     hint: what to send instead.
     matches: up to five existing names that are close.
     field: the field of the request at fault.
+    send: fields to send instead, where some are known to work; None leaves one out.
     """
 
     code: ErrorCode = "impossible-request"
@@ -78,6 +82,7 @@ class FitgaugeError(Exception):
         matches: tuple[str, ...] = (),
         field: str | None = None,
         code: ErrorCode | None = None,
+        send: Mapping[str, str | int | bool | None] | None = None,
     ) -> None:
         super().__init__(detail)
         if code is not None:
@@ -86,26 +91,17 @@ class FitgaugeError(Exception):
         self.hint = hint
         self.matches = matches[:5]
         self.field = field
+        self.send = dict(send or {})
 
 
 class InvalidRequestError(FitgaugeError):
-    """The request is well formed and has no answer.
+    """The request is well formed and has no answer."""
 
-    send: fields to send instead, where some are known to work; None leaves one out.
-    """
 
-    def __init__(
-        self,
-        detail: str,
-        *,
-        hint: str = "",
-        matches: tuple[str, ...] = (),
-        field: str | None = None,
-        code: ErrorCode | None = None,
-        send: Mapping[str, str | int | bool | None] | None = None,
-    ) -> None:
-        super().__init__(detail, hint=hint, matches=matches, field=field, code=code)
-        self.send = dict(send or {})
+class UnlikeGpusError(FitgaugeError):
+    """The text names GPUs of several kinds; `send` is the question of the smallest of them."""
+
+    code: ErrorCode = "unlike-gpus"
 
 
 class QuestionTooLargeError(FitgaugeError):
@@ -181,8 +177,9 @@ class HubError(FitgaugeError):
         matches: tuple[str, ...] = (),
         field: str | None = None,
         retry_after_seconds: float = 5.0,
+        send: Mapping[str, str | int | bool | None] | None = None,
     ) -> None:
-        super().__init__(detail, hint=hint, matches=matches, field=field)
+        super().__init__(detail, hint=hint, matches=matches, field=field, send=send)
         self.retry_after_seconds = retry_after_seconds
 
     def later(self, seconds: float) -> Self:
@@ -193,6 +190,7 @@ class HubError(FitgaugeError):
             matches=self.matches,
             field=self.field,
             retry_after_seconds=seconds,
+            send=self.send,
         )
 
 

@@ -116,11 +116,12 @@ def test_a_count_before_a_size_is_of_such_cards():
 @pytest.mark.parametrize(
     "text",
     [
-        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti", "rtx 1080 ti",
-        "gtx 4090", "h101", "a1000x", "A100 64GB",
+        "RTX 9999x", "foo", "RTX 9999", "4091", "RTX 4095", "RTX 4090 Ti",
+        "h101", "a1000x", "A100 64GB",
         "rtx 4090 12gb", "rtx 4090 (12 GB)", "H100 24GB", "radeon 4090", "amd h100",
         "nvidia mi300x",
-        "4090 3090", "4090 + 3090", "4090x3090", "2x 4090 + 2x 3090", "80", "x", "8",
+        "4090 3090", "4090x3090",
+        "80", "x", "8",
         "gpu", "24 32", "4090 魔改", "é4090",
         "24gb 48gb", "nvidia 24gb", "m9 max", "tpu v99", "3g.99gb", "RX 4090", "🦙",
         "'; drop table", "8x", "nvidia", "pro", "rtx", "super",

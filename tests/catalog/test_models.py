@@ -159,24 +159,10 @@ def test_people_find_the_model_they_mean(text, model_id):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "llama",
-        "qwen",
-        "qwen3",
-        "mistral",
-        "deepseek",
-        "gpt oss",
-        "7b",
-        "70b instruct",
-        "gpt-4",
-        "hello world",
-        "",
-        "!",
-    ],
+    "text", ["7b", "70b instruct", "gpt-4", "hello world", "", "!", "chat", "model"]
 )
-def test_what_means_no_one_model_is_not_guessed(text):
-    """Return a family, a size, a stranger and an ambiguous name find nothing."""
+def test_what_names_no_family_is_not_guessed(text):
+    """Return a size and a stranger find nothing."""
     assert SNAPSHOT.find(text) is None
 
 

@@ -26,6 +26,7 @@ from fitgauge.errors import (
     RenamedModelError,
     UnknownAcceleratorError,
     UnknownModelError,
+    UnlikeGpusError,
 )
 from fitgauge.services.common.schemas import Problem
 
@@ -34,6 +35,7 @@ _log = logging.getLogger("fitgauge.api")
 
 STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     InvalidRequestError: (422, "impossible-question"),
+    UnlikeGpusError: (422, "unlike-gpus"),
     QuestionTooLargeError: (422, "question-too-large"),
     QueueFullError: (503, "queue-full"),
     UnknownAcceleratorError: (404, "unknown-accelerator"),

@@ -34,10 +34,13 @@ _SYNONYMS = {
     "trillium2": "trillium",
 }
 
-_NUMBERS = {
+NUMBERS = {
     "one": 1,
     "single": 1,
     "two": 2,
+    "both": 2,
+    "pair": 2,
+    "couple": 2,
     "dual": 2,
     "three": 3,
     "triple": 3,
@@ -45,16 +48,25 @@ _NUMBERS = {
     "quad": 4,
     "eight": 8,
     "sixteen": 16,
+    "zwei": 2,
+    "drei": 3,
+    "vier": 4,
+    "acht": 8,
+    "deux": 2,
+    "trois": 3,
+    "quatre": 4,
+    "huit": 8,
 }
+"""Numbers as words, in English, German and French."""
 
-_CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {
+CHINESE_NUMBERS = {name: number for number, name in enumerate("一二三四五六七八", 1)} | {
     "两": 2,
     "双": 2,
     "单": 1,
     "十六": 16,
 }
 _CHINESE_COUNT = re.compile(
-    rf"(\d+|{'|'.join(sorted(_CHINESE_NUMBERS, key=len, reverse=True))})"
+    rf"((?<![a-z\d.-])\d+|{'|'.join(sorted(CHINESE_NUMBERS, key=len, reverse=True))})"
     r"\s*(?:[张块片个]|卡)(?:\s*卡)?"
 )
 """八张H100, 8卡H100, H100八卡, 双卡4090."""
@@ -122,7 +134,7 @@ _COUNTED = tuple(
     for pattern, number, name in (
         (r"\(?(-?\d+(?:\.\d+)?)\s*[x*]\)?\s*(.+)", 1, 2),
         (r"(-?\d+)\s+(.+)", 1, 2),
-        (rf"({'|'.join(_NUMBERS)})[\s-]+(.+)", 1, 2),
+        (rf"({'|'.join(NUMBERS)})[\s-]+(.+)", 1, 2),
         (r"(.+?)\s*\(?[x*:=]\s*(-?\d+(?:\.\d+)?)\)?", 2, 1),
         (r"(.+?)\s*\(\s*(-?\d+)\s*[x*]?\s*\)", 2, 1),
     )
@@ -195,9 +207,11 @@ def clean(text: str) -> str:
 
 
 def _counted(found: re.Match[str]) -> str:
-    """Return a Chinese count as "8x " before a name and " x8" after it."""
-    number = _CHINESE_NUMBERS.get(found[1], found[1])
-    return f"{number}x " if found.start() == 0 else f" x{number}"
+    """Return a Chinese count as " 8x " before a name and " x8" after it."""
+    number = CHINESE_NUMBERS.get(found[1], found[1])
+    if found.end() == len(found.string):
+        return f" x{number}"
+    return f" {number}x "
 
 
 def read(text: str, vocabulary: Set[str]) -> Spelling:
@@ -230,7 +244,7 @@ def counts(text: str, vocabulary: Set[str]) -> Iterator[tuple[float, str]]:
         if (found := pattern.fullmatch(text)) and not (
             len(found[number]) > 2 and found[number] in vocabulary
         ):
-            yield float(_NUMBERS.get(found[number], found[number])), found[name]
+            yield float(NUMBERS.get(found[number], found[number])), found[name]
 
 
 def _unglue(word: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Resolve the name of a GPU to a row of the catalog and a count."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 import msgspec
@@ -10,11 +10,17 @@ from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
+from fitgauge.catalog.gpu_phrases import parts, phrases
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GB, GIB
-from fitgauge.errors import InvalidRequestError, UnknownAcceleratorError
+from fitgauge.errors import (
+    FitgaugeError,
+    InvalidRequestError,
+    UnknownAcceleratorError,
+    UnlikeGpusError,
+)
 
 MAX_COUNT = 4096
 MAX_CUSTOM_BYTES = 16_384 * GB
@@ -22,6 +28,13 @@ MAX_CUSTOM_BYTES = 16_384 * GB
 _SIZE_TOLERANCE = 0.03
 """A size in a name may be the marketed one, the tool's or the process's: 80 GB, 81559 MiB and 79.2
 GiB are one GPU."""
+
+_MOST_OTHERS = 4
+_LOOSE_TOLERANCE = 0.06
+"""The same within a phrase: people round what a tool shows, as 23 GB for a GPU sold with 24."""
+
+_HOST_MEMORY = re.compile(r"(?!.*(?:\bgpus?\b|\bcards?\b|vram|显)).*\bram\b")
+"""RAM alone is the memory of the host."""
 
 _TYPO_SIMILARITY = 0.75
 """Least similarity of a word for a typo to be corrected: "gefroce", never "foo"."""
@@ -44,12 +57,14 @@ _HINT = (
 class GpuMatch(msgspec.Struct, frozen=True):
     """A resolved name: `count` GPUs of `accelerator`. `note`: what was assumed, if anything.
 
-    `quota`: how many of these may be used at once, None for no limit.
+    `others`: accelerators that the text may mean as well. `quota`: how many of these may be used
+    at once, None for no limit.
     """
 
     accelerator: Accelerator
     count: int
     note: str | None = None
+    others: tuple[Accelerator, ...] = ()
     quota: int | None = None
 
     @property
@@ -83,6 +98,8 @@ class Lookup:
 
     def _find(self, text: str) -> GpuMatch:
         """`find` for a clean text."""
+        if match := self._several(text):
+            return match
         for reading, remark in self._readings(text):
             for count, name in counts(reading, self._vocabulary):
                 if machine := self._machine(name):
@@ -99,6 +116,7 @@ class Lookup:
                             rows[0],
                             count * each,
                             " ".join(filter(None, (remark, _note(name, rows)))) or None,
+                            rows[1:],
                         )
         for count, name in counts(text, self._vocabulary):
             if family := self._family(name):
@@ -110,6 +128,8 @@ class Lookup:
                     f"{offer.cloud} instances such as {offer.instance} have {accelerator.name};"
                     f" {counted} counted.",
                 )
+        if match := self._phrase(text):
+            return match
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
             offer.instance: offer.instance.lower()
             for offer in self._offers.all()
@@ -126,6 +146,7 @@ class Lookup:
             hint=_HINT,
             matches=near,
             field="gpu",
+            send={"gpu": near[0]} if near else None,
         )
 
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
@@ -170,14 +191,18 @@ class Lookup:
         """Return the rows whose pattern matches, else a GPU of the size alone."""
         spelling = read(name, self._vocabulary)
         if not spelling.words:
-            return _custom(spelling)
+            return [] if _HOST_MEMORY.match(name) else _custom(spelling)
+        return self._matching(spelling, _SIZE_TOLERANCE)
+
+    def _matching(self, spelling: Spelling, tolerance: float) -> list[Accelerator]:
+        """Return the rows whose pattern matches, nearest in size, within `tolerance` of it."""
         rows: dict[str, tuple[float, Accelerator]] = {}
         for needed, allowed, row in self._accelerators.patterns:
             if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
                 distance = _size_distance(
                     row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed]
                 )
-                if distance <= _SIZE_TOLERANCE and spelling.vendors <= {row.vendor}:
+                if distance <= tolerance and spelling.vendors <= {row.vendor}:
                     rows[row.id] = min(
                         rows.get(row.id, (distance, row)),
                         (distance, row),
@@ -185,6 +210,80 @@ class Lookup:
                     )
         nearest = min((distance for distance, _ in rows.values()), default=0.0)
         return [row for distance, row in rows.values() if distance == nearest]
+
+    def _phrase(self, text: str) -> GpuMatch | None:
+        """Return the GPU that a text holds among other words; None where it holds none for
+        certain."""
+        for word in text.split():
+            if "." in word and (machine := self._machine(word.removeprefix("ml."))):
+                offer, accelerator = machine
+                held = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
+                return _found(accelerator, offer.count, held)
+        mended = self._mend(text)
+        for written in dict.fromkeys((text, mended)):
+            for phrase in phrases(written, self._vocabulary):
+                if not phrase.spelling.words | phrase.spelling.vendors and _HOST_MEMORY.match(text):
+                    continue
+                if rows := self._guessed(phrase.spelling):
+                    notes = [f"Read as {phrase.times} x {rows[0].name}."]
+                    if phrase.ignored:
+                        notes.append(f"Ignored: {', '.join(phrase.ignored)}.")
+                    if note := _note(text, rows):
+                        notes.append(note)
+                    return _found(rows[0], phrase.times, " ".join(notes), rows[1:])
+        return None
+
+    def _guessed(self, spelling: Spelling) -> list[Accelerator]:
+        """Return the rows of a spelling, else of one that differs in what people mix up: the
+        laptop's GPU by its size, GTX and RTX."""
+        if not spelling.words:
+            return self._sold_by(spelling)
+        brands = {"gtx": "rtx", "rtx": "gtx"}
+        swapped = frozenset(brands.get(word, word) for word in spelling.words)
+        for words in (spelling.words, swapped):
+            for more in (frozenset(), frozenset({"laptop"})):
+                if more and not spelling.sizes:
+                    continue
+                if rows := self._matching(spelling._replace(words=words | more), _LOOSE_TOLERANCE):
+                    return rows
+        return []
+
+    def _sold_by(self, spelling: Spelling) -> list[Accelerator]:
+        """Return the machines of unified memory that a vendor and a size name: "96GB Mac"; the
+        GPU of a size alone where no vendor is named."""
+        if spelling.vendors != {"Apple"} or len(spelling.sizes) != 1:
+            return _custom(spelling)
+        return list(
+            dict.fromkeys(
+                row
+                for _, _, row in self._accelerators.patterns
+                if row.vendor == "Apple"
+                and _size_distance(row, list(spelling.sizes)) <= _SIZE_TOLERANCE
+            )
+        )
+
+    def _several(self, text: str) -> GpuMatch | None:
+        """Return the count of one GPU written several times; None where the text has no parts.
+        Raise UnlikeGpusError for GPUs that differ."""
+        each = parts(text)
+        try:
+            matches = [self.find(part) for part in each]
+        except FitgaugeError:
+            return None
+        if not matches or any(match.accelerator.vendor == "custom" for match in matches):
+            return None
+        smallest = min(matches, key=lambda match: match.accelerator.usable.expected).accelerator
+        count = sum(match.count for match in matches)
+        if any(match.accelerator.id != smallest.id for match in matches):
+            raise UnlikeGpusError(
+                f"{' + '.join(f'{one.count} x {one.accelerator.name}' for one in matches)}: an"
+                " estimate is of GPUs of one kind.",
+                hint="Send the smallest of them: what fits on it fits on the others too.",
+                matches=tuple(dict.fromkeys(one.accelerator.name for one in matches)),
+                field="gpu",
+                send={"gpu": smallest.name, "gpu_count": count},
+            )
+        return _found(smallest, count, f"Read as {count} x {smallest.name}.")
 
     def _mend(self, text: str) -> str:
         """Return `text` with typos corrected in words of letters; words with digits stay."""
@@ -220,7 +319,12 @@ class Lookup:
         return frozenset().union(*(pattern.allowed for pattern in self._accelerators.patterns))
 
 
-def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch:
+def _found(
+    accelerator: Accelerator,
+    count: float,
+    note: str | None,
+    others: Sequence[Accelerator] = (),
+) -> GpuMatch:
     """Return the match. Raise InvalidRequestError for a `count` that is not a whole number in
     range."""
     if count != int(count) or not 1 <= count <= MAX_COUNT:
@@ -230,7 +334,7 @@ def _found(accelerator: Accelerator, count: float, note: str | None) -> GpuMatch
             field="gpu",
             code="invalid-value",
         )
-    return GpuMatch(accelerator, int(count), note)
+    return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]))
 
 
 def _custom(spelling: Spelling) -> list[Accelerator]:
@@ -277,7 +381,7 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
     if others:
         notes.append(
             f"{name!r} is read as {first.name}; it could also be"
-            f" {', '.join(row.name for row in others[:4])}."
+            f" {', '.join(row.name for row in others[:_MOST_OTHERS])}."
         )
     if "(per " in first.name:
         notes.append("One card has two of these devices; one device is counted.")

@@ -10,11 +10,14 @@ from importlib.resources import files
 import msgspec
 from rapidfuzz import fuzz, process
 
-from fitgauge.catalog.model_names import Footprint, Name, meant, plain
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, tokens
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, Stored
 
 _DATA = files("fitgauge.catalog") / "data"
+_SHAPE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "kv_lora_rank")
+"""Keys of a config that the size of the KV cache follows from."""
+
 _FIRST = b'{"id":"'
 
 
@@ -69,11 +72,17 @@ class Snapshot:
 
     def ids(self) -> tuple[str, ...]:
         """Return every id, in alphabetical order."""
-        return tuple(name.id for name in self._names)
+        return tuple(self._ids)
 
     def find(self, text: str) -> str | None:
-        """Return the id of the one model that a text such as "llama 3.1 70b" means; None where it
-        means none, or several that differ.
+        """Return the id of the model that a text such as "llama 3.1 70b" means; None where it
+        means none."""
+        reading = self.read(text)
+        return reading.id if reading else None
+
+    def read(self, text: str) -> ModelReading | None:
+        """Return the model that a text such as "70b Llama 3.1 AWQ" means, with the format it
+        names and the other models that it may mean; None where it means none.
 
         Where a model was published as a base and tuned to instructions, the tuned one is meant
         unless the text says "base"; of several dated releases the latest, unless one has no date
@@ -81,12 +90,22 @@ class Snapshot:
         wanted = text.strip().lower()
         known = self._aliases.get(wanted)
         if known is None and wanted in self._places:
-            known = next(name.id for name in self._names if name.id.lower() == wanted)
-        return known or meant(text, self._names, self._footprint)
+            known = next(one for one in self._ids if one.lower() == wanted)
+        return ModelReading(known) if known else self._names.read(text, self._footprint)
+
+    def made_from(self, repo_id: str, file: str | None) -> ModelReading | None:
+        """Return the model that a repository in another format was made from by its name, with
+        that format: org/Qwen3-32B-GGUF and the file Q4_K_M; None where the name holds no format,
+        or may mean several models."""
+        name = f"{repo_id.rpartition('/')[2]} {file or ''}"
+        if not tokens(name)[1]:
+            return None
+        reading = self._names.read(name, self._footprint, unquantized=True)
+        return reading if reading and not reading.others else None
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
-        names = {name.id: plain(name.id) for name in self._names}
+        names = {model_id: plain(model_id) for model_id in self._ids}
         return tuple(
             found
             for _, _, found in process.extract(
@@ -96,12 +115,27 @@ class Snapshot:
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
+        if known := self._footprints.get(model_id):
+            return known
         row = self.get(model_id)
         assert row is not None
+        config = row.config
+        language = config.get("text_config")
+        shape = [
+            (language if isinstance(language, dict) and key in language else config).get(key)
+            for key in _SHAPE
+        ]
         stored = msgspec.json.encode(
-            [row.quantization, row.config.get("quantization_config")]
+            [row.quantization, config.get("quantization_config"), shape]
         ).decode()
-        return Footprint(row.parameters, stored)
+        footprint = Footprint(row.parameters, stored)
+        self._footprints[model_id] = footprint
+        return footprint
+
+    @cached_property
+    def _footprints(self) -> dict[str, Footprint]:
+        """Those that were read, by id: as many as there are rows at most."""
+        return {}
 
     @cached_property
     def _lines(self) -> bytes:
@@ -125,8 +159,8 @@ class Snapshot:
         return {model_id.lower(): place for model_id, place in self._ids.items()}
 
     @cached_property
-    def _names(self) -> tuple[Name, ...]:
-        return tuple(map(Name.of, self._ids))
+    def _names(self) -> Names:
+        return Names(self._ids)
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

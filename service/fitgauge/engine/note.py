@@ -19,6 +19,7 @@ NoteCode = Literal[
     "layers-omitted",
     "layers-share-weights",
     "model-is-a-size",
+    "model-read-as",
     "model-without-weights",
     "parameter-count-differs",
     "quantization-method-missing",

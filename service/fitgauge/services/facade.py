@@ -9,10 +9,12 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
 from fitgauge.logs.trace import TraceReader
 from fitgauge.services.common import parsing as words
@@ -25,7 +27,8 @@ from fitgauge.services.common.long_questions import (
     queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
-from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail
+from fitgauge.services.common.name_readings import find_gpu, readings, with_named_format
+from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
@@ -121,9 +124,40 @@ class Services:
 
         Where the model does not surely fit, or no checkpoint is known in the format to serve, look
         up quantized repositories of it, briefly."""
-        dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = self._catalog.find(request.gpu)
+        gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
+        asked = with_named_format(request, model)
+        dependencies, answer = await self._fit(asked, model, gpu)
+        read_as = list(
+            readings(
+                request.gpu, model, gpu, partial(self._verdict, asked, model, gpu), answer.verdict
+            )
+        )
+        return dependencies, structs.replace(answer, read_as=read_as) if read_as else answer
+
+    def _gpu(self, gpu: str, model: str) -> GpuMatch:
+        """Return the GPU that is meant. Raises the errors of fitgauge.errors."""
+        return find_gpu(self._catalog, self._models.snapshot, gpu, model)
+
+    def _verdict(
+        self, request: FitRequest, model: Model, gpu: GpuMatch, field: str, name: str
+    ) -> Verdict | None:
+        """Return the verdict of a question with another model or GPU; None where it has none."""
+        try:
+            if field == "gpu":
+                gpu = structs.replace(gpu, accelerator=self._catalog.find(name).accelerator)
+            elif (other := self._models.bundled(name)) is not None:
+                model = other
+            checked = self._serving.check(request, model, gpu)
+        except (FitgaugeError, UnsupportedError):
+            return None
+        return "unsupported" if checked.refused else checked.verdict
+
+    async def _fit(
+        self, request: FitRequest, model: Model, gpu: GpuMatch
+    ) -> tuple[CacheDependencies, FitAnswer]:
+        """Return the answer about a model and a GPU, and what it depends on."""
+        dependencies = CacheDependencies(self._catalog, request.model)
         if request.draft_model:
             model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
@@ -171,7 +205,7 @@ class Services:
         """Return the answer about training and what it depends on. Raises the errors of
         fitgauge.errors."""
         dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = self._catalog.find(request.gpu)
+        gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
         rl_models = await self._rl_models(request)
         alone = rl_models.reward is None and rl_models.critic is None
@@ -180,6 +214,9 @@ class Services:
                 request, model, gpu, rl_models
             )
         )
+        read_as = list(readings(request.gpu, model, gpu, lambda *_: None, answer.verdict))
+        if read_as:
+            answer = structs.replace(answer, read_as=read_as)
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
 
@@ -197,7 +234,7 @@ class Services:
         """Return the layouts that train a model and what the answer depends on. Raises the errors
         of fitgauge.errors."""
         dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = self._catalog.find(request.gpu)
+        gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
         answer = await self._long.run(
             lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
@@ -208,6 +245,8 @@ class Services:
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """Return the GPUs to use for a model. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
+        if request.quantization is None and model.named_format is not None:
+            request = structs.replace(request, quantization=model.named_format)
         return await self._long.run(
             lambda checkpoint: recommender.answer(request, model, checkpoint)
         )

@@ -326,6 +326,13 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     revision: str | None = None
     stored: Stored | None = None
     warnings: tuple[Note, ...] = ()
+    named_format: str | None = None
+    """The number format that the caller's name of it asks for, where it is published in
+    another."""
+    guessed_from: str | None = None
+    """The caller's name of it, where that does not name it for certain."""
+    others: tuple[str, ...] = ()
+    """Models that this name may mean as well."""
 
     @property
     def is_quantized(self) -> bool:

@@ -49,7 +49,10 @@ ALIASES: dict[str, str] = {
     "nf4_dq": "nf4_double", "bnb_fp4": "fp4",
     "fp4_nvidia": "nvfp4", "w4a4": "nvfp4", "none": "bf16", "unquantized": "bf16", "3bit": "int3",
     "2bit": "int2",
-    "4_bit": "int4", "8_bit": "int8",
+    "4_bit": "int4", "8_bit": "int8", "4bits": "int4", "8bits": "int8", "int_4": "int4",
+    "int_8": "int8",
+    "q2": "q2_k", "q3": "q3_k_m", "q4": "q4_k_m", "q5": "q5_k_m", "q6": "q6_k", "q8": "q8_0",
+    "q4_k": "q4_k_m", "q5_k": "q5_k_m", "q3_k": "q3_k_m", "gguf": "q4_k_m",
 }  # fmt: skip
 """Other names people type."""
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from fitgauge.catalog.sizes import nominal_model, parse_size
+from fitgauge.catalog.model_names import ModelReading, is_tag
+from fitgauge.catalog.scope import out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
@@ -15,10 +16,13 @@ from fitgauge.errors import (
     GatedModelError,
     HubError,
     InvalidRequestError,
+    MalformedModelError,
+    ModelWithoutWeightsError,
     UnknownModelError,
 )
 from fitgauge.hub import Hub
-from fitgauge.hub.reference import Reference, parse_reference
+from fitgauge.hub.reference import HINT, Reference, parse_reference
+from fitgauge.services.common.model_readings import replacement, size_model, with_reading
 
 SECOND_BEST_SECONDS = 5.0
 
@@ -40,6 +44,8 @@ class ModelResolver:
         self._bundled: Memo[str, Model] = Memo(256)
         self._sizes: Memo[str, Model] = Memo(256)
         self._references: Memo[str, Reference] = Memo(4096)
+        self._readings: Memo[str, ModelReading] = Memo(4096)
+        self._named: Memo[str, tuple[Model, Model]] = Memo(256)
 
     @property
     def hub(self) -> Hub:
@@ -66,8 +72,8 @@ class ModelResolver:
             and (second_best := self._instead.get(reference)) is not None
             and self._monotonic() < second_best[1]
         ):
-            return second_best[0]
-        return model
+            model = second_best[0]
+        return model and self._as_read(text, model)
 
     async def find(self, text: str) -> Model:
         """Return the Model that is meant, at once where it is known. Raises what `resolve` does."""
@@ -79,46 +85,89 @@ class ModelResolver:
         Raises UnknownModelError (with near matches), GatedModelError, ModelWithoutWeightsError,
         MalformedModelError, HubUnreachableError and HubBusyError where the snapshot cannot
         answer in the Hub's place, InvalidRequestError for an invalid name."""
-        parameters = parse_size(text)
-        if parameters is not None:
-            model = nominal_model(text, parameters)
+        if (model := size_model(text)) is not None:
             self._sizes.put(text, model)
             return model
         reference = self._reference(text)
+        return self._as_read(text, await self._resolve(text, reference))
+
+    async def _resolve(self, text: str, reference: Reference) -> Model:
+        """Return the Model of a reference, from the Hub, else from the snapshot. text: what was
+        sent."""
         try:
             return await self._hub.resolve(reference)
         except UnknownModelError as error:
             return self._second_best(
-                reference, ("The Hub has no public repository of this name"), error
+                text, reference, "The Hub has no public repository of this name", error
             )
+        except (MalformedModelError, ModelWithoutWeightsError) as error:
+            if out_of_scope(text):
+                raise self._unknown(text, error.detail, error.hint) from error
+            raise
         except GatedModelError as error:
             return self._second_best(
-                reference,
-                "The Hub requires a token with access to this repository",
-                error,
+                text, reference, "The Hub requires a token with access to this repository", error
             )
         except HubError as error:
             why = "Offline (HF_HUB_OFFLINE)" if self._hub.offline else "The Hub did not answer"
-            return self._second_best(reference, why, error)
+            return self._second_best(text, reference, why, error)
 
     def _reference(self, text: str) -> Reference:
         """Return the repository that is meant: a Hub ID as it stands, else the one of the
         snapshot that these words name."""
-        named = self._snapshot.find(text) if "/" not in text else None
+        reading = self._snapshot.read(text) if "/" not in text or is_tag(text) else None
+        if reading is not None:
+            self._readings.put(text, reading)
         try:
-            reference = parse_reference(named or text)
+            reference = parse_reference(reading.id if reading else text)
         except InvalidRequestError as error:
-            raise UnknownModelError(
-                error.detail, hint=error.hint, matches=self._snapshot.near(text), field="model"
-            ) from None
+            raise self._unknown(text, error.detail, error.hint) from None
         self._references.put(text, reference)
         return reference
 
-    def _second_best(self, reference: Reference, why: str, error: FitgaugeError) -> Model:
-        """Return the snapshot's Model, marked so; raises `error`, with near matches for an
-        unknown name, where there is none."""
+    def _as_read(self, text: str, model: Model) -> Model:
+        """Return the Model with what was read of its name besides: a format, other readings."""
+        reading = self._readings.get(text)
+        if reading is None or (reading.format is None and not reading.others):
+            return model
+        known = self._named.get(text)
+        if known is None or known[0] is not model:
+            known = model, with_reading(text, model, reading)
+            self._named.put(text, known)
+        return known[1]
+
+    def _unknown(self, text: str, detail: str, hint: str) -> UnknownModelError:
+        """Return the error of an unknown name, with near matches and the question to send."""
+        if kind := out_of_scope(text):
+            return UnknownModelError(
+                f"{text[:80]!r} {kind}; estimates cover language, vision-language, embedding and"
+                " speech recognition models.",
+                hint="Send the ID of such a model, or a size such as 7b.",
+                field="model",
+                code="out-of-scope",
+            )
+        matches = self._snapshot.near(text)
+        return UnknownModelError(
+            detail,
+            hint=hint,
+            matches=matches,
+            field="model",
+            send=replacement(text, matches),
+        )
+
+    def _second_best(
+        self, text: str, reference: Reference, why: str, error: FitgaugeError
+    ) -> Model:
+        """Return the snapshot's Model, marked so, also of the repository that one in another
+        format was made from; raises `error`, with near matches for an unknown name, where there
+        is none. text: what was sent."""
         model = self.bundled(reference.repo_id)
-        if model is not None and reference.file is None:
+        if model is None or reference.file is not None:
+            derived = self._snapshot.made_from(reference.repo_id, reference.file)
+            model = self.bundled(derived.id) if derived else None
+            if derived is not None and model is not None:
+                self._readings.put(text, derived)
+        if model is not None:
             pinned = (
                 f" Revision {reference.revision} was not checked." if reference.revision else ""
             )
@@ -132,8 +181,13 @@ class ModelResolver:
                 known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
             self._instead.put(reference, (known[0], self._monotonic() + SECOND_BEST_SECONDS))
             return known[0]
+        if out_of_scope(text):
+            raise self._unknown(text, error.detail, error.hint) from error
         if isinstance(error, UnknownModelError | HubError) and not error.matches:
+            if "/" not in text:
+                raise self._unknown(text, f"Unknown model {text[:80]!r}.", HINT) from error
             error.matches = self._snapshot.near(reference.repo_id)[:5]
+            error.send = replacement(text, error.matches)
         raise error
 
     def bundled(self, name: str) -> Model | None:

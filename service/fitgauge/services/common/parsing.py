@@ -7,6 +7,7 @@ from functools import lru_cache
 from rapidfuzz import process
 
 from fitgauge.engine.model.dtypes import dtype
+from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
@@ -27,6 +28,9 @@ _GGML_ALIASES = {
     "q5": "Q5_0",
     "int8": "Q8_0",
 }
+_GGUF_OF_BITS = {"int2": "q2_k", "int3": "q3_k_m", "int4": "q4_k_m", "int8": "q8_0"}
+"""The usual GGUF file of so many bits."""
+
 AS_PUBLISHED = "as published"
 """The name of the number format of a repository's own weights."""
 
@@ -44,8 +48,9 @@ def engine(text: str | None) -> EngineName:
     name = engine_named(word)
     if name is not None:
         return name
-    words = [word for row in ENGINES.values() for word in row.words]
-    near = tuple(name for name, _, _ in process.extract(word, words, limit=2, score_cutoff=60))
+    names = {word: row.name for row in ENGINES.values() for word in row.words}
+    close = process.extract(word, list(names), limit=4, score_cutoff=60)
+    near = tuple(dict.fromkeys(names[alias] for alias, _, _ in close))
     raise InvalidRequestError(
         f"Unknown engine {text.strip()!r}.",
         hint=f"Use {', '.join(sorted(ENGINES))}.",
@@ -66,6 +71,14 @@ def split_list(sent: str | Sequence[str] | None) -> list[str]:
 def quantization(text: str | None) -> str | None:
     """Return the requested number format of the weights, as written; None for the published one."""
     return None if text is None or re.sub(r"[^a-z]", "", text.lower()) in _PUBLISHED else text
+
+
+def engine_format(quantization: str | None, engine: EngineName) -> str | None:
+    """Return the format as the engine stores it: engines of GGUF files have Q4_K_M where others
+    have 4-bit integers."""
+    if quantization is None or not ENGINES[engine].reads_gguf:
+        return quantization
+    return _GGUF_OF_BITS.get(canonical_name(quantization), quantization)
 
 
 def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:

@@ -346,6 +346,22 @@ class Assumption(Struct, frozen=True):
     message: str
 
 
+class Reading(Struct, frozen=True, kw_only=True):
+    """How a field was read that does not name one thing for certain."""
+
+    field: str
+    sent: str
+    taken: Annotated[str, Meta(description="What the answer is of.")]
+    others: Annotated[list[str], Meta(description="What the field may mean as well.")] = []
+    changes_verdict: Annotated[
+        bool | None,
+        Meta(description="Whether one of the others has another verdict; null: not estimated."),
+    ] = None
+    verdicts: Annotated[
+        dict[str, Verdict], Meta(description="Verdicts of the others that were estimated.")
+    ] = {}
+
+
 class FitAnswer(Struct, kw_only=True):
     """The verdict, its evidence and suggestions."""
 
@@ -381,6 +397,9 @@ class FitAnswer(Struct, kw_only=True):
         DefaultsAnswer | None,
         Meta(description="The engine's defaults, where they were not chosen or nothing fits."),
     ] = None
+    read_as: Annotated[
+        list[Reading], Meta(description="What was guessed of the names in the request.")
+    ] = []
     ranks: list[RankAnswer] | UnsetType = UNSET
 
 

@@ -151,6 +151,8 @@ def _row(
     format was named, and is not the engine's default."""
     asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
+    if not named and model.named_format is not None:
+        quantization, named = model.named_format, True
     question = FitRequest(
         model=model.id,
         gpu=accelerator.name,
@@ -162,9 +164,10 @@ def _row(
         kv_cache_dtype=kv_cache_dtype,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
-    if not named:
-        quantization = default_format(model, engine)
-        question = structs.replace(question, quantization=quantization)
+    quantization = (
+        words.engine_format(quantization, engine) if named else default_format(model, engine)
+    )
+    question = structs.replace(question, quantization=quantization)
     row = CompareRow(
         number=number,
         of=total,

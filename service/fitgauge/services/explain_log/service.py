@@ -359,9 +359,11 @@ def _unknown_version(message: str) -> Note:
 
 def _quantization(asked: FitRequest, model: Model) -> str | None:
     """Return the log's flag where it changed what is stored: engines print the scheme of
-    quantized repositories too."""
+    quantized repositories too; else the format that the model's name says."""
     scheme = published(model.spec)
-    return None if scheme is not None and scheme.form else asked.quantization
+    if scheme is not None and scheme.form:
+        return None
+    return asked.quantization or model.named_format
 
 
 def _named(asked: FitRequest | None, found: GpuMatch | None) -> FitRequest | None:

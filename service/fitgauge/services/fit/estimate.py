@@ -53,7 +53,7 @@ class Estimator:
         default changes. Raises InvalidRequestError for an engine or a version that is not sized
         here, and for an unknown format."""
         profile = self._profile(request)
-        quantization = words.quantization(request.quantization)
+        quantization = words.engine_format(words.quantization(request.quantization), profile.engine)
         if request.quantization is None and not as_launched:
             quantization = default_format(model, profile.engine)
         settled = structs.replace(request, quantization=quantization)

@@ -16,6 +16,7 @@ from fitgauge.services.common.schemas import (
     Limits,
     ModelAnswer,
     RankAnswer,
+    Reading,
     Suggestion,
     TermAnswer,
     Verdict,
@@ -167,6 +168,9 @@ class TrainingAnswer(Struct, kw_only=True):
             )
         ),
     ]
+    read_as: Annotated[
+        list[Reading], Meta(description="What was guessed of the names in the request.")
+    ] = []
     ranks: list[RankAnswer] | UnsetType = UNSET
     saved: Annotated[
         list[SavedSegment] | UnsetType,

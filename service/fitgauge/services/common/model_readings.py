@@ -1,0 +1,63 @@
+"""What a model's name says besides the model: a size, a number format, other readings."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from fitgauge.catalog.model_names import ModelReading, named_size
+from fitgauge.catalog.sizes import nominal_model, parse_size
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.same_format import holds_format
+
+_FOUR_BITS = 5
+"""Published in fewer bits a weight than this, a model is not quantized again by a usual format."""
+
+
+def size_model(text: str) -> Model | None:
+    """Return the model of a size alone: "7b", "a 13B model", "8", "65B 4-bit"; None where the text
+    names more. Raises InvalidRequestError for a size out of range."""
+    parameters = parse_size(text)
+    if parameters is not None:
+        return nominal_model(text, parameters)
+    if (named := named_size(text)) is None:
+        return None
+    size, form = named
+    parameters = parse_size(size)
+    assert parameters is not None
+    return structs.replace(
+        nominal_model(size, parameters), named_format=form or None, guessed_from=text
+    )
+
+
+def with_reading(text: str, model: Model, reading: ModelReading) -> Model:
+    """Return the model with the format that its name asks for and the models it may mean."""
+    warnings = model.warnings
+    if reading.others:
+        note = Note(
+            "model-read-as",
+            "model",
+            f"{text!r} is read as {model.id}; it may also mean {', '.join(reading.others)}.",
+        )
+        warnings = (note, *warnings)
+    scheme = published(model.spec)
+    is_small = scheme is not None and all(form.bits < _FOUR_BITS for form in scheme.formats)
+    form = reading.format
+    if form and ((is_small and reading.is_default_format) or holds_format(model.spec, form)):
+        form = None
+    return structs.replace(
+        model,
+        warnings=warnings,
+        named_format=form,
+        guessed_from=text,
+        others=reading.others,
+    )
+
+
+def replacement(text: str, matches: Sequence[str]) -> dict[str, str | int | bool | None]:
+    """Return the fields to send instead of an unknown name: the nearest one, else its size."""
+    if matches:
+        return {"model": matches[0]}
+    size = next(filter(None, map(named_size, text.split())), None)
+    return {"model": size[0]} if size else {}

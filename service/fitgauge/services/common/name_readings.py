@@ -1,0 +1,89 @@
+"""What was guessed of the names in a request, and what else they may mean."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import structs
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.spec import Model
+from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
+from fitgauge.services.common.schemas import FitRequest, Reading, Verdict
+
+VerdictOf = Callable[[str, str], Verdict | None]
+
+_MOST_COMPARED = 3
+"""Other readings of one field whose verdict is compared."""
+
+
+def readings(
+    gpu_text: str,
+    model: Model,
+    gpu: GpuMatch,
+    verdict_of: VerdictOf,
+    verdict: str,
+) -> Iterator[Reading]:
+    """Yield how the names of a question were read, where that was a guess. verdict_of: the verdict
+    of the same question with another field and name; None where it has none. verdict: the
+    answer's."""
+    if model.guessed_from is not None:
+        yield _compared(
+            Reading(
+                field="model",
+                sent=model.guessed_from,
+                taken=f"{model.id} in {model.named_format}" if model.named_format else model.id,
+                others=list(model.others),
+            ),
+            verdict_of,
+            verdict,
+        )
+    if gpu.note is not None and gpu.accelerator.vendor != "custom":
+        yield _compared(
+            Reading(
+                field="gpu",
+                sent=gpu_text,
+                taken=f"{gpu.count} x {gpu.accelerator.name}",
+                others=[one.name for one in gpu.others],
+            ),
+            verdict_of,
+            verdict,
+        )
+
+
+def _compared(reading: Reading, verdict_of: VerdictOf, verdict: str) -> Reading:
+    """Return the reading with whether another one changes the verdict."""
+    estimated = {name: verdict_of(reading.field, name) for name in reading.others[:_MOST_COMPARED]}
+    verdicts = {name: one for name, one in estimated.items() if one is not None}
+    return structs.replace(
+        reading,
+        changes_verdict=any(one != verdict for one in verdicts.values()) if verdicts else None,
+        verdicts=verdicts,
+    )
+
+
+def with_named_format(request: FitRequest, model: Model) -> FitRequest:
+    """Return the request in the format that the model's name asks for, unless another is sent."""
+    if request.quantization is not None or model.named_format is None:
+        return request
+    return structs.replace(request, quantization=model.named_format)
+
+
+def find_gpu(catalog: Catalog, snapshot: Snapshot, gpu: str, model: str) -> GpuMatch:
+    """Return the GPU that is meant. Raise as Catalog.find; where the text names a model, and
+    `model` a GPU, with both swapped as the question to send."""
+    try:
+        return catalog.find(gpu)
+    except UnknownAcceleratorError as error:
+        if "/" not in gpu and snapshot.read(gpu) is None:
+            raise
+        try:
+            catalog.find(model)
+        except FitgaugeError:
+            raise error from None
+        raise UnknownAcceleratorError(
+            f"`gpu` names a model, {gpu!r}, and `model` a GPU, {model!r}.",
+            hint="Swap them.",
+            field="gpu",
+            send={"model": gpu, "gpu": model},
+        ) from None

@@ -21,6 +21,8 @@ def read_instance(scan: Scan, index: int) -> int | None:
 def read_gpu(scan: Scan, index: int) -> int | None:
     """Read the name of a GPU that begins here."""
     first = scan.pieces[index]
+    if not scan.gpus_left:
+        return None
     if first.low.isdigit() and not scan.gpus.anchors(first.low):
         return None
     joined = _letters_and_digits(scan, index)
@@ -31,7 +33,7 @@ def read_gpu(scan: Scan, index: int) -> int | None:
     place = index
     while place < len(scan.pieces) and place < index + 12:
         piece = scan.pieces[place]
-        if piece.kind == "sign" and (piece.low in DASHES or piece.low in "+()"):
+        if piece.kind == "sign" and (piece.low in DASHES or piece.low == "+"):
             place += 1
             continue
         if (joined := _letters_and_digits(scan, place)) is not None:

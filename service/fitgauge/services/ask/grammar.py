@@ -101,6 +101,11 @@ class _Tokens(Lexer):
 
 _PARSER = Lark(_GRAMMAR, parser="lalr", lexer=_Tokens, maybe_placeholders=False)
 
+TERMINALS = frozenset(
+    symbol.name for rule in _PARSER.rules for symbol in rule.expansion if symbol.is_term
+)
+"""The kinds of tokens."""
+
 
 def facts(tokens: Sequence[Token]) -> list[Fact]:
     """Return what the tokens say, in the order of the text."""

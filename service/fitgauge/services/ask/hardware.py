@@ -92,7 +92,7 @@ class _Choice:
         if count is None:
             others = [fact.value.count for fact in bare if fact.value.count is not None]
             count = max(others, default=None)
-        machines = max((fact.value.machines or 1 for fact in bare), default=1)
+        machines = max(one.machines or 1 for one in (*named, *(fact.value for fact in bare)))
         if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
             count *= machines
         match = self._gpus.find(first.value.name)

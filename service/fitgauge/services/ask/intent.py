@@ -7,7 +7,7 @@ from fitgauge.services.ask import vocabulary as v
 from fitgauge.services.ask.schemas import Operation
 
 _QUESTION = re.compile(
-    r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.*不|够不|行不|까요|나요|"
+    r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.{0,20}不|够不|行不|까요|나요|"
     r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
 )
 

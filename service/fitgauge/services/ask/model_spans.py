@@ -29,7 +29,10 @@ def read_model(scan: Scan, index: int) -> int | None:
     phrase = scan.longest_phrase(index)
     if (first.low,) in scan.phrases or (phrase is not None and phrase[0] == "ENGINE"):
         return None
-    named = scan.models.family_in(first.low) is not None
+    after = scan.peek(index + 1)
+    named = scan.models.family_in(first.low) is not None or (
+        first.low in scan.models.common and after is not None and is_size(after.low)
+    )
     last, sized, versioned = index, False, False
     place = index + 1
     while place < len(scan.pieces) and place < index + 24:
@@ -54,9 +57,8 @@ def read_model(scan: Scan, index: int) -> int | None:
         place += 1
     common = first.low in ENGLISH
     dashed = scan.text[first.start : scan.pieces[last].end].count("-") > 0
-    if named and not (common and not (sized or versioned)):
-        pass
-    elif not (sized and dashed and last > index and len(first.low) > 1):
+    family = named and (sized or versioned or not common)
+    if not family and not (sized and dashed and last > index and len(first.low) > 1):
         return None
     scan.models_left -= 1
     text = scan.text[first.start : scan.pieces[last].end]

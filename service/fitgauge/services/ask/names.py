@@ -135,6 +135,11 @@ class ModelNames:
         return frozenset(_families(self._names))
 
     @cached_property
+    def common(self) -> frozenset[str]:
+        """Families that are words of the language: opt of "opt 13b", yi of "yi 1.5 9b"."""
+        return frozenset(name[0] for name in self._names if name[0] in _ENGLISH)
+
+    @cached_property
     def stems(self) -> frozenset[str]:
         """Words that other names are built on: llama of "alpallama", falcon of "falconlite"."""
         long = {word for name in self._names for word in name[:1] if word.isalpha()}

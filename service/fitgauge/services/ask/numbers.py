@@ -65,7 +65,9 @@ def read_number(scan: Scan, index: int) -> int:
             after = scan.peek(last + 1)
         elif after.low == "x":
             following = scan.peek(index + 2)
-            if following is not None and not following.low.isdigit():
+            if following is not None and (
+                not following.low.isdigit() or scan.gpus.anchors(following.low)
+            ):
                 return scan.emit("COUNT", int(amount), index, index + 1)
         elif after.low in CARDS or after.low in MACHINES or after.low in "个개":
             return read_classified(scan, int(amount), index, index + 1)

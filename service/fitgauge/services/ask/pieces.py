@@ -5,11 +5,12 @@ import unicodedata
 from typing import NamedTuple
 
 _PIECE = re.compile(
-    r"(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
-    r"|(?P<hub>(?<![\w/.-])[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*[A-Za-z0-9](?::[\w.-]*\w)?(?!/))"
+    r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
+    r"|(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
+    r"|(?P<hub>(?<![A-Za-z0-9_/.-])[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"(?::[A-Za-z0-9_.-]*[A-Za-z0-9])?(?!/))"
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]))"
     r"|(?P<word>[A-Za-zÀ-ÿ0-9]+(?:\.[A-Za-z0-9]+)*)"
-    r"|(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
     r"|(?P<end>[.!;,、]|\?+|\n)"
     r"|(?P<sign>\S)"
 )

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,12 @@ _JOINED = re.compile(
 
 _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 """What follows the name of a data set."""
+
+_SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
+"""Settings that need not be whole numbers."""
+
+_MOST_NAMES = 24
+"""Models that are told apart in one question."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 _MIN_LENGTH = 16
@@ -140,10 +147,10 @@ class _Choice:
     def _most_said(self, named: Sequence[Fact]) -> Fact:
         """Return the model that the text names most often, the fullest name first."""
 
+        times = Counter(_key(str(fact.value)) for fact in self._of("model", "size"))
+
         def often(fact: Fact) -> tuple[int, bool, int]:
-            key = _key(str(fact.value))
-            times = sum(_key(str(other.value)) == key for other in self._of("model", "size"))
-            return times, fact.kind == "model", -fact.start
+            return times[_key(str(fact.value))], fact.kind == "model", -fact.start
 
         return max(named, key=often)
 
@@ -177,9 +184,9 @@ class _Choice:
         said["engine"] = next((self._use(fact) for fact in self._of("engine")), None)
         said["quantization"] = self._quantization()
         return {
-            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            name: value if name in _SHARES or not isinstance(value, float) else int(value)
             for name, value in said.items()
-            if value is not None
+            if value is not None and (not isinstance(value, float) or _is_sound(name, value))
         }
 
     def _use(self, fact: Fact) -> object:
@@ -263,6 +270,11 @@ class _Choice:
         return " ".join(text.split())[:60]
 
 
+def _is_sound(name: str, value: float) -> bool:
+    """Return whether a number can be the value of a setting."""
+    return value > 0 and (name in _SHARES or value.is_integer())
+
+
 def known_engine(name: str) -> bool:
     """Return whether estimates cover an engine."""
     return name in ENGINES
@@ -286,12 +298,14 @@ def _key(name: str) -> str:
 
 
 def _distinct(named: Sequence[Fact]) -> list[Fact]:
-    """Return each model once; a bare size or family counts as the fuller name that has it."""
-    result: list[Fact] = []
-    keys = [_key(str(fact.value)) for fact in named]
-    for fact, key in zip(named, keys, strict=True):
-        if any(key != other and key in other for other in keys):
-            continue
-        if all(key != _key(str(one.value)) for one in result):
-            result.append(fact)
-    return result
+    """Return each model once, the first few; a bare size or family counts as the fuller name that
+    has it."""
+    first: dict[str, Fact] = {}
+    for fact in named:
+        if len(first) < _MOST_NAMES:
+            first.setdefault(_key(str(fact.value)), fact)
+    return [
+        fact
+        for key, fact in first.items()
+        if not any(key != other and key in other for other in first)
+    ]

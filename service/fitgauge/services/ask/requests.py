@@ -35,8 +35,8 @@ _ADVICE = {
 }
 
 _ADAPTERS = ("full", "lora", "qlora")
-_SHORT_LISTS = 20
-"""Rows of a list: a question in a chat wants few."""
+_SHORT_LIST = 10
+"""Rows of a list: a question in plain words wants few."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -84,7 +84,11 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         said["algorithm"] = said.pop("method")
     training = reading.training
     if reading.operation == "recommend_gpus":
-        said |= {"task": "training" if training else "serving", "gpus": _gpus(said)}
+        said |= {
+            "task": "training" if training else "serving",
+            "gpus": _gpus(said),
+            "limit": _SHORT_LIST,
+        }
     elif reading.operation == "compare_fit":
         said |= {
             "models": said.get("models") or _listed(said.get("model")),
@@ -95,7 +99,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "concurrencies": said.get("concurrency"),
         }
     elif reading.operation == "list_models_that_fit":
-        said |= {"quantizations": _listed(said.get("quantization")), "limit": _SHORT_LISTS}
+        said |= {"quantizations": _listed(said.get("quantization")), "limit": _SHORT_LIST}
     elif reading.operation == "explain_log":
         said |= {"log": reading.text}
     if reading.operation in ("check_fit", "check_training_fit", "plan_training"):

@@ -62,6 +62,11 @@ class Scan:
     def emit(self, kind: str, value: object, first: int, last: int) -> int:
         """Add a token over the pieces from first to last; return the index of the next piece."""
         start, end = self.pieces[first].start, self.pieces[last].end
+        if kind == "OTHER" and self.last_kind() == kind:
+            before = self.tokens[-1]
+            if before.sentence == self.sentence:
+                self.tokens[-1] = before._replace(end=end)
+                return last + 1
         self.tokens.append(Token(kind, value, self.text[start:end], start, end, self.sentence))
         return last + 1
 

@@ -15,7 +15,11 @@ from fitgauge.services.ask.scan import CARDS, Phrases, Scan, Token
 
 _SILENT = frozenset("-–—_=:~≈()（）[]'\"`*「」“”<>{}|#【】&约")
 _HAN_USERS = tuple(text for text, (kind, _) in v.HAN_PHRASES.items() if kind == "USERS")
+_HAN_PREFIXES = frozenset(
+    text[:length] for text in (*v.HAN_PHRASES, *v.HAN_NUMBERS) for length in range(1, len(text) + 1)
+)
 _LONGEST_HAN = max(map(len, v.HAN_PHRASES))
+_CLASSIFIERS = frozenset("台机个개대")
 _NOUNS = frozenset({"model", "models", "llm", "llms", "parameter", "parameters", "params", "paras"})
 
 
@@ -97,28 +101,29 @@ def _read_sign(scan: Scan, index: int) -> int:
 
 
 def _read_han(scan: Scan, index: int) -> int:
-    here = scan.pieces[index]
-    for length in range(_LONGEST_HAN, 0, -1):
-        run = scan.pieces[index : index + length]
-        if len(run) < length:
-            continue
-        text = "".join(piece.low for piece in run)
+    """Read a phrase of a script without spaces, the longest that begins here."""
+    texts = [scan.pieces[index].low]
+    while len(texts) < _LONGEST_HAN and (after := scan.peek(index + len(texts))) is not None:
+        if (longer := texts[-1] + after.low) not in _HAN_PREFIXES:
+            break
+        texts.append(longer)
+    for last, text in reversed(list(enumerate(texts, index))):
         if text in v.HAN_PHRASES:
             kind, value = v.HAN_PHRASES[text]
             if kind == "ONE":
-                return scan.emit("COUNT", 1, index, index + length - 1)
-            return scan.emit(kind, value, index, index + length - 1)
+                return scan.emit("COUNT", 1, index, last)
+            return scan.emit(kind, value, index, last)
         if text in v.HAN_NUMBERS:
             number = v.HAN_NUMBERS[text]
-            after = scan.peek(index + length)
-            if after is not None and (after.low in CARDS or after.low in "台机个개대"):
-                return read_classified(scan, number, index, index + length)
-            ahead = "".join(piece.low for piece in scan.pieces[index + length :][:4])
-            if any(ahead.startswith(word) for word in _HAN_USERS):
-                return scan.emit("NUM", float(number), index, index + length - 1)
-    if here.low in v.HAN_NOISE:
+            after = scan.peek(last + 1)
+            if after is not None and (after.low in CARDS or after.low in _CLASSIFIERS):
+                return read_classified(scan, number, index, last + 1)
+            ahead = "".join(piece.low for piece in scan.pieces[last + 1 : last + 5])
+            if ahead.startswith(_HAN_USERS):
+                return scan.emit("NUM", float(number), index, last)
+    if texts[0] in v.HAN_NOISE:
         return index + 1
-    if here.low == "模" and (after := scan.peek(index + 1)) and after.low == "型":
+    if texts[0] == "模" and (after := scan.peek(index + 1)) is not None and after.low == "型":
         return scan.emit("NOUN", None, index, index + 1)
     return scan.emit("OTHER", None, index, index)
 

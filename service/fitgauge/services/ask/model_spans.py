@@ -33,7 +33,7 @@ def read_model(scan: Scan, index: int) -> int | None:
     named = scan.models.family_in(first.low) is not None or (
         first.low in scan.models.common and after is not None and is_size(after.low)
     )
-    last, sized, versioned = index, False, False
+    last, sized, sized_by_dash, versioned = index, False, False, False
     place = index + 1
     while place < len(scan.pieces) and place < index + 24:
         piece = scan.pieces[place]
@@ -51,14 +51,14 @@ def read_model(scan: Scan, index: int) -> int | None:
         named |= scan.models.family_in(word) is not None and (glued or named)
         if is_size(word):
             sized = True
+            sized_by_dash |= glued
         elif is_version(word):
             versioned = True
         last = place
         place += 1
     common = first.low in ENGLISH
-    dashed = scan.text[first.start : scan.pieces[last].end].count("-") > 0
     family = named and (sized or versioned or not common)
-    if not family and not (sized and dashed and last > index and len(first.low) > 1):
+    if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1
     text = scan.text[first.start : scan.pieces[last].end]

@@ -26,6 +26,18 @@ _JOINED = re.compile(
 _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 """What follows the name of a data set."""
 
+_PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
+"""Formats that in training are a precision, of which a word does not say which parts have it."""
+
+_SETTINGS = (
+    *("length", "tokens", "users", "batch", "global_batch", "accumulation", "money", "budget"),
+    *("format", "zero", "rank", "utilization"),
+)
+"""Facts that look like settings: what is not used of them is named."""
+
+_LEAST_RANK = 4
+"""A smaller rank is one of a process."""
+
 _SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
 """Settings that need not be whole numbers."""
 
@@ -159,18 +171,17 @@ class _Choice:
     def _settings(self) -> dict[str, object]:
         """Return the value of every setting that the text says."""
         said: dict[str, object] = {}
-        length, batch = self._length(), self._largest("batch")
-        users = self._largest("users")
+        length = self._length()
         if length is not None:
             said["sequence_length" if self._training else "context_length"] = length
         if self._training:
-            said["micro_batch_size"] = batch
+            said["micro_batch_size"] = self._largest("batch")
             said["global_batch_size"] = self._largest("global_batch")
             said["zero_stage"] = self._largest("zero")
             said["lora_rank"] = self._largest("rank")
             said |= self._method()
         else:
-            said["concurrency"] = users or batch
+            said["concurrency"] = self._largest("users") or self._largest("batch")
             said["gpu_memory_utilization"] = self._largest("utilization")
         for field, kind in (
             ("tensor_parallel", "tp"),
@@ -226,16 +237,11 @@ class _Choice:
             fact
             for fact in self._of("format")
             if not _INSTEAD.search(self._text[max(0, fact.start - 24) : fact.start].lower())
+            and not (self._training and fact.value in _PRECISIONS)
         ]
-        for fact in self._of("format"):
-            self._used.add(fact.start)
-        if self._training:
-            wanted = [
-                fact
-                for fact in wanted
-                if fact.value not in ("bf16", "fp16", "fp32", "bfloat16", "float16")
-            ]
-        return wanted[0].value if wanted else None
+        chosen = wanted[0].value if wanted else None
+        self._used.update(fact.start for fact in self._of("format") if fact.value == chosen)
+        return chosen
 
     def _method(self) -> dict[str, object]:
         """Return the method of training, and the algorithm where another word is the method."""
@@ -248,6 +254,8 @@ class _Choice:
                     adapters.append("full")
                 continue
             (adapters if fact.value in ("lora", "qlora", "full") else algorithms).append(fact.value)
+        if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
+            adapters.append("lora")
         algorithm = algorithms[0] if len(set(algorithms)) == 1 else None
         if adapters:
             return {"method": adapters[0], "algorithm": algorithm}
@@ -255,11 +263,7 @@ class _Choice:
 
     def _leftovers(self) -> list[str]:
         """Return numbers with a unit that look like settings and were not used."""
-        left = [
-            fact
-            for fact in self._of("length", "tokens", "users", "batch", "money", "accumulation")
-            if fact.start not in self._used
-        ]
+        left = [fact for fact in self._of(*_SETTINGS) if fact.start not in self._used]
         return list(dict.fromkeys(self._around(fact) for fact in left))[:10]
 
     def _around(self, fact: Fact) -> str:

@@ -42,7 +42,7 @@ _SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
 """Settings that need not be whole numbers."""
 
 _MOST_NAMES = 24
-"""Models that are told apart in one question."""
+"""Models that are distinguished in one question."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 _MIN_LENGTH = 16

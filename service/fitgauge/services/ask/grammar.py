@@ -21,7 +21,7 @@ start: item*
 hardware: part+ | counted part*
 ?part: COUNT | MACHINES | GPU | GPUS | MAC | memory
 memory: SIZE | SIZE RAM | SIZE DISK | RAM SIZE | RAM
-counted: NUM GPU | NUM GPUS | NUM memory | NUM MACHINES
+counted: NUM GPU | NUM GPUS | NUM memory | NUM MACHINES | NUM MACHINES NUM
 
 model: MODEL
      | PARAMS
@@ -291,6 +291,9 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
     if machines and count:
         count, machines = count * machines, None
     tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
+    servers = any(part.type == "MACHINES" for part in parts if isinstance(part, Terminal))
+    if servers and not (name or memory or named or machines):
+        return  # "two servers" have any number of GPUs
     if {count, memory, name, ram, machines} == {None}:
         return
     yield Fact(

@@ -24,7 +24,7 @@ _MODELS = re.compile(
 
 _GPUS = re.compile(
     r"\bhow (?:many|much)\b[^.?]{0,30}"
-    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{2,3}s?|blocks)\b"
+    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
@@ -118,12 +118,14 @@ def operation_of(
     gpus: int,
     hardware: bool,
     model: bool,
+    sizes_only: bool,
     settings: bool,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
     training: whether it is about training; models, gpus: how many are named on a par;
-    hardware, model, settings: whether one is named."""
+    hardware, model, settings: whether one is named; sizes_only: whether of several models only
+    the sizes are."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
@@ -131,10 +133,12 @@ def operation_of(
         return None
     if not hardware and not _MEMORY.search(low) and not _NEED.search(low):
         return None
-    if (models > 1 or gpus > 1) and compares(low) and not training and (model and hardware):
-        return "compare_fit"
-    if hardware and _MODELS.search(low) and not (model and not re.search(r"largest|biggest", low)):
+    wants_models = _MODELS.search(low) is not None
+    if wants_models and (sizes_only or not model or re.search(r"largest|biggest", low)):
         return "list_models_that_fit"
+    several = models > 1 or (gpus > 1 and compares(low))
+    if several and not training and model and hardware:
+        return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
     wants_gpus = _GPUS.search(low) is not None

@@ -33,6 +33,14 @@ def read_model(scan: Scan, index: int) -> int | None:
     named = scan.models.family_in(first.low) is not None or (
         first.low in scan.models.common and after is not None and is_size(after.low)
     )
+    second = scan.peek(index + 2)
+    paired = (
+        second is not None
+        and after is not None
+        and after.low == "-"
+        and (first.low, second.low) in scan.models.pairs
+    )
+    named |= paired
     last, sized, sized_by_dash, versioned = index, False, False, False
     place = index + 1
     while place < len(scan.pieces) and place < index + 24:
@@ -57,7 +65,7 @@ def read_model(scan: Scan, index: int) -> int | None:
         last = place
         place += 1
     common = first.low in ENGLISH
-    family = named and (sized or versioned or not common)
+    family = named and (sized or versioned or paired or not common)
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1

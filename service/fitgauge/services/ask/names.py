@@ -45,6 +45,11 @@ _ENGLISH = frozenset(
 """Words of names of models that are words of the language, and name one only with a size or a
 version next to them."""
 
+_PROSE = frozenset(
+    {"it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static"}
+)
+"""Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
+
 _TUNED = frozenset({"command", "distilled", "discriminator", "google", "microsoft", "multilingual"})
 
 _FORMATS = re.compile(
@@ -140,6 +145,11 @@ class ModelNames:
         return frozenset(name[0] for name in self._names if name[0] in _ENGLISH)
 
     @cached_property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """The first two words of every name: command, r."""
+        return frozenset(name[at : at + 2] for name in self._names for at in (0, 1))
+
+    @cached_property
     def stems(self) -> frozenset[str]:
         """Words that other names are built on: llama of "alpallama", falcon of "falconlite"."""
         long = {word for name in self._names for word in name[:1] if word.isalpha()}
@@ -167,9 +177,9 @@ class ModelNames:
             return True
         if glued:
             return True
-        return (word in self.vocabulary and len(word) > 1 and word not in ("it", "en", "fr")) or (
-            self.family_in(word) is not None
-        )
+        if word in _PROSE or re.fullmatch(r"\d+k", word):
+            return False
+        return (word in self.vocabulary and len(word) > 1) or self.family_in(word) is not None
 
 
 def _families(names: Iterable[tuple[str, ...]]) -> Iterable[str]:

@@ -38,6 +38,10 @@ _SETTINGS = (
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
 
+_CLAUSE = re.compile(r"[,;?!。，、\n]")
+_AROUND = 16
+"""Characters around a number that was not understood."""
+
 _SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
 """Settings that need not be whole numbers."""
 
@@ -98,7 +102,8 @@ class _Choice:
             models=len(models),
             gpus=len(names),
             hardware=bool(gpu or names or count),
-            model=bool(model or models) and not self._sizes_only(),
+            model=bool(model or models),
+            sizes_only=self._sizes_only(),
             settings=bool(settings),
         )
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
@@ -267,11 +272,10 @@ class _Choice:
         return list(dict.fromkeys(self._around(fact) for fact in left))[:10]
 
     def _around(self, fact: Fact) -> str:
-        """Return a number with the words around it."""
-        start = self._text.rfind(" ", 0, max(0, fact.start - 1)) + 1
-        end = self._text.find(" ", fact.end + 1)
-        text = self._text[start : end if end != -1 else len(self._text)]
-        return " ".join(text.split())[:60]
+        """Return a number with the words around it, within its clause."""
+        before = _CLAUSE.split(self._text[max(0, fact.start - _AROUND) : fact.start])[-1]
+        after = _CLAUSE.split(self._text[fact.end : fact.end + _AROUND])[0]
+        return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
 
 
 def _is_sound(name: str, value: float) -> bool:

@@ -98,3 +98,10 @@ def test_a_full_queue_is_an_error(questions, monkeypatch):
     monkeypatch.setattr(service, "_answers", {**service._answers, "check_fit": full})
     with pytest.raises(QueueFullError):
         asyncio.run(questions.ask(AskRequest(question="does a 7b fit on a 4090?")))
+
+
+def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask):
+    answer = ask("What is the largest model I can qlora on a 4090?")
+    assert answer.operation == "list_models_that_fit"
+    assert answer.answer is None
+    assert [line.partition(":")[0] for line in answer.missing] == ["model"]

@@ -7,7 +7,7 @@ from fitgauge.services.ask.scan import Scan, Token
 
 FORMAT = re.compile(
     r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl2|exl3"
-    r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|[48]-?bits?)"
+    r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
 )
 _GGML = re.compile(r"(i?q\d)[_-]?(k|xs|xxs|s|m|l|nl|[01])?[_-]?(xl|m|s|l)?(?![a-z0-9])")
 

@@ -254,9 +254,9 @@ def _groups(parts: list[Any]) -> Iterator[Fact]:
         kind = _kind(part)
         current = {_kind(one) for one in groups[-1]}
         ahead = [_kind(one) for one in parts[place + 1 : place + 4]]
-        if (kind == "GPU" and "GPU" in current) or (
-            kind in ("COUNT", "NUM", "MACHINES") and "GPU" in current and "GPU" in ahead
-        ):
+        is_next = kind == "GPU" or (kind in ("COUNT", "NUM", "MACHINES") and "GPU" in ahead)
+        of_each = kind == "COUNT" and "memory" in current and ahead[:1] == ["memory"]
+        if of_each or (is_next and "GPU" in current):
             groups.append([])
         groups[-1].append(part)
     for group in groups:

@@ -116,7 +116,8 @@ class _Choice:
             fact for fact in sized if fact.sentence in self._questions and fact.value.named
         ]
         strong = [fact for fact in sized if fact.value.named or fact.value.count is not None]
-        chosen = next(iter(asked or strong or sized), None)
+        each = [fact for fact in sized if fact.value.memory and (fact.value.count or 0) > 1]
+        chosen = next(iter(each or asked or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
             return Hardware(None, counts[0], None, None, True) if counts else None

@@ -119,13 +119,14 @@ def operation_of(
     hardware: bool,
     model: bool,
     sizes_only: bool,
+    counted: bool,
     settings: bool,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
     training: whether it is about training; models, gpus: how many are named on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
-    the sizes are."""
+    the sizes are; counted: whether a number of GPUs is."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
@@ -144,6 +145,11 @@ def operation_of(
     wants_gpus = _GPUS.search(low) is not None
     if not hardware and (wants_gpus or _NEED.search(low)):
         return "recommend_gpus"
-    if wants_gpus and hardware and re.search(r"how many|多少[张块片个卡]|几[张块片卡]|몇", low):
+    if (
+        wants_gpus
+        and hardware
+        and not counted
+        and re.search(r"how many|多少[张块片个卡]|几[张块片卡台]|몇", low)
+    ):
         return "recommend_gpus"
     return "check_training_fit" if training else "check_fit"

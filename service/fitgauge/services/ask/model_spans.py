@@ -69,10 +69,20 @@ def read_model(scan: Scan, index: int) -> int | None:
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1
-    text = scan.text[first.start : scan.pieces[last].end]
-    scan.emit("MODEL", text, index, last)
+    scan.emit("MODEL", _spelled(scan, index, last), index, last)
     read_formats_within(scan, index, last)
     return last + 1
+
+
+def _spelled(scan: Scan, first: int, last: int) -> str:
+    """Return a name as it is written, with a space before a size that is glued to letters:
+    "Qwen7B"."""
+    text, end = "", scan.pieces[first].start
+    for piece in scan.pieces[first : last + 1]:
+        glued = text[-1:].isalpha() and piece.start == end and is_size(piece.low)
+        text += scan.text[end : piece.start] + " " * glued + piece.text
+        end = piece.end
+    return text
 
 
 def _goes_on(scan: Scan, index: int, named: bool) -> bool:

@@ -15,6 +15,8 @@ from fitgauge.errors import FitgaugeError
 _BRANDS = frozenset({"rtx", "gtx", "rx", "quadro", "pro", "arc", "radeon", "titan", "tesla"})
 """Words that make a round number the name of a GPU: "RTX 6000"."""
 
+_SOCKET = re.compile(r"sxm\d?|hbm\d?e?|gddr\d\w?")
+
 _MACS = frozenset({"mac", "macbook", "imac", "apple", "studio", "mini", "air"})
 
 _COMMON = frozenset(
@@ -95,6 +97,7 @@ class GpuNames:
             word in self.vocabulary
             or word in VENDORS
             or word in _MACS
+            or _SOCKET.fullmatch(word) is not None
             or (word.endswith("s") and self.anchors(word[:-1]))
         )
 

@@ -104,6 +104,7 @@ class _Choice:
             hardware=bool(gpu or names or count),
             model=bool(model or models),
             sizes_only=self._sizes_only(),
+            counted=count is not None,
             settings=bool(settings),
         )
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):

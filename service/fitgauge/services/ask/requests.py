@@ -62,6 +62,8 @@ def question(reading: Reading) -> Question:
         for name, field in known.items()
         if field.required and name not in sent
     ]
+    if reading.operation == "list_models_that_fit" and reading.training:
+        missing.append("model: name one, or a size; lists are of models to serve, not to train.")
     if missing:
         return Question(None, tuple(missing), tuple(notes))
     try:

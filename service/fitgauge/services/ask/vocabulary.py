@@ -16,7 +16,7 @@ _SETTINGS: Mapping[str, str] = {
         "seq length|max sequence length|sequence length|sequence len|sequences length|max length|"
         "max tokens|max input length|max context|max context length|maximum context length|"
         "maximum model length|session len|cutoff len|cutoff length|max words|input length|"
-        "prompt length|long context|seqlen|seqence length|ollama context length|kontext|"
+        "prompt length|seq|long context|seqlen|seqence length|ollama context length|kontext|"
         "kontextlänge|contexte|max total tokens|context len|sequence"
     ),
     "USERS": (

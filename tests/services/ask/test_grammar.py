@@ -64,7 +64,8 @@ def calls(text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["4090 ", "qwen-", "8x", "7b a100-", "((((", "which ", "微调", "9", "a.", "x/a ", "2 "]
+    "piece",
+    ["4090 ", "qwen-", "8x", "7b a100-", "((((", "which ", "微调", "9", "a.", "x/a ", "2 ", "2x "],
 )
 def test_work_grows_with_length_and_not_faster(piece):
     text = piece * 8000

@@ -105,3 +105,9 @@ def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask):
     assert answer.operation == "list_models_that_fit"
     assert answer.answer is None
     assert [line.partition(":")[0] for line in answer.missing] == ["model"]
+
+
+def test_a_number_out_of_range_is_named(ask):
+    answer = ask("Does a 7b fit on 9000x 4090?")
+    assert answer.answer is None
+    assert answer.missing == ["gpu_count: 9000 is out of range."]

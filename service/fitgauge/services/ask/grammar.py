@@ -87,6 +87,10 @@ _MOST_IN_A_NODE = 16
 """A larger number after a count is no second count: "three 24 3090" have 24 GB."""
 
 
+_MOST_GPUS = 100_000
+"""A larger count is no count of GPUs."""
+
+
 class _Tokens(Lexer):
     """Hands over tokens that are already made."""
 
@@ -250,15 +254,17 @@ def _groups(parts: list[Any]) -> Iterator[Fact]:
     """Yield the GPUs that a row of counts, sizes and names means: a second name, or a count before
     it, begins another."""
     groups: list[list[Any]] = [[]]
+    current: set[str] = set()
     for place, part in enumerate(parts):
         kind = _kind(part)
-        current = {_kind(one) for one in groups[-1]}
         ahead = [_kind(one) for one in parts[place + 1 : place + 4]]
         is_next = kind == "GPU" or (kind in ("COUNT", "NUM", "MACHINES") and "GPU" in ahead)
         of_each = kind == "COUNT" and "memory" in current and ahead[:1] == ["memory"]
         if of_each or (is_next and "GPU" in current):
             groups.append([])
+            current = set()
         groups[-1].append(part)
+        current.add(kind)
     for group in groups:
         yield from _group(group)
 
@@ -278,7 +284,7 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
         if part.type == "NUM" and count is not None and token.value > _MOST_IN_A_NODE:
             memory = memory or float(token.value)
         elif part.type in ("COUNT", "NUM"):
-            count = int(token.value) * (count or 1)
+            count = min(int(token.value) * (count or 1), _MOST_GPUS + 1)
         elif part.type == "MACHINES":
             if isinstance(token.value, int):
                 machines = token.value
@@ -290,6 +296,8 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
             mac = True
     if machines and count:
         count, machines = count * machines, None
+    if count is not None and not 0 < count <= _MOST_GPUS:
+        count = None
     tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
     servers = any(part.type == "MACHINES" for part in parts if isinstance(part, Terminal))
     if servers and not (name or memory or named or machines):

@@ -69,8 +69,9 @@ def question(reading: Reading) -> Question:
     try:
         return Question(msgspec.convert(sent, kind), (), tuple(notes))
     except msgspec.ValidationError as error:
-        detail, _, path = str(error).partition(" - at `$.")
-        return Question(None, (f"{path.rstrip('`')}: {detail}.",), tuple(notes))
+        field = str(error).partition(" - at `$.")[2].rstrip("`").partition("[")[0]
+        advice = f"{field}: {sent.get(field)} is out of range."
+        return Question(None, (advice,), tuple(notes))
 
 
 def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:

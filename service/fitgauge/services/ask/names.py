@@ -150,7 +150,7 @@ class ModelNames:
     @cached_property
     def pairs(self) -> frozenset[tuple[str, ...]]:
         """The first two words of every name: command, r."""
-        return frozenset(name[at : at + 2] for name in self._names for at in (0, 1))
+        return frozenset(name[at : at + 2] for name in self._names for at in (0, 1, 2))
 
     @cached_property
     def stems(self) -> frozenset[str]:

@@ -184,7 +184,6 @@ NOISE = frozenset(
         "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
         "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
         "von", "mit", "der", "die", "das", "de", "la", "le", "avec", "installed", "old", "new",
-        "和的",
     }
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""

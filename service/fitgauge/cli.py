@@ -15,22 +15,34 @@ from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.console import echo_error, echo_json
+from fitgauge.console import echo_error, echo_json, plain
 from fitgauge.errors import FitgaugeError
 from fitgauge.services import Services
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.ask.schemas import AskAnswer, AskRequest
+from fitgauge.services.common.schemas import FitAnswer, FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
-from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
-from fitgauge.services.recommend.schemas import RecommendRequest
-from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogAnswer, LogCase
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.utilization.schemas import UtilizationRequest
 from fitgauge.settings import from_environment, in_force, unknown
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
 """Exit codes; 2: no answer."""
+_SHOWN: dict[str, tuple[type, Callable[[Any], None]]] = {
+    "check_fit": (FitAnswer, terminal.show_fit),
+    "check_training_fit": (TrainingAnswer, terminal.show_training),
+    "recommend_gpus": (RecommendAnswer, terminal.show_recommendations),
+    "list_models_that_fit": (ModelsForGpuAnswer, terminal.show_models_for_gpu),
+    "compare_fit": (CompareAnswer, terminal.show_comparison),
+    "plan_training": (TrainingPlanAnswer, terminal.show_plans),
+    "explain_log": (LogAnswer, terminal.show_ledger),
+}
+"""How the answer of each operation is printed."""
+
 _TYPES = {"integer": int, "number": float, "string": str}
 _PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
@@ -129,6 +141,35 @@ def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa:
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict])
+
+
+@main.command()
+@click.argument("question", nargs=-1, required=True)
+@_as_json
+def ask(question: tuple[str, ...], as_json: bool) -> None:
+    """Answer a QUESTION in plain words. Exit code as that of check; 0 for lists, 2 without an
+    answer."""
+    request = _converted({"question": " ".join(question)}, AskRequest)
+    answer = _answered(lambda services: services.ask(request))
+    _show(answer, _show_ask, as_json)
+    if answer.answer is None:
+        sys.exit(2)
+    sys.exit(_EXIT.get(str(answer.answer.get("verdict")), 0))
+
+
+def _show_ask(answer: AskAnswer) -> None:
+    """Print what was understood, what is missing, and the answer."""
+    understood = msgspec.to_builtins(answer.understood)
+    if understood:
+        said = ", ".join(f"{name} {value}" for name, value in understood.items())
+        click.echo(plain(f"Understood: {said}", sys.stdout.encoding))
+    if answer.operation is None:
+        echo_error("This is no question about GPU memory.")
+    for line in (*answer.missing, *(f"Not understood: {text}" for text in answer.not_understood)):
+        echo_error(line)
+    if answer.operation is not None and answer.answer is not None:
+        kind, show = _SHOWN[answer.operation]
+        show(msgspec.convert(answer.answer, kind))
 
 
 @main.command("train-check")

@@ -17,6 +17,8 @@ from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
 from fitgauge.logs.trace import TraceReader
+from fitgauge.services.ask.schemas import AskAnswer, AskRequest
+from fitgauge.services.ask.service import AskService
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
@@ -30,7 +32,7 @@ from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import find_gpu, readings, with_named_format
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
-from fitgauge.services.compare.schemas import CompareRequest, CompareRow
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import RAN_OUT, LogExplainer, read, without_names
@@ -101,12 +103,26 @@ class Services:
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
+        self._ask = AskService(
+            models.snapshot,
+            catalog,
+            {
+                "check_fit": self._fit_answer,
+                "check_training_fit": self._training_answer,
+                "recommend_gpus": self.recommend_gpus,
+                "list_models_that_fit": self.list_models_that_fit,
+                "compare_fit": self._whole_comparison,
+                "plan_training": self._plan_answer,
+                "explain_log": self.explain_log,
+            },
+        )
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
         """Switch to this catalog. Questions in progress finish with the previous one."""
         self._catalog = catalog
         self._recommender = Recommender(self._engines, catalog, self._checkpoints)
+        self._ask.use(catalog)
 
     @property
     def catalog(self) -> Catalog:
@@ -240,6 +256,27 @@ class Services:
             lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
         )
         return dependencies._replace(model=model), answer
+
+    async def ask(self, request: AskRequest) -> AskAnswer:
+        """Return what a question in plain words means, and its answer. Raises QueueFullError."""
+        return await self._ask.answer(request)
+
+    async def _fit_answer(self, request: FitRequest) -> FitAnswer:
+        return (await self.check_fit(request))[1]
+
+    async def _training_answer(self, request: TrainingRequest) -> TrainingAnswer:
+        return (await self.check_training_fit(request))[1]
+
+    async def _plan_answer(self, request: TrainingPlanRequest) -> TrainingPlanAnswer:
+        return (await self.plan_training(request))[1]
+
+    async def _whole_comparison(self, request: CompareRequest) -> CompareAnswer:
+        """Return the table of a question, which names few models and GPUs."""
+        comparison = await self.compare_fit(request)
+        return CompareAnswer(
+            items=[row async for some in self.rows(comparison) for row in some],
+            total=comparison.total,
+        )
 
     @as_invalid_request
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:

@@ -2,6 +2,7 @@
 
 from litestar import Controller
 
+from fitgauge.api.controllers.ask import AskController
 from fitgauge.api.controllers.catalog import CatalogController, HealthController
 from fitgauge.api.controllers.compare import CompareController
 from fitgauge.api.controllers.explain_log import ExplainLogController
@@ -23,6 +24,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ExplainLogController,
     TrainingPlanController,
     UtilizationController,
+    AskController,
     ModelsController,
     GpusController,
     CatalogController,

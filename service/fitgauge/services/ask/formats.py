@@ -1,0 +1,61 @@
+"""Read number formats of weights: awq, int4, "4 bit", Q4_K_M."""
+
+import re
+
+from fitgauge.services.ask.pieces import Piece
+from fitgauge.services.ask.scan import Scan, Token
+
+FORMAT = re.compile(
+    r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl2|exl3"
+    r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
+)
+_GGML = re.compile(r"(i?q\d)[_-]?(k|xs|xxs|s|m|l|nl|[01])?[_-]?(xl|m|s|l)?(?![a-z0-9])")
+
+
+def read_formats_within(scan: Scan, first: int, last: int) -> None:
+    """Emit the formats that stand in a name, without taking them out of it."""
+    for place in range(first + 1, last + 1):
+        piece = scan.pieces[place]
+        if piece.kind == "word":
+            read_format_of(scan, piece)
+
+
+def read_format_of(scan: Scan, piece: Piece) -> None:
+    """Add the format that stands in a word."""
+    match = re.search(rf"(?<![a-z0-9]){FORMAT.pattern}(?![a-z0-9])", piece.low)
+    if match:
+        scan.tokens.append(
+            Token("FORMAT", match[0], match[0], piece.start, piece.end, scan.sentence)
+        )
+
+
+def read_format(scan: Scan, index: int) -> int | None:
+    """Read a number format: awq, int4, "4 bit", Q4_K_M."""
+    piece = scan.pieces[index]
+    low = piece.low
+    if re.match(r"i?q\d", low):
+        line = scan.text[piece.start : piece.start + 12].lower()
+        if match := _GGML.match(line):
+            last = index
+            while (
+                last + 1 < len(scan.pieces)
+                and scan.pieces[last + 1].end <= piece.start + match.end()
+            ):
+                last += 1
+            name = "_".join(part for part in match.groups() if part)
+            glued = re.fullmatch(r"(i?q\d)(k)(m|s|l)|(iq\d)(xs|xxs|nl)", low)
+            if glued:
+                name = "_".join(part for part in glued.groups() if part)
+            return scan.emit("FORMAT", name, index, last)
+    if FORMAT.fullmatch(low):
+        name = re.sub(r"^([48])-?bits?$", r"int\1", low)
+        return scan.emit("FORMAT", name, index, index)
+    if low in ("4", "8", "3", "2", "5", "6") or re.fullmatch(r"\d\.\d", low):
+        after = scan.peek(index + 1)
+        last = index + 1
+        if after is not None and after.low == "-":
+            last, after = index + 2, scan.peek(index + 2)
+        if after is not None and after.low in ("bit", "bits", "bpw"):
+            name = f"{low}bpw" if after.low == "bpw" else f"int{low}"
+            return scan.emit("FORMAT", name, index, last)
+    return None

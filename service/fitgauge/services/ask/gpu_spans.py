@@ -1,0 +1,91 @@
+"""Read names of GPUs and of the clouds' machines."""
+
+import re
+
+from fitgauge.catalog.gpu_names import VENDORS
+from fitgauge.services.ask.scan import DASHES, Scan
+
+
+def read_instance(scan: Scan, index: int) -> int | None:
+    """Read the name of a cloud's machine."""
+    piece = scan.pieces[index]
+    if "." in piece.low:
+        name = re.sub(r"large[a-z]?$|larg$", "large", piece.low)
+        if "large" in name and scan.gpus_left:
+            scan.gpus_left -= 1
+            if scan.gpus.find(name):
+                return scan.emit("GPU", name, index, index)
+    return None
+
+
+def read_gpu(scan: Scan, index: int) -> int | None:
+    """Read the name of a GPU that begins here."""
+    first = scan.pieces[index]
+    if not scan.gpus_left:
+        return None
+    if first.low.isdigit() and not scan.gpus.anchors(first.low):
+        return None
+    joined = _letters_and_digits(scan, index)
+    if not is_gpu_word(scan, first.low) and joined is None:
+        return None
+    last, anchored, before = index, False, ""
+    ends: list[int] = []
+    place = index
+    while place < len(scan.pieces) and place < index + 12:
+        piece = scan.pieces[place]
+        if piece.kind == "sign" and (piece.low in DASHES or piece.low == "+"):
+            place += 1
+            continue
+        if (joined := _letters_and_digits(scan, place)) is not None:
+            anchored, last, before = True, joined, ""
+            ends.append(joined)
+            place = joined + 1
+            continue
+        if piece.kind != "word" or not is_gpu_word(scan, piece.low):
+            break
+        if piece.low.isdigit() and scan.counts_something(place):
+            break
+        anchored |= scan.gpus.anchors(piece.low, before)
+        before = piece.low
+        if anchored:
+            ends.append(place)
+        last = place
+        place += 1
+    if not anchored:
+        text = scan.text[first.start : scan.pieces[last].end]
+        if last > index + 1 and any(map(str.isdigit, text)) and scan.gpus.find(text):
+            return scan.emit("GPU", text, index, last)
+        if _is_mac(scan, index, last):
+            return scan.emit("MAC", None, index, last)
+        return scan.emit("GPUS", None, index, index) if first.low in VENDORS else None
+    for end in reversed(ends[:6]):
+        text = scan.text[first.start : scan.pieces[end].end]
+        if not scan.gpus_left:
+            return None
+        scan.gpus_left -= 1
+        if scan.gpus.find(text):
+            return scan.emit("GPU", text, index, end)
+    return None
+
+
+def is_gpu_word(scan: Scan, word: str) -> bool:
+    """Return whether a word may stand in the name of a GPU."""
+    return scan.gpus.belongs(word) or scan.gpus.anchors(word)
+
+
+def _letters_and_digits(scan: Scan, index: int) -> int | None:
+    """Return the last piece of "h-200" or "A 100": letters and digits that are one word."""
+    one, sign, two = (scan.peek(index + offset) for offset in range(3))
+    if one is None or sign is None or not one.low.isalpha() or len(one.low) > 2:
+        return None
+    if sign.low == "-" and two is not None and two.low.isdigit():
+        return index + 2 if scan.gpus.anchors(one.low + two.low) else None
+    if sign.low.isdigit() and one.text.isupper() and scan.gpus.anchors(one.low + sign.low):
+        return index + 1
+    return None
+
+
+def _is_mac(scan: Scan, first: int, last: int) -> bool:
+    return any(
+        scan.pieces[place].low.startswith(("mac", "imac")) for place in range(first, last + 1)
+    )

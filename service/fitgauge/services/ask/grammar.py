@@ -1,0 +1,317 @@
+"""The grammar of a question: which tokens belong together. LALR(1), hence linear time.
+
+A question is a row of phrases that say something, with other words between them. Numbers bind to
+the setting next to them, before or after it, and hardware to its counts and sizes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from lark import Lark, Transformer
+from lark import Token as Terminal
+from lark.lexer import Lexer
+
+from fitgauge.services.ask.scan import Token
+
+_GRAMMAR = r"""
+start: item*
+
+?item: hardware | model | setting | junk
+
+hardware: part+ | counted part*
+?part: COUNT | MACHINES | GPU | GPUS | MAC | memory
+memory: SIZE | SIZE RAM | SIZE DISK | RAM SIZE | RAM
+counted: NUM GPU | NUM GPUS | NUM memory | NUM MACHINES | NUM MACHINES NUM
+
+model: MODEL
+     | PARAMS
+     | PARAMS NOUN
+     | PARAMS MODEL            -> sized_before
+     | PARAMS NOUN MODEL       -> sized_before
+     | MODEL PARAMS            -> sized_after
+     | MODEL NOUN PARAMS       -> sized_after
+     | MODEL NOUN
+
+?setting: length | users | batch | degree | cache | budget | rate | format | engine | method
+        | utilization
+
+length: LENGTH | LENGTH NUM | LENGTH NUM TOKENS | NUM LENGTH | NUM TOKENS LENGTH
+      | NUM TOKENS             -> tokens
+      | LENGTH counted part*   -> hardware_after
+users: USERS | USERS NUM | NUM USERS
+     | USERS counted part*     -> hardware_after
+batch: BATCH | BATCH NUM | NUM BATCH
+     | BATCH counted part*     -> hardware_after
+degree: degree_name NUM | degree_name
+!degree_name: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION
+cache: KV | KV FORMAT | FORMAT KV
+budget: MONEY NUM | MONEY NUM HOURLY | NUM MONEY HOURLY | NUM MONEY | MONEY
+utilization: UTILIZATION NUM | UTILIZATION NUM PERCENT | UTILIZATION
+rate: NUM RATE | RATE NUM | RATE | NUM UNIT | UNIT | NUM PERCENT | PERCENT
+    | NUM TOKENS RATE | TOKENS RATE
+format: FORMAT
+engine: ENGINE
+method: METHOD
+junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
+
+%declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
+%declare BATCH TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY HOURLY UTILIZATION
+%declare PERCENT RATE UNIT ENGINE METHOD OTHER
+"""
+
+
+class Fact(NamedTuple):
+    """What one phrase says: `kind` and `value`, where it stands, and the index of its sentence."""
+
+    kind: str
+    value: Any
+    start: int
+    end: int
+    sentence: int
+
+
+class Hardware(msgspec.Struct, frozen=True):
+    """What one phrase says of GPUs. `named`: words such as "GPU" or "VRAM" stand in it; `ram`: its
+    size is of the host's memory; `machines`: how many, where each of them has `count` GPUs."""
+
+    name: str | None = None
+    count: int | None = None
+    memory: float | None = None
+    ram: float | None = None
+    named: bool = False
+    mac: bool = False
+    machines: int | None = None
+
+
+_MOST_IN_A_NODE = 16
+"""A larger number after a count is no second count: "three 24 3090" have 24 GB."""
+
+
+_MOST_GPUS = 100_000
+"""A larger count is no count of GPUs."""
+
+
+class _Tokens(Lexer):
+    """Hands over tokens that are already made."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def lex(self, lexer_state: Any, parser_state: Any = None) -> Iterator[Terminal]:  # noqa: ANN401 - lark's protocol
+        """Yield the tokens, each under the name of its terminal."""
+        for token in lexer_state:
+            yield Terminal(token.kind, token)
+
+
+_PARSER = Lark(_GRAMMAR, parser="lalr", lexer=_Tokens, maybe_placeholders=False)
+
+TERMINALS = frozenset(
+    symbol.name for rule in _PARSER.rules for symbol in rule.expansion if symbol.is_term
+)
+"""The kinds of tokens."""
+
+
+def facts(tokens: Sequence[Token]) -> list[Fact]:
+    """Return what the tokens say, in the order of the text."""
+    tree = _PARSER.parse(tokens)
+    result: list[Fact] = _Facts().transform(tree)
+    return sorted(result, key=lambda fact: fact.start)
+
+
+class _Facts(Transformer[Terminal, list[Fact]]):
+    """Turns phrases into facts, from the leaves to the root."""
+
+    def start(self, items: list[list[Fact]]) -> list[Fact]:
+        """Join the facts of all phrases."""
+        return [fact for item in items for fact in item]
+
+    def memory(self, parts: list[Terminal]) -> tuple[str, float, Token]:
+        """Return whether a size is of a GPU, of the host or of a disk."""
+        size = next((part.value for part in parts if part.type == "SIZE"), None)
+        if size is None:
+            return "nothing", 0.0, parts[0].value
+        others = {part.type for part in parts} - {"SIZE"}
+        kind = "disk" if "DISK" in others else "ram" if "RAM" in others else "memory"
+        return kind, float(size.value), size
+
+    def counted(self, parts: list[Any]) -> list[Any]:
+        """Return a number and what it counts."""
+        return parts
+
+    def hardware(self, parts: list[Any]) -> list[Fact]:
+        """Return one fact for each GPU that is named, with its count and memory."""
+        flat = [part for group in parts for part in (group if isinstance(group, list) else [group])]
+        return list(_groups(flat))
+
+    def hardware_after(self, parts: list[Any]) -> list[Fact]:
+        """Return the hardware whose count stands after a setting without a number."""
+        return self.hardware(parts[1:])
+
+    def model(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the model, or the size of one."""
+        token = parts[0].value
+        return [_fact("model" if parts[0].type == "MODEL" else "size", token.value, token)]
+
+    def sized_before(self, parts: list[Terminal]) -> list[Fact]:
+        """Join "the 120b model of gpt-oss"."""
+        return _sized(parts[-1].value, parts[0].value)
+
+    def sized_after(self, parts: list[Terminal]) -> list[Fact]:
+        """Join "Llama 2 (70B)"."""
+        return _sized(parts[0].value, parts[-1].value)
+
+    def length(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the tokens of a request or a sequence."""
+        return _numbered("length", parts)
+
+    def tokens(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a number of tokens that no setting names."""
+        return _numbered("tokens", parts)
+
+    def users(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the requests at once."""
+        return _numbered("users", parts)
+
+    def batch(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the sequences of a step."""
+        return _numbered("batch", parts)
+
+    def degree(self, parts: list[Any]) -> list[Fact]:
+        """Return a degree of parallelism or another whole number of training."""
+        name = parts[0].children[0]
+        return _numbered(name.type.lower(), parts[1:])
+
+    def cache(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the number format of the KV cache."""
+        formats = [part.value for part in parts if part.type == "FORMAT"]
+        return [_fact("cache", token.value, token) for token in formats]
+
+    def budget(self, parts: list[Terminal]) -> list[Fact]:
+        """Return an amount of money; by the hour where the text says so."""
+        hourly = any(part.type == "HOURLY" for part in parts)
+        return _numbered("budget" if hourly else "money", parts)
+
+    def utilization(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a share of the GPU's memory."""
+        percent = any(part.type == "PERCENT" for part in parts)
+        return [
+            fact._replace(value=fact.value / 100 if percent or fact.value > 1 else fact.value)
+            for fact in _numbered("utilization", parts)
+        ]
+
+    def rate(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a number of something that no request has a field for."""
+        return _numbered("other", parts)
+
+    def format(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a number format of the weights."""
+        return [_fact("format", parts[0].value.value, parts[0].value)]
+
+    def engine(self, parts: list[Terminal]) -> list[Fact]:
+        """Return an engine."""
+        return [_fact("engine", parts[0].value.value, parts[0].value)]
+
+    def method(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a method of training."""
+        return [_fact("method", parts[0].value.value, parts[0].value)]
+
+    def junk(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a number that nothing explains; no fact for other words."""
+        return _numbered("number", parts)
+
+
+def _fact(kind: str, value: object, token: Token) -> Fact:
+    return Fact(kind, value, token.start, token.end, token.sentence)
+
+
+def _numbered(kind: str, parts: Sequence[Terminal]) -> list[Fact]:
+    """Return the fact of a phrase that has a number; none where it has none."""
+    numbers = [part.value for part in parts if part.type == "NUM"]
+    return [_fact(kind, number.value, number) for number in numbers]
+
+
+def _sized(model: Token, size: Token) -> list[Fact]:
+    """Join a family and a size; a name that has a size of its own stays apart."""
+    name = str(model.value)
+    first, last = sorted((model, size), key=lambda token: token.start)
+    if any(
+        part.rstrip("b").replace(".", "").isdigit() and part.endswith("b") for part in _parts(name)
+    ):
+        return [
+            _fact("size" if token is size else "model", token.value, token)
+            for token in (first, last)
+        ]
+    return [Fact("model", f"{name} {size.value}", first.start, last.end, model.sentence)]
+
+
+def _parts(name: str) -> list[str]:
+    return (
+        name.lower().replace("-", " ").replace("_", " ").replace(":", " ").replace("x", " ").split()
+    )
+
+
+def _groups(parts: list[Any]) -> Iterator[Fact]:
+    """Yield the GPUs that a row of counts, sizes and names means: a second name, or a count before
+    it, begins another."""
+    groups: list[list[Any]] = [[]]
+    current: set[str] = set()
+    for place, part in enumerate(parts):
+        kind = _kind(part)
+        ahead = [_kind(one) for one in parts[place + 1 : place + 4]]
+        is_next = kind == "GPU" or (kind in ("COUNT", "NUM", "MACHINES") and "GPU" in ahead)
+        of_each = kind == "COUNT" and "memory" in current and ahead[:1] == ["memory"]
+        if of_each or (is_next and "GPU" in current):
+            groups.append([])
+            current = set()
+        groups[-1].append(part)
+        current.add(kind)
+    for group in groups:
+        yield from _group(group)
+
+
+def _group(parts: list[Any]) -> Iterator[Fact]:
+    count = machines = memory = ram = name = None
+    named = mac = False
+    for part in parts:
+        if isinstance(part, tuple) and not isinstance(part, Terminal):
+            kind, amount, _ = part
+            if kind == "memory" and memory is None:
+                memory = amount
+            elif kind == "ram":
+                ram = amount
+            continue
+        token = part.value
+        if part.type == "NUM" and count is not None and token.value > _MOST_IN_A_NODE:
+            memory = memory or float(token.value)
+        elif part.type in ("COUNT", "NUM"):
+            count = min(int(token.value) * (count or 1), _MOST_GPUS + 1)
+        elif part.type == "MACHINES":
+            if isinstance(token.value, int):
+                machines = token.value
+        elif part.type == "GPU":
+            name = str(token.value)
+        elif part.type == "GPUS":
+            named = True
+        elif part.type == "MAC":
+            mac = True
+    if machines and count:
+        count, machines = count * machines, None
+    if count is not None and not 0 < count <= _MOST_GPUS:
+        count = None
+    tokens = [part[2] if _kind(part) == "memory" else part.value for part in parts]
+    servers = any(part.type == "MACHINES" for part in parts if isinstance(part, Terminal))
+    if servers and not (name or memory or named or machines):
+        return  # "two servers" have any number of GPUs
+    if {count, memory, name, ram, machines} == {None}:
+        return
+    yield Fact(
+        "hardware",
+        Hardware(name, count, memory, ram, named, mac, machines),
+        min(token.start for token in tokens),
+        max(token.end for token in tokens),
+        tokens[0].sentence,
+    )
+
+
+def _kind(part: Any) -> str:  # noqa: ANN401 - a terminal or a memory
+    return part.type if isinstance(part, Terminal) else "memory"

@@ -1,0 +1,171 @@
+"""Which GPUs a question means: one kind, or several on a par, with their count and memory."""
+
+import re
+from collections.abc import Collection, Sequence
+
+from fitgauge.services.ask.grammar import Fact, Hardware
+from fitgauge.services.ask.intent import compares
+from fitgauge.services.ask.names import GpuNames
+
+_NEEDED = re.compile(
+    r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about|around|than|="
+    r"|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗|升到|降低到|减小到|最高|最小|最低)"
+    r"[^.,;?!，]{0,24}$"
+)
+_HAD = re.compile(
+    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i)\b|用|在|仅|只有|有|单卡|是|只)"
+    r"\s*(?:\w+\s)?[^\w]{0,3}$"
+)
+_OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
+_LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
+
+_TOLERANCE = 0.05
+"""How far a memory size may be from a whole number to be that of a GPU [GB]."""
+
+_BEFORE = 40
+"""Characters before a fact that say what it is."""
+
+
+def choose(
+    text: str, facts: Sequence[Fact], questions: Collection[int], gpus: GpuNames
+) -> tuple[str | None, list[str], int | None]:
+    """Return the GPU that is meant, else several on a par, and the count.
+
+    facts: of hardware; questions: the numbers of the sentences that ask something."""
+    choice = _Choice(text, facts, questions, gpus)
+    hardware, options = choice.hardware()
+    if hardware is not None:
+        name, count = choice.name(hardware)
+        return name, [], count
+    names = [name for name in (choice.name(option)[0] for option in options) if name]
+    counts = {option.count for option in options}
+    if not options or len(counts) > 1:
+        return None, names, None
+    return None, names, max((fact.value.count or 0 for fact in facts), default=0) or None
+
+
+class _Choice:
+    """The hardware of one text."""
+
+    def __init__(
+        self, text: str, facts: Sequence[Fact], questions: Collection[int], gpus: GpuNames
+    ) -> None:
+        self._text = text
+        self._facts = facts
+        self._questions = questions
+        self._gpus = gpus
+
+    def hardware(self) -> tuple[Hardware | None, list[Hardware]]:
+        """Return the GPUs that are meant, or several that are on a par."""
+        said = [fact for fact in self._facts if self._is_hardware(fact)]
+        named = [fact for fact in said if fact.value.name]
+        distinct: dict[object, Fact] = {}
+        for fact in named:
+            match = self._gpus.find(fact.value.name)
+            distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
+        bare = [fact for fact in said if not fact.value.name]
+        if len(distinct) == 1:
+            (first,) = distinct.values()
+            return self._completed([fact.value for fact in named], bare, first), []
+        if not distinct:
+            return self._unnamed(bare), []
+        asked = [fact for fact in distinct.values() if fact.sentence in self._questions]
+        by_sentence = [
+            [fact for fact in distinct.values() if fact.sentence == sentence]
+            for sentence in sorted({fact.sentence for fact in asked})
+        ]
+        alone = next((facts_[0] for facts_ in by_sentence if len(facts_) == 1), None)
+        if alone is not None:
+            return self._completed([alone.value], bare, alone), []
+        options = list(distinct.values())
+        if compares(self._text) or len(options) > 2:
+            return None, [fact.value for fact in options]
+        return self._completed([options[0].value], bare, options[0]), []
+
+    def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
+        """Return the GPU that is named, with the count and the memory said elsewhere."""
+        fullest = max(named, key=lambda one: one.count or 0)
+        named = [fullest, *(one for one in named if one is not fullest)]
+        counts = [one.count for one in named if one.count is not None]
+        near = [fact for fact in bare if abs(fact.sentence - first.sentence) <= 1]
+        count = max(counts, default=None)
+        if count is None:
+            others = [fact.value.count for fact in bare if fact.value.count is not None]
+            count = max(others, default=None)
+        machines = max(one.machines or 1 for one in (*named, *(fact.value for fact in bare)))
+        if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
+            count *= machines
+        match = self._gpus.find(first.value.name)
+        if match is not None and match.accelerator.unified_memory:
+            near = bare = list(self._facts)
+        memory = next((one.memory for one in named if one.memory is not None), None)
+        ram = next((one.ram for one in named if one.ram is not None), None)
+        if memory is None:
+            memory = next((f.value.memory for f in near if f.value.memory is not None), None)
+        if ram is None:
+            ram = next((f.value.ram for f in near if f.value.ram is not None), None)
+        return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
+
+    def _unnamed(self, bare: Sequence[Fact]) -> Hardware | None:
+        """Return GPUs of which only memory or number is said."""
+        if not bare:
+            return None
+        sized = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]
+        own = [fact for fact in sized if _OWN.search(self._before(fact))]
+        asked = own or [
+            fact for fact in sized if fact.sentence in self._questions and fact.value.named
+        ]
+        strong = [fact for fact in sized if fact.value.named or fact.value.count is not None]
+        each = [fact for fact in sized if fact.value.memory and (fact.value.count or 0) > 1]
+        chosen = next(iter(each or asked or strong or sized), None)
+        counts = [fact.value.count for fact in bare if fact.value.count is not None]
+        if chosen is None:
+            return Hardware(None, counts[0], None, None, True) if counts else None
+        one: Hardware = chosen.value
+        count = max(counts, default=None)
+        return Hardware(None, count, one.memory, one.ram, one.named, one.mac)
+
+    def _before(self, fact: Fact) -> str:
+        """Return what stands before a fact, in small letters."""
+        return self._text[max(0, fact.start - _BEFORE) : fact.start].lower()
+
+    def _is_hardware(self, fact: Fact) -> bool:
+        """Return whether a phrase is about GPUs that somebody has, not about what is needed."""
+        one: Hardware = fact.value
+        if one.name is not None or (one.mac and (one.memory or one.ram)):
+            return True
+        if one.memory is None:
+            return one.count is not None or one.machines is not None
+        if round(one.memory) not in self._gpus.memories and one.count is None:
+            return False
+        if abs(one.memory - round(one.memory)) > _TOLERANCE:
+            return False
+        before = self._before(fact)
+        if _NEEDED.search(before) or _LACKED.search(before):
+            return False
+        return one.named or one.count is not None or _HAD.search(before) is not None
+
+    def name(self, one: Hardware) -> tuple[str | None, int | None]:
+        """Return the GPU as a request names it, and the count."""
+        count = one.count
+        if one.name is None:
+            memory = one.memory or (one.ram if one.mac else None)
+            if memory is None:
+                return None, count
+            unified = f"Mac {memory:g}GB"
+            if one.mac and self._gpus.find(unified):
+                return unified, count
+            return f"{memory:g}GB", count
+        match = self._gpus.find(one.name)
+        name = one.name
+        if match is not None and match.count > 1:
+            count = match.count * (count or 1)
+            name = match.accelerator.name
+        unified_memory = match is not None and match.accelerator.unified_memory
+        for size in (one.memory, one.ram if unified_memory else None):
+            if size is None or match is None or re.search(r"\d\s?gi?b?\b", name.lower()):
+                continue
+            for sized in (f"{name} {size:g}GB", f"{name} laptop {size:g}GB"):
+                if self._gpus.find(sized) is not None:
+                    return sized, count
+        return name, count

@@ -1,0 +1,155 @@
+"""Which operation a question means."""
+
+import re
+from collections.abc import Collection
+
+from fitgauge.services.ask import vocabulary as v
+from fitgauge.services.ask.schemas import Operation
+
+_QUESTION = re.compile(
+    r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.{0,20}不|够不|行不|까요|나요|"
+    r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
+)
+
+_MODELS = re.compile(
+    r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
+    r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|size)\b"
+    r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
+    r"|\bwhich (?:of them|quantization)\b"
+    r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
+    r"|哪些(?:大?模型|型号)"
+    r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
+    r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
+)
+
+_GPUS = re.compile(
+    r"\bhow (?:many|much)\b[^.?]{0,30}"
+    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|blocks)\b"
+    r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
+    r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
+    r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
+    r"[^.?]{0,40}\b(?:gpus?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
+    r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
+    r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
+    r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
+    r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)",
+    re.IGNORECASE,
+)
+
+_NEED = re.compile(
+    r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
+    r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
+    r"|\bhow much (?:would|does|do|is)\b"
+    r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
+    r"|\bwie ?viel\b|\bcombien\b|얼마",
+    re.IGNORECASE,
+)
+
+_PLAN = re.compile(
+    r"\b(?:parallel(?:ism|ization)? (?:strategy|layout|config\w*|plan)|lay ?out|layout|tp/pp|"
+    r"which zero|what zero|zero stage should|how (?:should|do) i (?:shard|split|parallelize))\b"
+    r"|并行策略|怎么切分|如何切分|训练方案|并行配置",
+    re.IGNORECASE,
+)
+
+_COMPARE = re.compile(
+    r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
+    r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면",
+    re.IGNORECASE,
+)
+
+_LOG = re.compile(
+    r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|# ?gpu blocks|kv cache size:"
+    r"|llama_model_load|ggml_\w+|mem usage=",
+    re.IGNORECASE,
+)
+
+_MEMORY = re.compile(
+    r"\b(?:memory|vram|oom|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
+    r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
+    r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
+    r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire",
+    re.IGNORECASE,
+)
+
+_SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
+_STRONG = tuple(
+    word
+    for word in v.TRAINING
+    if word not in ("deepspeed", "accumulation", "optimizer", "reward", "sequence length")
+)
+
+
+def _words(phrases: Collection[str]) -> re.Pattern[str]:
+    joined = "|".join(
+        re.escape(phrase).replace(r"\ ", r"[\s_-]*") for phrase in sorted(phrases, key=len)[::-1]
+    )
+    return re.compile(rf"(?<![a-z])(?:{joined})(?![a-z])", re.IGNORECASE)
+
+
+_TRAINING = _words(_STRONG)
+_WEAK_TRAINING = _words(v.TRAINING)
+_HAN_TRAINING = re.compile("|".join(v.HAN_TRAINING))
+
+
+def asks(sentence: str) -> bool:
+    """Return whether a sentence is a question."""
+    return _QUESTION.search(sentence.lower()) is not None
+
+
+def about_training(text: str) -> bool:
+    """Return whether a question is about training, not about serving."""
+    plain = re.sub(r"预训练模型|pre-?trained", " ", text, flags=re.IGNORECASE)
+    if _TRAINING.search(plain) or _HAN_TRAINING.search(plain):
+        return True
+    return _WEAK_TRAINING.search(plain) is not None and _SERVING.search(plain) is None
+
+
+def compares(text: str) -> bool:
+    """Return whether a text sets things side by side."""
+    return _COMPARE.search(text) is not None
+
+
+def operation_of(
+    text: str,
+    *,
+    training: bool,
+    models: int,
+    gpus: int,
+    hardware: bool,
+    model: bool,
+    sizes_only: bool,
+    counted: bool,
+    settings: bool,
+) -> Operation | None:
+    """Return the operation that a text means, None where it is about something else.
+
+    training: whether it is about training; models, gpus: how many are named on a par;
+    hardware, model, settings: whether one is named; sizes_only: whether of several models only
+    the sizes are; counted: whether a number of GPUs is."""
+    low = text.lower()
+    if _LOG.search(low) and len(text) > 200:
+        return "explain_log"
+    if not (hardware or model or settings) and not (_NEED.search(low) or _GPUS.search(low)):
+        return None
+    if not hardware and not _MEMORY.search(low) and not _NEED.search(low):
+        return None
+    wants_models = _MODELS.search(low) is not None
+    if wants_models and (sizes_only or not model or re.search(r"largest|biggest", low)):
+        return "list_models_that_fit"
+    several = models > 1 or (gpus > 1 and compares(low))
+    if several and not training and model and hardware:
+        return "compare_fit"
+    if training and hardware and model and _PLAN.search(low):
+        return "plan_training"
+    wants_gpus = _GPUS.search(low) is not None
+    if not hardware and (wants_gpus or _NEED.search(low)):
+        return "recommend_gpus"
+    if (
+        wants_gpus
+        and hardware
+        and not counted
+        and re.search(r"how many|多少[张块片个卡]|几[张块片卡台]|몇", low)
+    ):
+        return "recommend_gpus"
+    return "check_training_fit" if training else "check_fit"

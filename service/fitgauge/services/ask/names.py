@@ -1,0 +1,206 @@
+"""Names of GPUs and of models in a text: which words may belong to one, by catalog and snapshot."""
+
+import re
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.gpu_names import VENDORS
+from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.model_names import words
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.quantity import GB
+from fitgauge.errors import FitgaugeError
+
+_BRANDS = frozenset({"rtx", "gtx", "rx", "quadro", "pro", "arc", "radeon", "titan", "tesla"})
+"""Words that make a round number the name of a GPU: "RTX 6000"."""
+
+_SOCKET = re.compile(r"sxm\d?|hbm\d?e?|gddr\d\w?")
+
+_MACS = frozenset({"mac", "macbook", "imac", "apple", "studio", "mini", "air"})
+
+_COMMON = frozenset(
+    {
+        "pro", "max", "ultra", "server", "desktop", "framework", "ai", "d", "v", "x", "lite",
+        "mega", "super", "data", "center", "grid", "station", "pc", "vf", "slice", "ac", "core",
+        "grace", "spark", "nano", "thor", "atlas", "hl", "ti", "xt", "xp", "1", "2", "3", "nx",
+        "gre", "laptop", "nvl", "ada", "pcie", "sff", "mini", "air", "studio", "xtx", "vii",
+        "oam",
+    }
+)  # fmt: skip
+"""Words of names of GPUs that alone name none."""
+
+_ENGLISH = frozenset(
+    {
+        "all", "command", "step", "text", "stable", "opt", "clip", "code", "tiny", "small",
+        "base", "large", "meta", "nomic", "nvidia", "static", "snowflake", "arctic", "bart",
+        "bloom", "next", "mini", "flash", "reasoning", "vision", "think", "thinking", "super",
+        "ultra", "nano", "pro", "plus", "lite", "medium", "patch", "turbo", "guard",
+        "lightning", "embed", "embedding", "it", "en", "fr", "h", "j", "m", "r", "hf", "chat",
+        "instruct", "coder", "math", "distill", "distilled", "cased", "uncased", "beta",
+        "multilingual", "discriminator", "moe", "mt", "pt", "xl", "xxl", "oss", "vl", "scout",
+        "maverick", "hermes", "aya", "albert", "electra", "granite", "falcon", "zephyr", "opus",
+        "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon", "facebook", "nemo",
+        "redpajama", "yi", "bert", "preview",
+    }
+)  # fmt: skip
+"""Words of names of models that are words of the language, and name one only with a size or a
+version next to them."""
+
+_PROSE = frozenset(
+    {"it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static"}
+)
+"""Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
+
+_TUNED = frozenset({"command", "distilled", "discriminator", "google", "microsoft", "multilingual"})
+
+_FORMATS = re.compile(
+    r"(?:awq|gptq|gguf|exl2|bnb|fp8|fp16|bf16|int4|int8|nf4|w\d+a\d+|i?q\d\w*|[48]bits?|mlx)"
+)
+_SIZE = re.compile(r"\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|a\d+(?:\.\d+)?b|e\db")
+_VERSION = re.compile(r"[vkrm]?\d(?:\.\d{1,2}){0,2}[a-z]?|\d{4}")
+
+
+class GpuNames:
+    """Names of GPUs by one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.find = lru_cache(maxsize=2048)(self._find)
+
+    def _find(self, text: str) -> GpuMatch | None:
+        """Return the GPU that a text means, None where it means none."""
+        try:
+            return self._catalog.find(text)
+        except FitgaugeError:
+            return None
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """Every word of a name."""
+        return frozenset().union(*(pattern.allowed for pattern in self._catalog.patterns))
+
+    @cached_property
+    def memories(self) -> frozenset[float]:
+        """The memory of every GPU as it is sold [GB]."""
+        return frozenset(round(row.marketed_bytes / GB) for row in self._catalog.all())
+
+    @cached_property
+    def instances(self) -> frozenset[str]:
+        """Names of the clouds' machines, in small letters, and of their families."""
+        names = {offer.instance.lower() for offer in self._catalog.offers.all()}
+        return frozenset(name for name in names if " " not in name and "." in name)
+
+    def belongs(self, word: str) -> bool:
+        """Return whether a word may stand in a name."""
+        return (
+            word in self.vocabulary
+            or word in VENDORS
+            or word in _MACS
+            or _SOCKET.fullmatch(word) is not None
+            or (word.endswith("s") and self.anchors(word[:-1]))
+        )
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - one object for each catalog, and few of them
+    def anchors(self, word: str, before: str = "") -> bool:
+        """Return whether a name may be built around a word. before: the word to its left."""
+        if word in self.vocabulary:
+            if word in _COMMON or (word.endswith("gb") and word[0].isdigit()):
+                return False
+            if word.isdigit():
+                return len(word) == 4 and (before in _BRANDS or int(word) % 500 != 0)
+            return word not in _BRANDS or word == "titan"
+        plural = word[:-1] if word.endswith("s") else ""
+        if plural in self.vocabulary:
+            return any(map(str.isdigit, plural)) and self.anchors(plural, before)
+        glued = re.fullmatch(r"(?:[a-z]{2,8})?(\d{4})(?:ti|super|s|d|m|xt|xtx|laptop)+", word)
+        if glued and glued[1] in self.vocabulary:
+            return True
+        for brand in (*_BRANDS, *VENDORS):
+            if word.startswith(brand) and (rest := word[len(brand) :]):
+                return self.anchors(rest, brand) or (rest.isdigit() and rest in self.vocabulary)
+        return word.startswith(("m1", "m2", "m3", "m4", "m5")) and word[2:] in (
+            "max",
+            "pro",
+            "ultra",
+        )
+
+
+class ModelNames:
+    """Words of names of models by one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._names = [words(model_id.partition("/")[2] or model_id) for model_id in snapshot.ids()]
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """Every word of a name."""
+        return frozenset(word for name in self._names for word in name)
+
+    @cached_property
+    def families(self) -> frozenset[str]:
+        """Words that alone tell a family."""
+        return frozenset(_families(self._names))
+
+    @cached_property
+    def common(self) -> frozenset[str]:
+        """Families that are words of the language: opt of "opt 13b", yi of "yi 1.5 9b"."""
+        return frozenset(name[0] for name in self._names if name[0] in _ENGLISH)
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """The first two words of every name: command, r."""
+        return frozenset(name[at : at + 2] for name in self._names for at in (0, 1, 2))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Words that other names are built on: llama of "alpallama", falcon of "falconlite"."""
+        long = {word for name in self._names for word in name[:1] if word.isalpha()}
+        return self.families | {word for word in long if len(word) > 5 and word not in _TUNED}
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - one object for each service
+    def family_in(self, word: str) -> str | None:
+        """Return the family that a word begins or ends with: qwen of "qwen2", glm of "chatglm";
+        None where it is of none."""
+        stem = re.match(r"[a-z]+", word)
+        if stem is None:
+            return None
+        letters = stem[0]
+        if letters in self.families:
+            return letters
+        if len(letters) > 4 and any(
+            letters.startswith(family) or letters.endswith(family) for family in self.stems
+        ):
+            return letters
+        return None
+
+    def continues(self, word: str, glued: bool) -> bool:
+        """Return whether a word may follow in a name. glued: a dash or nothing stands before it."""
+        if _SIZE.fullmatch(word) or _FORMATS.fullmatch(word):
+            return True
+        if glued:
+            return True
+        if word in _PROSE or re.fullmatch(r"\d+k", word):
+            return False
+        return (word in self.vocabulary and len(word) > 1) or self.family_in(word) is not None
+
+
+def _families(names: Iterable[tuple[str, ...]]) -> Iterable[str]:
+    """Yield the first word of every name that is a word of no language."""
+    for name in names:
+        for word in name[:2]:
+            if word.isalpha() and len(word) > 2 and word not in _ENGLISH:
+                yield word
+
+
+def is_version(word: str) -> bool:
+    """Return whether a word may be the version of a model: 3.1, v2, k2, 2507."""
+    return _VERSION.fullmatch(word) is not None
+
+
+def is_size(word: str) -> bool:
+    """Return whether a word is the size of a model: 7b, 8x7b."""
+    return _SIZE.fullmatch(word) is not None
+
+
+ENGLISH = _ENGLISH

@@ -1,0 +1,141 @@
+"""Read numbers with their units, and take apart words that hold some."""
+
+import re
+from collections.abc import Iterator
+
+from fitgauge.services.ask.formats import FORMAT
+from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.pieces import Piece
+from fitgauge.services.ask.scan import CARDS, MACHINES, MEMORY_UNITS, Scan
+
+_NUMBER = re.compile(
+    r"(?P<amount>\d{1,12}(?:\.\d{1,6})?)"
+    r"(?P<unit>gib|gbs|gb|gigs|gig|g|mib|mb|tib|tb|bits|bit|bn|b|k|m|w|x|t)?(?P<rest>[a-z].*)?"
+)
+_MIXTURE = re.compile(r"(\d{1,3}x\d{1,4}(?:\.\d{1,3})?b)([a-z].*)?")
+_SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
+_GLUED_SETTINGS = ("tp", "pp", "dp", "ep", "zero", "bs", "batch", "ctx", "batchsize")
+_MOST_CUTS = 6
+
+
+def read_count_after(scan: Scan, index: int) -> int | None:
+    """Read "* 8" and "x 8" after a name or a size."""
+    last = scan.last_kind()
+    after = scan.peek(index + 1)
+    if after is None or not after.low.isdigit() or last not in ("GPU", "SIZE", "GPUS"):
+        return None
+    following = scan.peek(index + 2)
+    if following is not None and following.low in MACHINES and following.low != "卡":
+        return scan.emit("MACHINES", int(after.low), index, index + 2)
+    if following is not None and following.low in MEMORY_UNITS:
+        return None
+    return scan.emit("COUNT", int(after.low), index, index + 1)
+
+
+def read_classified(scan: Scan, number: int, first: int, sign: int) -> int:
+    """Emit a number before its classifier: cards, machines, or pieces of anything."""
+    low = scan.pieces[sign].low
+    last = scan.last_kind()
+    if low in CARDS or (low == "개" and last == "GPU"):
+        after = scan.peek(sign + 1)
+        return scan.emit("COUNT", number, first, sign + (after is not None and after.low == "卡"))
+    if low in MACHINES:
+        after, further = scan.peek(sign + 1), scan.peek(sign + 2)
+        whole = after is not None and further is not None and after.low + further.low == "机器"
+        return scan.emit("MACHINES", number, first, sign + 2 * whole)
+    return scan.emit("NUM", float(number), first, sign)
+
+
+def read_number(scan: Scan, index: int) -> int:
+    """Read a number and its unit."""
+    piece = scan.pieces[index]
+    match = _NUMBER.fullmatch(piece.low.replace(",", ""))
+    if match is None or match["rest"]:
+        return scan.emit("OTHER", None, index, index)
+    amount, unit = float(match["amount"]), match["unit"]
+    after = scan.peek(index + 1)
+    last = index
+    if unit is None and after is not None and after.low == "-":
+        further = scan.peek(index + 2)
+        if further is not None and further.low in ("gb", "gib", "b"):
+            last, after = index + 1, further
+    if unit is None and after is not None and after.kind in ("word", "han"):
+        if after.low in MEMORY_UNITS or after.low in ("b", "bn", "k") or after.low in "千万萬":
+            unit, last = after.low, last + 1
+            after = scan.peek(last + 1)
+        elif after.low == "x":
+            following = scan.peek(index + 2)
+            if following is not None and (
+                not following.low.isdigit() or scan.gpus.anchors(following.low)
+            ):
+                return scan.emit("COUNT", int(amount), index, index + 1)
+        elif after.low in CARDS or after.low in MACHINES or after.low in "个개":
+            return read_classified(scan, int(amount), index, index + 1)
+    if unit in MEMORY_UNITS:
+        return scan.emit("SIZE", amount, index, last)
+    if unit in ("b", "bn"):
+        return scan.emit("PARAMS", f"{amount:g}b", index, last)
+    if unit == "x":
+        return scan.emit("COUNT", int(amount), index, last)
+    if unit == "m" and amount > 20:
+        return scan.emit("PARAMS", f"{amount:g}m", index, last)
+    if unit in _SCALE:
+        return scan.emit("NUM", amount * _SCALE[unit], index, last)
+    if unit is not None:
+        return scan.emit("OTHER", None, index, last)
+    if (
+        after is not None
+        and after.low == "*"
+        and (following := scan.peek(last + 2)) is not None
+        and not re.fullmatch(r"\d+(?:\.\d+)?[bx]?", following.low)
+    ):
+        return scan.emit("COUNT", int(amount), index, last + 1)
+    return scan.emit("NUM", amount, index, last)
+
+
+def split(piece: Piece, gpus: GpuNames, models: ModelNames) -> Iterator[Piece]:
+    """Take apart words that are written as one: 8xH100, 80gA100, 72Bqwen, Qwen7B, tp8."""
+    for _ in range(_MOST_CUTS):
+        if piece.kind != "word" or piece.low.isalpha() or piece.low.isdigit():
+            break
+        cut = _cut(piece.low, gpus, models)
+        if cut is None:
+            break
+        middle = piece.start + cut
+        yield Piece("word", piece.text[:cut], piece.low[:cut], piece.start, middle, piece.glued)
+        piece = Piece("word", piece.text[cut:], piece.low[cut:], middle, piece.end, True)
+    yield piece
+
+
+def _cut(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
+    """Return where to cut a word, None for nowhere."""
+    if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low):
+        return None
+    if mixture := _MIXTURE.fullmatch(low):
+        return mixture.end(1) if mixture[2] else None
+    if low[0].isdigit():
+        named = re.match(r"\d{4}(?=[a-z]{5})", low)
+        if named and gpus.anchors(named[0]):
+            return named.end()
+        if count := re.match(r"\d{1,4}x(?=[a-z0-9])", low):
+            return count.end()
+        match = _NUMBER.fullmatch(low)
+        if match and match["rest"] and match["unit"] and match["unit"] not in ("t", "k", "m", "w"):
+            return match.end("unit")
+        if match and match["rest"]:
+            return match.end("amount")
+        return None
+    stem = re.match(r"[a-z]+", low)
+    letters = stem[0] if stem else ""
+    if len(letters) > 3 and letters in gpus.vocabulary:
+        return len(letters)
+    if letters in _GLUED_SETTINGS:
+        return len(letters)
+    if low[len(letters) :].startswith("."):
+        return None
+    if len(letters) > 1 and models.family_in(letters):
+        return len(letters)
+    plural = re.match(r"([a-z]{1,2}\d{2,3})(?=[a-z])", low)
+    if plural and gpus.anchors(plural[1]) and not low.endswith("s"):
+        return plural.end()
+    return None

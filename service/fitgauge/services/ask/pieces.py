@@ -1,0 +1,59 @@
+"""A question taken apart: words, numbers, signs, each with its place. One pass, linear time."""
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+_PIECE = re.compile(
+    r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
+    r"|(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
+    r"|(?P<hub>(?<![A-Za-z0-9_/.-])[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"(?::[A-Za-z0-9_.-]*[A-Za-z0-9])?(?!/))"
+    r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]))"
+    r"|(?P<word>[A-Za-zÀ-ÿ0-9]+(?:\.[A-Za-z0-9]+)*)"
+    r"|(?P<end>[.!;,、]|\?+|\n)"
+    r"|(?P<sign>\S)"
+)
+
+_HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.cn/models)/")
+_ENDINGS = re.compile(r"\.(?:py|md|sh|json|yaml|yml|txt|log|ipynb|cpp|html|git|toml|cfg|so|exe)\b")
+
+
+class Piece(NamedTuple):
+    """One word or sign. `low`: in small letters; `start`, `end`: its place in the text.
+
+    `glued`: nothing stands between it and the piece before."""
+
+    kind: str
+    text: str
+    low: str
+    start: int
+    end: int
+    glued: bool
+
+
+def plain(text: str) -> str:
+    """Return the text in compatible characters, without control characters."""
+    text = unicodedata.normalize("NFKC", text).replace("×", "x").replace("’", "'")
+    return "".join(
+        character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
+        for character in text
+    ).replace("。", ".\n")
+
+
+def pieces(text: str) -> list[Piece]:
+    """Return the pieces of a plain text."""
+    result: list[Piece] = []
+    place = -1
+    for match in _PIECE.finditer(text):
+        kind = str(match.lastgroup)
+        value, start = match[0], match.start()
+        if kind == "url":
+            hub = _HUB_URL.match(value)
+            path = "/".join(value[hub.end() :].split("/")[:2]) if hub else ""
+            kind, value = ("hub", path) if path.count("/") else ("sign", value)
+        if kind == "hub" and _ENDINGS.search(value.lower()):
+            kind = "sign"
+        result.append(Piece(kind, value, value.lower(), start, match.end(), start == place))
+        place = match.end()
+    return result

@@ -1,0 +1,320 @@
+"""Which of the facts in a question are meant: one model, one GPU, one value a setting."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.ask.grammar import Fact, facts
+from fitgauge.services.ask.hardware import choose
+from fitgauge.services.ask.intent import about_training, asks, operation_of
+from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.pieces import plain
+from fitgauge.services.ask.scan import Token
+from fitgauge.services.ask.scanner import Scanner
+from fitgauge.services.ask.schemas import Operation, Understood
+
+_JOINED = re.compile(
+    r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"
+)
+"""What stands between names that are on a par."""
+
+_DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
+"""What follows the name of a data set."""
+
+_PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
+"""Formats that in training are a precision, of which a word does not say which parts have it."""
+
+_SETTINGS = (
+    *("length", "tokens", "users", "batch", "global_batch", "accumulation", "money", "budget"),
+    *("format", "zero", "rank", "utilization"),
+)
+"""Facts that look like settings: what is not used of them is named."""
+
+_LEAST_RANK = 4
+"""A smaller rank is one of a process."""
+
+_CLAUSE = re.compile(r"[,;?!。，、\n]")
+_AROUND = 16
+"""Characters around a number that was not understood."""
+
+_SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
+"""Settings that need not be whole numbers."""
+
+_MOST_NAMES = 24
+"""Models that are distinguished in one question."""
+
+_INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
+_MIN_LENGTH = 16
+_SMALLEST_BARE_LENGTH = 1024
+_CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
+
+
+class Reading(NamedTuple):
+    """What a question means: its operation, what it says, and the numbers that nothing used."""
+
+    operation: Operation | None
+    understood: Understood
+    not_understood: list[str]
+    text: str
+    training: bool
+
+
+class Reader:
+    """Reads questions with the names of one catalog and one snapshot."""
+
+    def __init__(self, gpus: GpuNames, models: ModelNames) -> None:
+        self._gpus = gpus
+        self._scanner = Scanner(gpus, models)
+
+    def read(self, question: str) -> Reading:
+        """Return what a question means. Linear in its length."""
+        text = plain(question)
+        tokens = self._scanner.tokens(text)
+        return _Choice(text, tokens, facts(tokens), self._gpus).reading()
+
+
+class _Choice:
+    """The facts of one text, and the choice among them."""
+
+    def __init__(
+        self, text: str, tokens: Sequence[Token], said: list[Fact], gpus: GpuNames
+    ) -> None:
+        self._text = text
+        self._facts = said
+        self._gpus = gpus
+        self._used: set[int] = set()
+        self._questions = _question_sentences(text, tokens)
+        self._training = about_training(text) or bool(self._of("method"))
+
+    def reading(self) -> Reading:
+        """Choose, and return the result."""
+        model, models = self._models()
+        settings = self._settings()
+        gpu, names, count = choose(self._text, self._of("hardware"), self._questions, self._gpus)
+        operation = operation_of(
+            self._text,
+            training=self._training,
+            models=len(models),
+            gpus=len(names),
+            hardware=bool(gpu or names or count),
+            model=bool(model or models),
+            sizes_only=self._sizes_only(),
+            counted=count is not None,
+            settings=bool(settings),
+        )
+        if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
+            model = None
+        understood = msgspec.convert(
+            {
+                "model": model,
+                "models": models or None,
+                "gpu": gpu,
+                "gpus": names or None,
+                "gpu_count": count,
+                **settings,
+            },
+            Understood,
+        )
+        return Reading(operation, understood, self._leftovers(), self._text, self._training)
+
+    def _of(self, *kinds: str) -> list[Fact]:
+        return [fact for fact in self._facts if fact.kind in kinds]
+
+    def _sizes_only(self) -> bool:
+        """Return whether the text names several sizes and no model."""
+        return len(_distinct(self._of("size"))) > 1 and not self._of("model")
+
+    # The model
+
+    def _models(self) -> tuple[str | None, list[str]]:
+        """Return the model that is meant, or several that are on a par."""
+        named = _distinct(
+            [fact for fact in self._of("model", "size") if not _DATA.match(self._text[fact.end :])]
+        )
+        if len(named) <= 1:
+            return (str(named[0].value) if named else None), []
+        groups = self._on_a_par(named)
+        asked = [fact for fact in named if fact.sentence in self._questions]
+        if len(asked) == 1 and not any(asked[0] in group for group in groups):
+            return str(asked[0].value), []
+        largest = max(groups, key=len, default=[])
+        if len(largest) > 1 and (not asked or any(fact in largest for fact in asked)):
+            return None, [str(fact.value) for fact in largest]
+        chosen = asked[0] if asked else self._most_said(named)
+        if asked and len(asked) > 1:
+            chosen = self._most_said(asked)
+        return str(chosen.value), []
+
+    def _on_a_par(self, named: Sequence[Fact]) -> list[list[Fact]]:
+        """Return the names that stand side by side: "7B, 13B and 70B"."""
+        groups: list[list[Fact]] = []
+        for one, other in itertools.pairwise(named):
+            between = self._text[one.end : other.start].lower()
+            if _JOINED.fullmatch(between.strip()) or between.strip() in (",", ""):
+                if groups and groups[-1][-1] is one:
+                    groups[-1].append(other)
+                else:
+                    groups.append([one, other])
+        return groups
+
+    def _most_said(self, named: Sequence[Fact]) -> Fact:
+        """Return the model that the text names most often, the fullest name first."""
+
+        times = Counter(_key(str(fact.value)) for fact in self._of("model", "size"))
+
+        def often(fact: Fact) -> tuple[int, bool, int]:
+            return times[_key(str(fact.value))], fact.kind == "model", -fact.start
+
+        return max(named, key=often)
+
+    # Settings
+
+    def _settings(self) -> dict[str, object]:
+        """Return the value of every setting that the text says."""
+        said: dict[str, object] = {}
+        length = self._length()
+        if length is not None:
+            said["sequence_length" if self._training else "context_length"] = length
+        if self._training:
+            said["micro_batch_size"] = self._largest("batch")
+            said["global_batch_size"] = self._largest("global_batch")
+            said["zero_stage"] = self._largest("zero")
+            said["lora_rank"] = self._largest("rank")
+            said |= self._method()
+        else:
+            said["concurrency"] = self._largest("users") or self._largest("batch")
+            said["gpu_memory_utilization"] = self._largest("utilization")
+        for field, kind in (
+            ("tensor_parallel", "tp"),
+            ("pipeline_parallel", "pp"),
+            ("data_parallel", "dp"),
+            ("expert_parallel", "ep"),
+            ("max_usd_per_hour", "budget"),
+        ):
+            said[field] = self._largest(kind)
+        said["kv_cache_dtype"] = next((self._use(fact) for fact in self._of("cache")), None)
+        said["engine"] = next((self._use(fact) for fact in self._of("engine")), None)
+        said["quantization"] = self._quantization()
+        return {
+            name: value if name in _SHARES or not isinstance(value, float) else int(value)
+            for name, value in said.items()
+            if value is not None and (not isinstance(value, float) or _is_sound(name, value))
+        }
+
+    def _use(self, fact: Fact) -> object:
+        self._used.add(fact.start)
+        return fact.value
+
+    def _largest(self, kind: str) -> object:
+        values = self._of(kind)
+        for fact in values:
+            self._used.add(fact.start)
+        return max((fact.value for fact in values), default=None)
+
+    def _length(self) -> object:
+        """Return the tokens of a request: what a setting names, else a number of tokens, else a
+        number in thousands where the text is about lengths."""
+        labelled = [fact for fact in self._of("length") if fact.value >= _MIN_LENGTH]
+        bare = [fact for fact in self._of("tokens") if fact.value >= _SMALLEST_BARE_LENGTH / 8]
+        thousands = [
+            fact
+            for fact in self._of("number")
+            if fact.value >= _SMALLEST_BARE_LENGTH
+            and (
+                re.search(r"\d\s?[km万w]$", self._text[fact.start : fact.end].lower())
+                or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(self._text))
+            )
+        ]
+        for group in (labelled, bare, thousands):
+            if group:
+                self._used.update(fact.start for fact in group)
+                asked = [fact for fact in group if fact.sentence in self._questions]
+                return max(fact.value for fact in (asked or group))
+        return None
+
+    def _quantization(self) -> object:
+        """Return the number format of the weights that the text wants."""
+        wanted = [
+            fact
+            for fact in self._of("format")
+            if not _INSTEAD.search(self._text[max(0, fact.start - 24) : fact.start].lower())
+            and not (self._training and fact.value in _PRECISIONS)
+        ]
+        chosen = wanted[0].value if wanted else None
+        self._used.update(fact.start for fact in self._of("format") if fact.value == chosen)
+        return chosen
+
+    def _method(self) -> dict[str, object]:
+        """Return the method of training, and the algorithm where another word is the method."""
+        adapters: list[object] = []
+        algorithms: list[object] = []
+        for fact in self._of("method"):
+            before = self._text[max(0, fact.start - 24) : fact.start].lower()
+            if _INSTEAD.search(before):
+                if fact.value in ("lora", "qlora"):
+                    adapters.append("full")
+                continue
+            (adapters if fact.value in ("lora", "qlora", "full") else algorithms).append(fact.value)
+        if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
+            adapters.append("lora")
+        algorithm = algorithms[0] if len(set(algorithms)) == 1 else None
+        if adapters:
+            return {"method": adapters[0], "algorithm": algorithm}
+        return {"method": algorithm}
+
+    def _leftovers(self) -> list[str]:
+        """Return numbers with a unit that look like settings and were not used."""
+        left = [fact for fact in self._of(*_SETTINGS) if fact.start not in self._used]
+        return list(dict.fromkeys(self._around(fact) for fact in left))[:10]
+
+    def _around(self, fact: Fact) -> str:
+        """Return a number with the words around it, within its clause."""
+        before = _CLAUSE.split(self._text[max(0, fact.start - _AROUND) : fact.start])[-1]
+        after = _CLAUSE.split(self._text[fact.end : fact.end + _AROUND])[0]
+        return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
+
+
+def _is_sound(name: str, value: float) -> bool:
+    """Return whether a number can be the value of a setting."""
+    return value > 0 and (name in _SHARES or value.is_integer())
+
+
+def known_engine(name: str) -> bool:
+    """Return whether estimates cover an engine."""
+    return name in ENGINES
+
+
+def _question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
+    """Return the indices of the sentences that ask something."""
+    spans: dict[int, tuple[int, int]] = {}
+    place = 0
+    for token in tokens:
+        start, _ = spans.get(token.sentence, (place, place))
+        spans[token.sentence] = (start, token.end)
+        place = token.end
+    return frozenset(
+        index for index, (start, end) in spans.items() if asks(text[start:end].strip())
+    )
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "", name.lower().rpartition("/")[2])
+
+
+def _distinct(named: Sequence[Fact]) -> list[Fact]:
+    """Return each model once, the first few; a bare size or family counts as the fuller name that
+    has it."""
+    first: dict[str, Fact] = {}
+    for fact in named:
+        if len(first) < _MOST_NAMES:
+            first.setdefault(_key(str(fact.value)), fact)
+    return [
+        fact
+        for key, fact in first.items()
+        if not any(key != other and key in other for other in first)
+    ]

@@ -1,0 +1,106 @@
+"""One pass over the pieces of a question: what every reader of tokens shares."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fitgauge.services.ask import vocabulary as v
+from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.pieces import Piece
+
+Phrases = Mapping[v.Phrase, tuple[str, str | None]]
+"""Phrases, each with its kind of token and its value where it has one."""
+
+DASHES = frozenset("-–—_/~")
+CARDS = frozenset("张块片枚張塊卡장대")
+MACHINES = frozenset("台机")
+MEMORY_UNITS = frozenset({"gib", "gbs", "gb", "gigs", "gig", "g"})
+
+_MOST_GPUS = 12
+_MOST_MODELS = 24
+"""Names that are looked up in one question: the rest is read as other words."""
+
+_LONGEST_PHRASE = 5
+
+
+class Token(NamedTuple):
+    """One token of the grammar. `value`: what it says; `sentence`: the number of its sentence.
+
+    `text`: as it was written, for what nothing reads."""
+
+    kind: str
+    value: object
+    text: str
+    start: int
+    end: int
+    sentence: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Scan:
+    """The pieces of one text, and the tokens that were read so far."""
+
+    def __init__(
+        self,
+        text: str,
+        pieces: Sequence[Piece],
+        gpus: GpuNames,
+        models: ModelNames,
+        phrases: Phrases,
+    ) -> None:
+        self.text = text
+        self.pieces = pieces
+        self.gpus = gpus
+        self.models = models
+        self.phrases = phrases
+        self.tokens: list[Token] = []
+        self.sentence = 0
+        self.gpus_left = _MOST_GPUS
+        self.models_left = _MOST_MODELS
+
+    def emit(self, kind: str, value: object, first: int, last: int) -> int:
+        """Add a token over the pieces from first to last; return the index of the next piece."""
+        start, end = self.pieces[first].start, self.pieces[last].end
+        if kind == "OTHER" and self.last_kind() == kind:
+            before = self.tokens[-1]
+            if before.sentence == self.sentence:
+                self.tokens[-1] = before._replace(end=end)
+                return last + 1
+        self.tokens.append(Token(kind, value, self.text[start:end], start, end, self.sentence))
+        return last + 1
+
+    def peek(self, index: int) -> Piece | None:
+        """Return a piece, None beyond the last one."""
+        return self.pieces[index] if 0 <= index < len(self.pieces) else None
+
+    def last_kind(self) -> str:
+        """Return the kind of the last token."""
+        return self.tokens[-1].kind if self.tokens else ""
+
+    def longest_phrase(self, index: int) -> tuple[str, str | None, int] | None:
+        """Return the kind of token, the value and the last piece of the phrase that begins here;
+        None where none does."""
+        words: list[str] = []
+        best: tuple[str, str | None, int] | None = None
+        place = index
+        while place < len(self.pieces) and len(words) < _LONGEST_PHRASE:
+            piece = self.pieces[place]
+            if piece.kind == "sign" and piece.low in DASHES and words:
+                place += 1
+                continue
+            if piece.kind != "word":
+                break
+            words.append(piece.low)
+            if entry := self.phrases.get(tuple(words)):
+                best = (*entry, place)
+            place += 1
+        return best
+
+    def counts_something(self, index: int) -> bool:
+        """Return whether the number here counts tokens, users or the like."""
+        after = self.peek(index + 1)
+        if after is None or after.kind not in ("word", "han"):
+            return False
+        kind = (self.phrases.get((after.low,)) or v.HAN_PHRASES.get(after.low) or ("", None))[0]
+        return kind in ("TOKENS", "USERS", "LENGTH", "UNIT", "RATE", "BATCH")

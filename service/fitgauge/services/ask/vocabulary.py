@@ -1,0 +1,192 @@
+"""Words of questions about memory, in English, Chinese, Korean, German and French, by what they
+mean.
+
+No GPU and no model stands here: those words come from the catalog and the snapshot."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+Phrase = tuple[str, ...]
+"""Latin words in small letters, without what separates them: ("max", "model", "len")."""
+
+_SETTINGS: Mapping[str, str] = {
+    "LENGTH": (
+        "context|context length|context window|context size|ctx|ctx size|num ctx|n ctx|max ctx|"
+        "max model len|max model length|model max length|max seq len|max seq length|seq len|"
+        "seq length|max sequence length|sequence length|sequence len|sequences length|max length|"
+        "max tokens|max input length|max context|max context length|maximum context length|"
+        "maximum model length|session len|cutoff len|cutoff length|max words|input length|"
+        "prompt length|seq|long context|seqlen|seqence length|ollama context length|kontext|"
+        "kontextlänge|contexte|max total tokens|context len|sequence"
+    ),
+    "USERS": (
+        "users|user|concurrent users|concurrent requests|concurrent|concurrency|concurrently|"
+        "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
+        "concurrent clients|requests|sessions|parallel sequences|max num seqs|max num seq|people|"
+        "num parallel|n parallel|requests concurrently|nutzer|benutzer|utilisateurs|streams"
+    ),
+    "BATCH": (
+        "batch|batch size|batchsize|micro batch|micro batch size|microbatch|mbs|max batch size|"
+        "per device train batch size|per device batch size|train batch size|bs|batchgröße"
+    ),
+    "GLOBAL_BATCH": "global batch size|global batch|total batch size|gbs|effective batch size",
+    "ACCUMULATION": "gradient accumulation|gradient accumulation steps|grad accum",
+    "TP": "tp|tensor parallel|tensor parallel size|tensor parallelism|tp size",
+    "PP": "pp|pipeline parallel|pipeline parallel size|pipeline parallelism|pp size",
+    "DP": "dp|data parallel|data parallel size|data parallelism",
+    "EP": "ep|expert parallel|expert parallel size|expert parallelism",
+    "RANK": "lora rank|lora r|rank",
+    "ZERO": "zero|zero stage|zero3|zero2|zero1",
+    "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
+    "KV": "kv|kv cache|kvcache|kv cache dtype|cache type k|kv cache quantization",
+    "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
+    "TOKENS": "tokens|token|tok|ctx tokens|context tokens",
+    "GPUS": (
+        "gpu|gpus|card|cards|graphics card|graphics cards|graphic card|graphic cards|vcard|vram|"
+        "video memory|gpu memory|graphics memory|video card|video cards|gpu ram|gfx card|"
+        "unified memory|gpu vram|npu|npus|accelerators|grafikkarte|grafikkarten|carte graphique|"
+        "cartes graphiques|vram gpu"
+    ),
+    "RAM": "ram|system memory|cpu memory|host memory|cpu ram|system ram|arbeitsspeicher|ddr4|ddr5",
+    "MACHINES": "node|nodes|machine|machines|server|servers|hosts",
+    "HOURLY": "per hour|an hour|hour|hr|hourly|a hour|h",
+    "DISK": "ssd|disk|storage|hdd|nvme|swap",
+    "UNIT": (  # what a number may count that no request has a field for
+        "layers|layer|epochs|epoch|steps|step|samples|examples|iterations|hours|minutes|seconds|"
+        "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"
+        "workers|bits|instances|points|frames|dollars"
+    ),
+}
+
+_HAN: Mapping[str, str] = {
+    "LENGTH": (
+        "上下文长度|上下文窗口|上下文|序列长度|最大长度|输入长度|文本长度|长度|长文本|컨텍스트|문맥|"
+        "시퀀스길이|시퀀스"
+    ),
+    "USERS": "并发请求|并发数|并发量|个并发|并发|路并发|个用户|用户数|用户|个人|人同时|人|동시|명",
+    "BATCH": "批大小|批次大小|批次|批量大小|배치",
+    "GPUS": (
+        "显卡内存|显卡|显存|现存|卡|显卡显存|计算卡|加速卡|顯卡|顯存|视频内存|그래픽카드|"
+        "비디오메모리"
+    ),
+    "RAM": "系统内存|主机内存|内存|记忆体|記憶體|메모리",
+    "DISK": "硬盘|磁盘|固态",
+    "TOKENS": "个token|词元|토큰",
+    "ONE": "单机单卡|单卡|单张|单块|单个|단일",
+    "RATE": "每秒",
+    "UNIT": "层|轮|步|条|小时|分钟|天|个月|年|핵|个epoch|부|芯|次|倍|分|题|级|行|个",
+}
+
+_ENGINES: Mapping[str, str] = {
+    "llama.cpp": "llama server|llama cli|llamacpp cli|llamacpp server|llama cpp python",
+    "lmdeploy": "lmdeploy",
+    "djl-serving": "djl|djl serving",
+    "lm studio": "lm studio|lmstudio",
+    "ktransformers": "ktransformers",
+    "exllama": "exllama|exllamav2|exllamav3|tabbyapi|exl",
+    "koboldcpp": "koboldcpp|kobold",
+    "mlc-llm": "mlc|mlc llm",
+    "triton": "triton",
+    "nim": "nim",
+}
+"""Engines as people name them besides the registry's aliases; most are covered by no estimate."""
+
+_METHODS: Mapping[str, str] = {
+    "qlora": "qlora|q lora|fsdp qlora",
+    "lora": "lora|dora|peft|rslora",
+    "full": (
+        "full fine tune|full fine tuning|full finetune|full finetuning|full training|fully train|"
+        "full param|full parameter|full parameters|full parameter fine tuning|full sft|sft full|"
+        "full fine tunning|fully fine tune|fully finetune|full weight|from scratch|pretrain|"
+        "pretraining|pre train|pre training|full ft|fft|full weights|all parameters"
+    ),
+    "grpo": "grpo|dapo|gspo",
+    "ppo": "ppo",
+    "dpo": "dpo",
+    "orpo": "orpo",
+    "kto": "kto",
+    "rloo": "rloo|reinforce",
+}
+"""Methods and algorithms of training, as the requests name them."""
+
+_HAN_METHODS: Mapping[str, str] = {
+    "full": (
+        "全量参数微调|全参数微调|全参微调|全量微调|全量训练|全参数训练|全参训练|全参数|全参|全量|"
+        "预训练|从头训练|非lora|전체파인튜닝|풀파인튜닝|사전학습"
+    ),
+}
+
+TRAINING = (
+    "train", "training", "finetune", "finetuning", "finetuned", "fine tune", "fine tuning",
+    "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
+    "finetunning", "traing", "trainings", "deepspeed", "backward", "unsloth", "axolotl", "lora",
+    "qlora", "galore", "optimizer", "trainieren", "finetunen", "entraîner", "feintuning", "trl",
+    "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
+    "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",
+)  # fmt: skip
+"""Latin phrases of training."""
+
+HAN_TRAINING = (
+    "微调", "训练", "训的", "微調", "訓練", "学习率", "学习", "학습", "파인튜닝", "미세조정",
+    "훈련",
+)  # fmt: skip
+
+SERVING = (
+    "inference", "infer", "serve", "serving", "deploy", "deploying", "deployment", "host", "run",
+    "running", "generate", "chat",
+)  # fmt: skip
+
+
+def _phrases(groups: Mapping[str, str]) -> Iterator[tuple[Phrase, str]]:
+    for kind, texts in groups.items():
+        for text in texts.split("|"):
+            yield tuple(text.split()), kind
+
+
+PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_SETTINGS)))
+"""The kind of token that a phrase is."""
+
+ENGINE_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_ENGINES)))
+METHOD_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_METHODS)))
+
+HAN_PHRASES: Mapping[str, tuple[str, str | None]] = MappingProxyType(
+    {text: (kind, None) for kind, texts in _HAN.items() for text in texts.split("|")}
+    | {
+        text: ("METHOD", value)
+        for value, texts in _HAN_METHODS.items()
+        for text in texts.split("|")
+    }
+)
+"""Phrases of scripts without spaces: the kind of token, and its value where it has one."""
+
+NUMBER_WORDS: Mapping[str, int] = MappingProxyType(
+    {
+        "one": 1, "single": 1, "two": 2, "dual": 2, "both": 2, "three": 3, "triple": 3, "four": 4,
+        "quad": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "ten": 10, "twelve": 12,
+        "sixteen": 16, "ein": 1, "eine": 1, "einer": 1, "zwei": 2, "drei": 3, "vier": 4, "acht": 8,
+        "un": 1, "une": 1, "deux": 2, "trois": 3, "quatre": 4, "huit": 8,
+    }
+)  # fmt: skip
+
+HAN_NUMBERS: Mapping[str, int] = MappingProxyType(
+    {
+        "一": 1, "二": 2, "两": 2, "兩": 2, "双": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7,
+        "八": 8, "九": 9, "十": 10, "十六": 16, "单": 1, "한": 1, "두": 2, "세": 3, "네": 4,
+        "하나": 1,
+    }
+)  # fmt: skip
+
+NOISE = frozenset(
+    {
+        "of", "is", "to", "the", "a", "an", "about", "around", "only", "just", "up", "set", "at",
+        "as", "by", "with", "approximately", "roughly", "nearly", "each", "per", "my", "nvidia's",
+        "even", "length", "size", "mode", "version", "versions", "type", "equal", "equals", "max",
+        "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
+        "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
+        "von", "mit", "der", "die", "das", "de", "la", "le", "avec", "installed", "old", "new",
+    }
+)  # fmt: skip
+"""Words between a setting and its number that change nothing."""
+
+HAN_NOISE = frozenset("的为到是设约达至了大小个左右의로")
+"""Signs that stand between a setting and its number and change nothing."""

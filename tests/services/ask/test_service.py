@@ -1,0 +1,113 @@
+"""POST /v1/ask: the answer is that of the operation, for what the text says and nothing else."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from fitgauge.errors import QueueFullError
+from fitgauge.services.ask.schemas import AskRequest
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
+
+
+@pytest.fixture(scope="module")
+def ask(questions):
+    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
+
+
+def test_the_answer_is_that_of_check_fit(ask, questions):
+    answer = ask("Will Qwen3 8B fit on 2x RTX 3090 with 16k context for 4 users?")
+    request = FitRequest(
+        model="Qwen3 8B", gpu="RTX 3090", gpu_count=2, context_length=16384, concurrency=4
+    )
+    assert answer.operation == "check_fit"
+    assert answer.missing == []
+    assert answer.answer == msgspec.to_builtins(asyncio.run(questions.check_fit(request))[1])
+
+
+def test_a_question_about_gpus_for_training_recommends_for_training(ask, questions):
+    answer = ask("How many A100 80GB do I need to fine-tune a 7b with LoRA?")
+    request = RecommendRequest(
+        model="7b", task="training", method="lora", gpus=["A100 80GB"], limit=10
+    )
+    assert answer.operation == "recommend_gpus"
+    assert answer.answer == msgspec.to_builtins(asyncio.run(questions.recommend_gpus(request)))
+
+
+@pytest.mark.parametrize(
+    "text, operation, field",
+    [
+        ("Can I LoRA a 7b on a 4090?", "check_training_fit", "verdict"),
+        ("Which models run on a 3060 12GB?", "list_models_that_fit", "items"),
+        ("Compare Qwen3 8B and Qwen3 32B on a 4090", "compare_fit", "items"),
+        ("Which parallelism layout to train Qwen3 8B on 8 H100?", "plan_training", "plans"),
+    ],
+)
+def test_every_operation_answers(ask, text, operation, field):
+    answer = ask(text)
+    assert answer.operation == operation
+    assert answer.answer
+    assert answer.answer[field]
+
+
+def test_what_is_missing_is_named_by_its_field(ask):
+    answer = ask("Does it fit on a 4090?")
+    assert answer.operation == "check_fit"
+    assert answer.answer is None
+    assert [line.partition(":")[0] for line in answer.missing] == ["model"]
+
+
+def test_an_unknown_model_is_an_advice_and_no_error(ask):
+    answer = ask("Can I run acme/unheard-of-7b on a 4090?")
+    assert answer.answer is None
+    assert len(answer.missing) == 1
+
+
+def test_an_engine_that_no_estimate_covers_is_understood_and_named(ask):
+    answer = ask("Does Qwen3 8B fit on a 4090 with lmdeploy?")
+    assert answer.understood.engine == "lmdeploy"
+    assert answer.answer
+    assert [line.partition(":")[0] for line in answer.missing] == ["engine"]
+
+
+def test_an_algorithm_is_sent_as_one(ask):
+    answer = ask("Does GRPO of Qwen2.5 1.5B Instruct fit on an H100?")
+    assert answer.understood.method == "grpo"
+    assert answer.answer["understood_as"]["algorithm"] == "grpo"
+
+
+def test_a_question_about_something_else_has_no_operation(ask):
+    answer = ask("Who wrote the moonlight sonata?")
+    assert answer.operation is None
+    assert answer.answer is None
+    assert msgspec.to_builtins(answer.understood) == {}
+
+
+def test_settings_of_another_operation_are_not_understood(ask):
+    answer = ask("Can I fine-tune a 7b on a 4090 for 300 users?")
+    assert answer.operation == "check_training_fit"
+    assert any("300" in text for text in answer.not_understood)
+
+
+def test_a_full_queue_is_an_error(questions, monkeypatch):
+    async def full(request):
+        raise QueueFullError("full", retry_after_seconds=1.0)
+
+    service = questions._ask
+    monkeypatch.setattr(service, "_answers", {**service._answers, "check_fit": full})
+    with pytest.raises(QueueFullError):
+        asyncio.run(questions.ask(AskRequest(question="does a 7b fit on a 4090?")))
+
+
+def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask):
+    answer = ask("What is the largest model I can qlora on a 4090?")
+    assert answer.operation == "list_models_that_fit"
+    assert answer.answer is None
+    assert [line.partition(":")[0] for line in answer.missing] == ["model"]
+
+
+def test_a_number_out_of_range_is_named(ask):
+    answer = ask("Does a 7b fit on 9000x 4090?")
+    assert answer.answer is None
+    assert answer.missing == ["gpu_count: 9000 is out of range."]

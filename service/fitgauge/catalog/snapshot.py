@@ -105,11 +105,10 @@ class Snapshot:
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
-        names = {model_id: plain(model_id) for model_id in self._ids}
         return tuple(
             found
             for _, _, found in process.extract(
-                plain(text), names, scorer=_likeness, limit=5, score_cutoff=65
+                plain(text), self._written, scorer=_likeness, limit=5, score_cutoff=65
             )
         )
 
@@ -161,6 +160,11 @@ class Snapshot:
     @cached_property
     def _names(self) -> Names:
         return Names(self._ids)
+
+    @cached_property
+    def _written(self) -> dict[str, str]:
+        """The words of every name, by id."""
+        return {model_id: plain(model_id) for model_id in self._ids}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

@@ -9,7 +9,8 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
-from fitgauge.services.common.schemas import FitRequest, Reading, Verdict
+from fitgauge.services.common.reading_schemas import Reading, Verdict
+from fitgauge.services.common.schemas import FitRequest
 
 VerdictOf = Callable[[str, str], Verdict | None]
 

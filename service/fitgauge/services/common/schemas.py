@@ -12,6 +12,8 @@ from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choices_of_engine
+from fitgauge.services.common.reading_schemas import Reading
+from fitgauge.services.common.reading_schemas import Verdict as Verdict
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Names = (
@@ -22,7 +24,6 @@ Names = (
 Degree = Annotated[int, Meta(ge=1, le=1024)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]
-Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
 
 
 class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
@@ -344,22 +345,6 @@ class Assumption(Struct, frozen=True):
     field: str
     value: str | int | float | bool
     message: str
-
-
-class Reading(Struct, frozen=True, kw_only=True):
-    """How a field was read that does not name one thing for certain."""
-
-    field: str
-    sent: str
-    taken: Annotated[str, Meta(description="What the answer is of.")]
-    others: Annotated[list[str], Meta(description="What the field may mean as well.")] = []
-    changes_verdict: Annotated[
-        bool | None,
-        Meta(description="Whether one of the others has another verdict; null: not estimated."),
-    ] = None
-    verdicts: Annotated[
-        dict[str, Verdict], Meta(description="Verdicts of the others that were estimated.")
-    ] = {}
 
 
 class FitAnswer(Struct, kw_only=True):

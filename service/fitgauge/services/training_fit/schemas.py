@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.phases import PhaseName
+from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
@@ -16,7 +17,6 @@ from fitgauge.services.common.schemas import (
     Limits,
     ModelAnswer,
     RankAnswer,
-    Reading,
     Suggestion,
     TermAnswer,
     Verdict,

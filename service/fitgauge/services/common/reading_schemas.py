@@ -1,0 +1,23 @@
+"""Schemas of how the names in a request were read."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """How a field was read that does not name one thing for certain."""
+
+    field: str
+    sent: str
+    taken: Annotated[str, Meta(description="What the answer is of.")]
+    others: Annotated[list[str], Meta(description="What the field may mean as well.")] = []
+    changes_verdict: Annotated[
+        bool | None,
+        Meta(description="Whether one of the others has another verdict; null: not estimated."),
+    ] = None
+    verdicts: Annotated[
+        dict[str, Verdict], Meta(description="Verdicts of the others that were estimated.")
+    ] = {}

@@ -119,7 +119,7 @@ def _spellings(model_id: str) -> set[str]:
     }  # fmt: skip
 
 
-NAMED = [model_id for model_id in SNAPSHOT.ids() if "_6b" not in model_id]
+NAMED = [model_id for model_id in SNAPSHOT.named_ids() if "_6b" not in model_id]
 """All but one whose size is written with an underscore, which other separators take apart."""
 
 

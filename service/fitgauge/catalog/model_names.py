@@ -187,6 +187,13 @@ def is_tag(text: str) -> bool:
     return bool(_TAG.fullmatch(text.strip().lower()))
 
 
+def says_all(text: str, model_id: str) -> bool:
+    """Return whether a text holds every word of a name that tells models apart."""
+    said = _parts(text, tokens(text))
+    name = Name.of(model_id)
+    return name.words - _SILENT - said.words <= {"base"} and name.sizes <= said.sizes
+
+
 class Names:
     """The names of the models that are known, and the words they are made of."""
 

@@ -14,7 +14,7 @@ import msgspec
 from rapidfuzz import fuzz, process
 
 from fitgauge.catalog import variants
-from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, says_all
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.requested import requested_scheme
@@ -197,9 +197,10 @@ class Snapshot:
             known = next(one for one in self._ids if one.lower() == wanted)
         if known:
             return ModelReading(known)
-        return self._names.read(text, self._footprint) or self._derived_names.read(
-            text, self._footprint
-        )
+        if reading := self._names.read(text, self._footprint):
+            return reading
+        reading = self._derived_names.read(text, self._footprint)
+        return reading if reading and says_all(text, reading.id) else None
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
@@ -251,7 +252,7 @@ class Snapshot:
 
     @cached_property
     def _by_name(self) -> variants.NameIndex:
-        return variants.NameIndex((*self.own_ids(), *self._releases))
+        return variants.NameIndex(self.named_ids())
 
     @cached_property
     def _ids(self) -> dict[str, tuple[int, int]]:
@@ -278,9 +279,13 @@ class Snapshot:
     def _derived_names(self) -> Names:
         return Names(self._releases)
 
+    def named_ids(self) -> tuple[str, ...]:
+        """Return the ids of all models, without copies and other number formats of them."""
+        return (*self.own_ids(), *self._releases)
+
     @property
     def _releases(self) -> Iterator[str]:
-        """Derived rows that are models by themselves: no copy, and no other number format."""
+        """Derived rows that are models by themselves."""
         for model_id, (start, end) in self._ids.items():
             if (
                 start >= self._derived_from

@@ -258,12 +258,11 @@ class Snapshot:
     def _ids(self) -> dict[str, tuple[int, int]]:
         """Every id and where its line begins and ends; an id stands first in its line and holds
         no quote."""
-        places, start = {}, 0
+        places: dict[str, tuple[int, int]] = {}
+        start = 0
         for line in self._lines.splitlines(keepends=True):
-            places[line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()] = (
-                start,
-                start + len(line),
-            )
+            model_id = line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()
+            places[model_id] = (start, start + len(line))
             start += len(line)
         return places
 

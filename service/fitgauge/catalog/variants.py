@@ -1,4 +1,4 @@
-"""Repositories that hold another known model's architecture: quantized, tuned, or released anew.
+"""Repositories with the architecture of another model: quantized, tuned, or released again.
 
 A name says it: "-AWQ", "-GPTQ-Int4", "-GGUF", "-Instruct". What is left of the name must be a
 known model's; nothing else is guessed.

@@ -204,13 +204,17 @@ class Snapshot:
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
-        names = {model_id: plain(model_id) for model_id in self._ids}
         return tuple(
             found
             for _, _, found in process.extract(
-                plain(text), names, scorer=_likeness, limit=5, score_cutoff=65
+                plain(text), self._plain, scorer=_likeness, limit=5, score_cutoff=65
             )
         )
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        """The words of every model's name, in one line."""
+        return {model_id: plain(model_id) for model_id in self.named_ids()}
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
@@ -237,13 +241,15 @@ class Snapshot:
         return {}
 
     @cached_property
-    def _files(self) -> tuple[bytes, int]:
+    def _files(self) -> tuple[bytearray, int]:
         """Both files, one behind the other, and where the second begins."""
-        own = (_DATA / "models.jsonl").read_bytes()
-        return own + (_DATA / "models_derived.jsonl").read_bytes(), len(own)
+        lines = bytearray((_DATA / "models.jsonl").read_bytes())
+        own = len(lines)
+        lines += (_DATA / "models_derived.jsonl").read_bytes()
+        return lines, own
 
     @property
-    def _lines(self) -> bytes:
+    def _lines(self) -> bytearray:
         return self._files[0]
 
     @property
@@ -259,11 +265,11 @@ class Snapshot:
         """Every id and where its line begins and ends; an id stands first in its line and holds
         no quote."""
         places: dict[str, tuple[int, int]] = {}
-        start = 0
-        for line in self._lines.splitlines(keepends=True):
-            model_id = line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()
-            places[model_id] = (start, start + len(line))
-            start += len(line)
+        lines, start = self._lines, 0
+        while end := lines.find(b"\n", start) + 1:
+            first = start + len(_FIRST)
+            places[lines[first : lines.index(b'"', first)].decode()] = (start, end)
+            start = end
         return places
 
     @cached_property

@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -24,6 +25,12 @@ from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
 from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogAnswer, LogCase
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.snapshot_refresh import (
+    DATA_FOLDER,
+    PER_MINUTE,
+    RefreshReport,
+    SnapshotRefresh,
+)
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.utilization.schemas import UtilizationRequest
@@ -363,6 +370,46 @@ def check_catalog(path: Path) -> None:
 def catalog_schema() -> None:
     """Print the JSON schema of an own catalog."""
     echo_json(own_file.schema())
+
+
+@main.group()
+def snapshot() -> None:
+    """Keep the models that are known without the Hub."""
+
+
+@snapshot.command("refresh")
+@click.argument("ids", nargs=-1)
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=DATA_FOLDER,
+    help="Where models.jsonl and models_derived.jsonl lie; by default those of this package.",
+)
+@click.option(
+    "--per-minute",
+    type=click.IntRange(1, 600),
+    default=PER_MINUTE,
+    show_default=True,
+    help="Repositories to read in a minute.",
+)
+def refresh_snapshot(ids: tuple[str, ...], folder: Path, per_minute: int) -> None:
+    """Reread the rows of IDS from the Hub, all without any. Run it again to go on where it was
+    interrupted. Exit code 0, or 2 where the Hub does not answer."""
+    report = _told(lambda: asyncio.run(_refreshed(ids, folder, per_minute)))
+    for one in report.refused:
+        click.echo(f"{one.id}: unchanged. {one.error}", err=True)
+    click.echo(f"{report.refreshed} rows refreshed, {len(report.refused)} unchanged.")
+
+
+async def _refreshed(ids: Sequence[str], folder: Path, per_minute: int) -> RefreshReport:
+    """Return what a run over these ids did."""
+    hub = create_hub(from_environment())
+    await hub.start()
+    try:
+        say = partial(click.echo, err=True)
+        return await SnapshotRefresh(hub, folder, per_minute=per_minute, say=say).run(ids)
+    finally:
+        await hub.close()
 
 
 def _catalog() -> Catalog:

@@ -122,10 +122,11 @@ _SNAPSHOT = Snapshot()
 
 @cache
 def model(name: str) -> Model | None:
-    """Return the model of the bundled snapshot, or of models.jsonl; None where neither has it."""
+    """Return the model of the bundled snapshot by its own config, or of models.jsonl; None where
+    neither has it."""
     variant = variants().get(name)
     row = _SNAPSHOT.get(variant["base"] if variant else name)
-    if row is None:
+    if row is None or row.like is not None:
         return None
     config = (
         row.config | {"quantization_config": variant["quantization_config"]}

@@ -187,6 +187,13 @@ def is_tag(text: str) -> bool:
     return bool(_TAG.fullmatch(text.strip().lower()))
 
 
+def says_all(text: str, model_id: str) -> bool:
+    """Return whether a text holds every word of a name that tells models apart."""
+    said = _parts(text, tokens(text))
+    name = Name.of(model_id)
+    return name.words - _SILENT - said.words <= {"base"} and name.sizes <= said.sizes
+
+
 class Names:
     """The names of the models that are known, and the words they are made of."""
 
@@ -202,19 +209,16 @@ class Names:
             if first.isalpha() and second.isalpha()
         }
 
-    def read(
-        self, text: str, footprint: Callable[[str], Footprint], *, unquantized: bool = False
-    ) -> ModelReading | None:
+    def read(self, text: str, footprint: Callable[[str], Footprint]) -> ModelReading | None:
         """Return the model that holds all words of `text`; None where there is none.
 
         A size that no name holds may be the parameters of one: "mistral nemo 12b". What is not
         said is guessed among releases of the family: the size nearest to the usual one, then the
-        newest; never a quantization or another kind of model. unquantized: read the model that
-        was quantized, also where somebody published it in the format that is said."""
+        newest; never a quantization or another kind of model."""
         said = self._said(text)
         if not any(map(_names_something, said.words)):
             return None
-        pool = self._pool(said, footprint, "" if unquantized else said.format)
+        pool = self._pool(said, footprint)
         if _is_id(text) and not said.numbers and (said.tuned or said.format):
             pool = [name for name in pool if not name.versions]
         if not pool:
@@ -258,9 +262,9 @@ class Names:
                 read.append(word)
         return _parts(text, (read, form))
 
-    def _pool(self, said: Name, footprint: Callable[[str], Footprint], form: str) -> list[Name]:
-        """Return the names that hold what is said, in the format `form` where there are any, else
-        unquantized."""
+    def _pool(self, said: Name, footprint: Callable[[str], Footprint]) -> list[Name]:
+        """Return the names that hold what is said, in the format that is said where there are
+        any, else unquantized."""
         pool = [name for name in self._plain if _holds(said, name, said.numbers <= name.numbers)]
         if not pool and said.numbers:
             compact = frozenset(number.replace(".", "") for number in said.numbers)
@@ -278,7 +282,7 @@ class Names:
         if not sized and len(said.sizes) == 1:
             (size,) = said.sizes
             sized = _nearest(pool, _scaled(size), footprint)
-        return [name for name in sized if form and name.format == form] or [
+        return [name for name in sized if said.format and name.format == said.format] or [
             name for name in sized if name.format in ("", "bf16", "fp16")
         ]
 

@@ -1,24 +1,32 @@
-"""The models that are known without the Hub: data/models.jsonl, one repository a line, and what
-people call them.
+"""The models that are known without the Hub: data/models.jsonl with the config of one repository a
+line, data/models_derived.jsonl with those that have the shapes of another, and what people call
+them.
 
 A line is decoded only when it is asked for: the index holds the place of every id and nothing else.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from importlib.resources import files
+from typing import Any
 
 import msgspec
 from rapidfuzz import fuzz, process
 
-from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, tokens
+from fitgauge.catalog import variants
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, says_all
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, Stored
+from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
+from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.weights.sharding import stored_bytes
 
 _DATA = files("fitgauge.catalog") / "data"
 _SHAPE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "kv_lora_rank")
 """Keys of a config that the size of the KV cache follows from."""
 
 _FIRST = b'{"id":"'
+_TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
+"""What llama.cpp holds in a file of its own."""
 
 
 def _likeness(one: str, other: str, **_: object) -> float:
@@ -33,16 +41,70 @@ class SnapshotModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     `config`: its config.json; `quantization`: its hf_quant_config.json, where it has one;
     `source`: where both come from. `parameters`: the exact count, and `counted` how it was made;
     None where the model could not be built. `elements`: numbers stored, by canonical dtype,
-    where they are known."""
+    where they are known. `like`: the row whose config this is, where its own is not known, and
+    `rule` why."""
 
     id: str
-    config: dict[str, object]
+    config: dict[str, Any]
     source: str
     date: str
     parameters: int | None = None
     counted: str = ""
-    quantization: dict[str, object] | None = None
+    quantization: dict[str, Any] | None = None
     elements: dict[str, int] = {}
+    like: str | None = None
+    rule: variants.Rule | None = None
+    form: str | None = None
+    """The number format of a derived row, where it is not the base's."""
+
+
+class DerivedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of data/models_derived.jsonl: a repository with the shapes of another.
+
+    `like`: the row that has the config; `rule`: why; `quantization`: the format of its weights,
+    None for that of the base; `context_length`: where it differs from the base's."""
+
+    id: str
+    like: str
+    rule: variants.Rule
+    source: str
+    quantization: str | None = None
+    context_length: int | None = None
+
+
+def _model_of(row: SnapshotModel, file: str | None = None) -> Model | None:
+    """Return the Model of a row; None for a file that the repository does not hold."""
+    if file is not None and row.form != variants.GGUF:
+        return None
+    spec = read_config(row.config, row.quantization)
+    stored = Stored(elements=row.elements) if row.elements else None
+    if row.form == variants.GGUF:
+        spec = msgspec.structs.replace(spec, quantization=None)
+        suffix = variants.read_suffix(row.id)
+        stored = _gguf_file(row.id, file or (suffix and suffix.file) or variants.USUAL_FILE, spec)
+        if stored is None:
+            return None
+    return Model(
+        id=row.id,
+        source="snapshot",
+        spec=spec,
+        stored=stored,
+        base=row.like,
+        rule=variants.RULES[row.rule] if row.rule else "",
+    )
+
+
+def _gguf_file(model_id: str, file: str, spec: ModelSpec) -> Stored | None:
+    """Return the size of a GGUF file of this type as computed; None for an unknown type."""
+    label = variants.file_type(file)
+    if label is None:
+        return None
+    scheme = requested_scheme({"F16": "fp16"}.get(label, label), spec)
+    language = tuple(block for block in spec.blocks if block.part not in _TOWERS)
+    size = stored_bytes(msgspec.structs.replace(spec, blocks=language), scheme)
+    suffix = variants.read_suffix(model_id)
+    stem = suffix.stem if suffix else model_id.rpartition("/")[2]
+    return Stored(file_bytes=size, file_name=f"{stem}-{label}.gguf", is_estimated=True)
 
 
 class Snapshot:
@@ -55,24 +117,66 @@ class Snapshot:
         if place is None:
             return None
         start, end = place
-        return msgspec.json.decode(self._lines[start:end], type=SnapshotModel)
+        line = self._lines[start:end]
+        if start < self._derived_from:
+            return msgspec.json.decode(line, type=SnapshotModel)
+        return self._derived(msgspec.json.decode(line, type=DerivedRow))
 
     def model(self, model_id: str) -> Model | None:
         """Return the Model of this id; None where there is none."""
         row = self.get(model_id)
-        if row is None:
+        return None if row is None else _model_of(row)
+
+    def derive(self, model_id: str, file: str | None = None) -> Model | None:
+        """Return the Model of an id that is unknown but for a suffix: a known model's name with a
+        number format or a word for tuning. None where it is no such name.
+
+        `file`: the type of a GGUF file, such as Q4_K_M, or its name."""
+        row = self.get(model_id)
+        if row is not None:
+            return _model_of(row, file)
+        match = self._by_name.base_of(model_id)
+        if match is None:
             return None
-        stored = Stored(elements=row.elements) if row.elements else None
-        return Model(
-            id=row.id,
-            source="snapshot",
-            spec=read_config(row.config, row.quantization),
-            stored=stored,
+        base, rule, variant = match
+        row = self._derived(
+            DerivedRow(
+                id=model_id, like=base, rule=rule, source="", quantization=variant.form or None
+            )
+        )
+        return _model_of(row, file)
+
+    def _derived(self, derived: DerivedRow) -> SnapshotModel:
+        """Return the row of a repository that has the config of another."""
+        base = self.get(derived.like)
+        assert base is not None
+        config, quantization = base.config, base.quantization
+        if derived.quantization and derived.quantization != variants.GGUF:
+            config = variants.with_format(config, derived.quantization)
+            quantization = None
+        if derived.context_length:
+            config = {**config, "max_position_embeddings": derived.context_length}
+        return msgspec.structs.replace(
+            base,
+            id=derived.id,
+            config=config,
+            quantization=quantization,
+            source=derived.source,
+            elements=base.elements if not derived.quantization else {},
+            like=base.id,
+            rule=derived.rule,
+            form=derived.quantization,
         )
 
     def ids(self) -> tuple[str, ...]:
         """Return every id, in alphabetical order."""
-        return tuple(self._ids)
+        return tuple(sorted(self._ids, key=str.lower))
+
+    def own_ids(self) -> tuple[str, ...]:
+        """Return the ids of repositories whose own config is known, in alphabetical order."""
+        return tuple(
+            model_id for model_id, (start, _) in self._ids.items() if start < self._derived_from
+        )
 
     def find(self, text: str) -> str | None:
         """Return the id of the model that a text such as "llama 3.1 70b" means; None where it
@@ -91,26 +195,26 @@ class Snapshot:
         known = self._aliases.get(wanted)
         if known is None and wanted in self._places:
             known = next(one for one in self._ids if one.lower() == wanted)
-        return ModelReading(known) if known else self._names.read(text, self._footprint)
-
-    def made_from(self, repo_id: str, file: str | None) -> ModelReading | None:
-        """Return the model that a repository in another format was made from by its name, with
-        that format: org/Qwen3-32B-GGUF and the file Q4_K_M; None where the name holds no format,
-        or may mean several models."""
-        name = f"{repo_id.rpartition('/')[2]} {file or ''}"
-        if not tokens(name)[1]:
-            return None
-        reading = self._names.read(name, self._footprint, unquantized=True)
-        return reading if reading and not reading.others else None
+        if known:
+            return ModelReading(known)
+        if reading := self._names.read(text, self._footprint):
+            return reading
+        reading = self._derived_names.read(text, self._footprint)
+        return reading if reading and says_all(text, reading.id) else None
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
         return tuple(
             found
             for _, _, found in process.extract(
-                plain(text), self._written, scorer=_likeness, limit=5, score_cutoff=65
+                plain(text), self._plain, scorer=_likeness, limit=5, score_cutoff=65
             )
         )
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        """The words of every model's name, in one line."""
+        return {model_id: plain(model_id) for model_id in self.named_ids()}
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
@@ -137,20 +241,35 @@ class Snapshot:
         return {}
 
     @cached_property
-    def _lines(self) -> bytes:
-        return (_DATA / "models.jsonl").read_bytes()
+    def _files(self) -> tuple[bytearray, int]:
+        """Both files, one behind the other, and where the second begins."""
+        lines = bytearray((_DATA / "models.jsonl").read_bytes())
+        own = len(lines)
+        lines += (_DATA / "models_derived.jsonl").read_bytes()
+        return lines, own
+
+    @property
+    def _lines(self) -> bytearray:
+        return self._files[0]
+
+    @property
+    def _derived_from(self) -> int:
+        return self._files[1]
+
+    @cached_property
+    def _by_name(self) -> variants.NameIndex:
+        return variants.NameIndex(self.named_ids())
 
     @cached_property
     def _ids(self) -> dict[str, tuple[int, int]]:
         """Every id and where its line begins and ends; an id stands first in its line and holds
         no quote."""
-        places, start = {}, 0
-        for line in self._lines.splitlines(keepends=True):
-            places[line[len(_FIRST) : line.index(b'"', len(_FIRST))].decode()] = (
-                start,
-                start + len(line),
-            )
-            start += len(line)
+        places: dict[str, tuple[int, int]] = {}
+        lines, start = self._lines, 0
+        while end := lines.find(b"\n", start) + 1:
+            first = start + len(_FIRST)
+            places[lines[first : lines.index(b'"', first)].decode()] = (start, end)
+            start = end
         return places
 
     @cached_property
@@ -159,7 +278,26 @@ class Snapshot:
 
     @cached_property
     def _names(self) -> Names:
-        return Names(self._ids)
+        return Names(self.own_ids())
+
+    @cached_property
+    def _derived_names(self) -> Names:
+        return Names(self._releases)
+
+    def named_ids(self) -> tuple[str, ...]:
+        """Return the ids of all models, without copies and other number formats of them."""
+        return (*self.own_ids(), *self._releases)
+
+    @property
+    def _releases(self) -> Iterator[str]:
+        """Derived rows that are models by themselves."""
+        for model_id, (start, end) in self._ids.items():
+            if (
+                start >= self._derived_from
+                and b'"rule":"mirror"' not in self._lines[start:end]
+                and variants.read_suffix(model_id) is None
+            ):
+                yield model_id
 
     @cached_property
     def _written(self) -> dict[str, str]:

@@ -134,6 +134,21 @@ class Hub:
         self.peek(reference)  # one from disk may be old: this has it checked
         return model
 
+    async def metadata(self, reference: Reference) -> RepoMetadata:
+        """Return what the Hub says of a repository now. Nothing of it is remembered.
+
+        Raises what `resolve` does."""
+        if self._settings.offline:
+            raise offline(self._settings.endpoint)
+        if (client := self._client) is None:
+            raise not_running()
+        try:
+            async with asyncio.timeout(self._settings.flight_seconds):
+                async with client.trip(reference.repo_id, reference.revision) as trip:
+                    return await fetch(client, trip, reference, None, self._clock)
+        except TimeoutError:
+            raise self._no_answer() from None
+
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
         """Return what the Hub lists as quantized from a repository. One request, nothing kept.
 

@@ -21,9 +21,6 @@ Check = Callable[..., FitAnswer]
     [
         ("Qwen2.5-14B GPTQ int8", "Qwen/Qwen2.5-14B-Instruct-GPTQ-Int8", None),
         ("Mixtral-8x7B-Instruct-AWQ", "mistralai/Mixtral-8x7B-Instruct-v0.1", "awq"),
-        ("somebody/Falcon3-7B-Instruct-GPTQ-Int4", "tiiuae/Falcon3-7B-Instruct", "gptq"),
-        ("somebody/gemma-2-9b-it-GGUF:Q5_K_M", "google/gemma-2-9b-it", "q5_k_m"),
-        ("somebody/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "awq"),
         ("gemma2:9b", "google/gemma-2-9b-it", "q4_k_m"),
         ("14B 8bit", "14b", "int8"),
         ("3", "3b", None),
@@ -39,6 +36,31 @@ def test_the_format_in_a_name_is_the_one_that_is_judged(
         (reading,) = [one for one in answer.read_as if one.field == "model"]
         assert reading.sent == model
         assert quantization in reading.taken
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "engine"),
+    [
+        ("somebody/Falcon3-7B-Instruct-GPTQ-Int4", "tiiuae/Falcon3-7B-Instruct", "vllm"),
+        ("somebody/gemma-2-9b-it-GGUF:Q5_K_M", "google/gemma-2-9b-it", "llama.cpp"),
+        ("somebody/Qwen2.5-7B-Instruct-AWQ", "Qwen/Qwen2.5-7B-Instruct", "vllm"),
+        ("Qwen/Qwen3-8B-FP8", "Qwen/Qwen3-8B", "vllm"),
+    ],
+)
+def test_a_repository_with_the_shapes_of_another_is_said(
+    check_fit: Check, model: str, base: str, engine: str
+) -> None:
+    """What is judged is the repository itself, smaller than its base, and loaded by its name."""
+    answer = check_fit(model=model, gpu="H100", engine=engine)
+    assert answer.model.id == model.partition(":")[0]
+    (reading,) = [one for one in answer.read_as if one.field == "model"]
+    assert (reading.sent, reading.taken) == (answer.model.id, base)
+    assert reading.rule
+    whole = check_fit(model=base, gpu="H100", engine=engine, quantization="bf16")
+    weights = [
+        next(term.bytes for term in one.terms if term.name == "weights") for one in (answer, whole)
+    ]
+    assert weights[0] < 0.8 * weights[1]
 
 
 def test_a_format_that_is_sent_wins_over_the_one_in_the_name(check_fit: Check) -> None:

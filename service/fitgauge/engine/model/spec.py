@@ -314,6 +314,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     elements: dict[str, int] = {}
     file_bytes: int = 0
     file_name: str | None = None
+    is_estimated: bool = False
+    """Whether `file_bytes` was computed from the type of the file."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
@@ -333,6 +335,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """The caller's name of it, where that does not name it for certain."""
     others: tuple[str, ...] = ()
     """Models that this name may mean as well."""
+    base: str | None = None
+    """The model whose shapes these are, where the repository's own config is not known."""
+    rule: str = ""
+    """Why they are taken from it."""
 
     @property
     def is_quantized(self) -> bool:

@@ -158,23 +158,19 @@ class ModelResolver:
     def _second_best(
         self, text: str, reference: Reference, why: str, error: FitgaugeError
     ) -> Model:
-        """Return the snapshot's Model, marked so, also of the repository that one in another
-        format was made from; raises `error`, with near matches for an unknown name, where there
+        """Return the snapshot's Model, marked so, also one whose name says which model's
+        shapes it has; raises `error`, with near matches for an unknown name, where there
         is none. text: what was sent."""
-        model = self.bundled(reference.repo_id)
-        if model is None or reference.file is not None:
-            derived = self._snapshot.made_from(reference.repo_id, reference.file)
-            model = self.bundled(derived.id) if derived else None
-            if derived is not None and model is not None:
-                self._readings.put(text, derived)
+        model = self._known_without_hub(reference, error)
         if model is not None:
             pinned = (
                 f" Revision {reference.revision} was not checked." if reference.revision else ""
             )
+            shapes = f", with the shapes of {model.base}: {model.rule}" if model.base else ""
             warning = Note(
                 "answered-from-snapshot",
                 "model",
-                f"{why}: answered from the bundled snapshot.{pinned}",
+                f"{why}: answered from the bundled snapshot{shapes}.{pinned}",
             )
             known = self._instead.get(reference)
             if known is None or known[0].warnings[0] != warning:
@@ -189,6 +185,21 @@ class ModelResolver:
             error.matches = self._snapshot.near(reference.repo_id)[:5]
             error.send = replacement(text, error.matches)
         raise error
+
+    def _known_without_hub(self, reference: Reference, error: FitgaugeError) -> Model | None:
+        """Return what the snapshot has of a reference; where the Hub has not said that there is
+        no such repository, also what follows from its name."""
+        if reference.file is None and (model := self.bundled(reference.repo_id)) is not None:
+            return model
+        if isinstance(error, UnknownModelError):
+            return None
+        key = str(Reference(reference.repo_id, file=reference.file))
+        model = self._bundled.get(key)
+        if model is None:
+            model = self._snapshot.derive(reference.repo_id, reference.file)
+            if model is not None:
+                self._bundled.put(key, model)
+        return model
 
     def bundled(self, name: str) -> Model | None:
         """Return the snapshot's Model of this id, None where it has none."""

@@ -39,6 +39,8 @@ def readings(
             verdict_of,
             verdict,
         )
+    if model.base is not None:
+        yield Reading(field="model", sent=model.id, taken=model.base, rule=model.rule)
     if gpu.note is not None and gpu.accelerator.vendor != "custom":
         yield _compared(
             Reading(

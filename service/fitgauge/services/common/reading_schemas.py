@@ -14,6 +14,10 @@ class Reading(Struct, frozen=True, kw_only=True):
     sent: str
     taken: Annotated[str, Meta(description="What the answer is of.")]
     others: Annotated[list[str], Meta(description="What the field may mean as well.")] = []
+    rule: Annotated[
+        str | None,
+        Meta(description="Why `taken` stands for it, where its own config is not known."),
+    ] = None
     changes_verdict: Annotated[
         bool | None,
         Meta(description="Whether one of the others has another verdict; null: not estimated."),

@@ -156,7 +156,7 @@ class QuantizedRepos:
 def bundled_repos(models: ModelResolver, model: Model) -> list[QuantizedRepo]:
     """Return every bundled repository of the same weights in another format, the owner's own
     first."""
-    named = (model_id for model_id in models.snapshot.ids() if names_same(model.id, model_id))
+    named = (model_id for model_id in models.snapshot.own_ids() if names_same(model.id, model_id))
     rows = [
         QuantizedRepo(model_id, one)
         for model_id in named

@@ -1,0 +1,125 @@
+"""Repositories with the shapes of another model: the bundled ones, and those that follow from a
+name."""
+
+from pathlib import Path
+
+import pytest
+
+from fitgauge.catalog import variants
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.weights.sharding import stored_bytes
+
+SNAPSHOT = Snapshot()
+OWN = set(SNAPSHOT.own_ids())
+DERIVED = [model_id for model_id in SNAPSHOT.ids() if model_id not in OWN]
+
+MOST_BITS = {"gguf": 6.0, "nvfp4": 6.0, "int4_experts": 5.0, "fp8": 12.0, "fp8_block": 12.0}
+"""Of a weight, on the average of the whole file; small models have large embeddings."""
+
+OPEN_MODELS = (Path(__file__).parent / "data" / "open_models.txt").read_text().split()
+"""Open models that people ask for, from public knowledge."""
+
+
+def bits(model: Model) -> float:
+    """Return the bits of a weight, on the average of what is stored."""
+    if model.stored is not None and model.stored.file_bytes:
+        size = model.stored.file_bytes
+    else:
+        size = stored_bytes(model.spec, published(model.spec) or Scheme(name="trained"))
+    return size * 8 / model.spec.parameters
+
+
+@pytest.mark.parametrize("model_id", OPEN_MODELS)
+def test_an_open_model_is_known(model_id: str) -> None:
+    model = SNAPSHOT.model(model_id) or SNAPSHOT.derive(model_id)
+    assert model is not None
+    assert model.spec.parameters > 10_000_000
+
+
+@pytest.mark.parametrize("model_id", DERIVED)
+def test_a_derived_row_has_a_source_and_the_shapes_of_its_base(model_id: str) -> None:
+    row, model = SNAPSHOT.get(model_id), SNAPSHOT.model(model_id)
+    assert row is not None
+    assert model is not None
+    assert len(row.source) > 8
+    assert row.like in OWN
+    assert row.rule in variants.RULES
+    base = SNAPSHOT.model(row.like or "")
+    assert base is not None
+    assert (model.base, model.spec.layers) == (base.id, base.spec.layers)
+    assert model.spec.parameters == base.spec.parameters
+    assert model.rule == variants.RULES[row.rule]
+    assert (row.rule == "quantized") is (row.form is not None) or row.rule == "release"
+    if row.form == variants.UNQUANTIZED:
+        assert not model.is_quantized
+    elif row.form is not None:
+        assert model.is_quantized
+        assert bits(model) < MOST_BITS.get(row.form, 11.0)
+
+
+@pytest.mark.parametrize("form", variants.FORMATS)
+def test_a_format_is_one_that_the_readers_know(form: str) -> None:
+    base = SNAPSHOT.get("Qwen/Qwen3-32B")
+    assert base is not None
+    scheme = published(read_config(variants.with_format(base.config, form)))
+    assert scheme is not None
+    assert scheme.warnings == ()
+    assert scheme.basis != "assumed"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "base", "least", "most"),
+    [
+        ("acme/Llama-3.1-8B-Instruct-AWQ", None, "meta-llama/Llama-3.1-8B-Instruct", 4.2, 6.0),
+        ("TheBloke/Llama-2-13B-chat-GPTQ", None, "meta-llama/Llama-2-13b-chat-hf", 4.1, 4.8),
+        ("acme/Qwen3-14B-GPTQ-Int8", None, "Qwen/Qwen3-14B", 8.0, 9.5),
+        ("acme/qwen3-8b-awq-int4", None, "Qwen/Qwen3-8B", 4.2, 7.0),
+        ("RedHatAI/Qwen3-32B-FP8-dynamic", None, "Qwen/Qwen3-32B", 8.0, 8.8),
+        ("acme/Qwen2.5-7B-Instruct-quantized.w8a8", None, "Qwen/Qwen2.5-7B-Instruct", 8.0, 11.0),
+        ("acme/gemma-3-27b-it-bnb-4bit", None, "google/gemma-3-27b-it", 4.0, 6.0),
+        ("mlx-community/Qwen3-8B-4bit", None, "Qwen/Qwen3-8B", 4.4, 4.6),
+        ("bartowski/Qwen_Qwen3-14B-GGUF", "Q5_K_M", "Qwen/Qwen3-14B", 5.5, 5.9),
+        ("acme/Qwen3-14B-GGUF", None, "Qwen/Qwen3-14B", 4.7, 5.1),
+        ("acme/gemma-3-12b-it-Q8_0-GGUF", None, "google/gemma-3-12b-it", 8.0, 8.6),
+        ("unsloth/Qwen3-14B-GGUF", "UD-Q4_K_XL", "Qwen/Qwen3-14B", 4.7, 5.1),
+        ("acme/Qwen3-8B-Chat", None, "Qwen/Qwen3-8B", 15.9, 16.1),
+        ("unsloth/gpt-oss-20b-BF16", None, "openai/gpt-oss-20b", 15.9, 16.1),
+    ],
+)
+def test_a_variant_follows_from_its_name(
+    name: str, file: str | None, base: str, least: float, most: float
+) -> None:
+    model = SNAPSHOT.derive(name, file)
+    assert model is not None
+    assert (model.id, model.base, model.source) == (name, base, "snapshot")
+    assert least < bits(model) < most
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("acme/unseen-8b", None),
+        ("acme/unseen-8b-AWQ", None),
+        ("acme/Qwen3-9B-AWQ", None),
+        ("acme/Qwen3-8B", None),
+        ("acme/Qwen3-8B-GGUF", "no-such-type"),
+        ("acme/Qwen3-8B-AWQ", "Q4_K_M"),
+        ("acme/Qwen3-8B-Medical-AWQ", None),
+        ("acme/Llama-3.1-8B-Vision-Instruct", None),
+        ("acme/AWQ", None),
+    ],
+)
+def test_another_name_is_not_guessed(name: str, file: str | None) -> None:
+    assert SNAPSHOT.derive(name, file) is None
+
+
+def test_a_model_named_without_its_format_is_the_unquantized_one() -> None:
+    """Of Qwen3.6 27B the snapshot has a config only from an NVFP4 repository."""
+    model = SNAPSHOT.model("Qwen/Qwen3.6-27B")
+    assert model is not None
+    assert not model.is_quantized
+    assert SNAPSHOT.find("Qwen3.6-27B") == "Qwen/Qwen3.6-27B"

@@ -199,6 +199,7 @@ def stage_layout(
     """Return the KvCacheConfig of a stage that holds these members of every group."""
     groups = tuple(kv_group(group) for group in members)
     counted = count(groups)
+    largest = max(range(len(groups)), key=lambda index: groups[index].page_bytes, default=0)
     return KvCacheConfig(
         groups=groups,
         counted=counted,
@@ -215,9 +216,7 @@ def stage_layout(
             else 0
         ),
         tokens_by_group=version < releases.TOKENS_BY_REQUEST,
-        block_formula=block_formula(
-            max(members, key=lambda group: kv_group(group).page_bytes, default=())
-        ),
+        block_formula=block_formula(members[largest]) if members else "",
     )
 
 

@@ -300,11 +300,6 @@ class Snapshot:
                 yield model_id
 
     @cached_property
-    def _written(self) -> dict[str, str]:
-        """The words of every name, by id."""
-        return {model_id: plain(model_id) for model_id in self._ids}
-
-    @cached_property
     def _aliases(self) -> dict[str, str]:
         """Ids that were renamed, and mirrors of the same weights: data/model_aliases.tsv, an
         alias and an id a line."""

@@ -41,7 +41,7 @@ _ENGLISH = frozenset(
         "multilingual", "discriminator", "moe", "mt", "pt", "xl", "xxl", "oss", "vl", "scout",
         "maverick", "hermes", "aya", "albert", "electra", "granite", "falcon", "zephyr", "opus",
         "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon", "facebook", "nemo",
-        "redpajama", "yi", "bert", "preview",
+        "redpajama", "yi", "bert", "preview", "moonlight",
     }
 )  # fmt: skip
 """Words of names of models that are words of the language, and name one only with a size or a

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fitgauge.catalog.accelerators import load
+from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.accelerator import Accelerator, custom, native_formats
 from fitgauge.engine.quantity import GB, GIB, MIB
 from fitgauge.errors import UnknownAcceleratorError
@@ -16,6 +17,7 @@ ROWS = load().all()
 FACTS = tuple(
     set(Accelerator.__struct_fields__)
     - {"id", "name", "vendor", "usable_basis", "sources", "derived_from", "unified_memory"}
+    - {"availability"}
 )
 
 
@@ -45,6 +47,16 @@ def test_every_fact_of_a_row_has_a_source_and_no_source_is_empty(row):
     sourced = {source.of for source in row.sources}
     assert {fact for fact in FACTS if getattr(row, fact) is not None} <= sourced
     assert all(len(source.text) >= 4 for source in row.sources)
+
+
+@each(ROWS)
+def test_what_is_not_sold_says_why_and_what_a_cloud_rents_is(row):
+    if row.availability != "sold":
+        assert "availability" in {source.of for source in row.sources}
+        assert not bundled().offers.of(row.id)
+    assert (row.availability == "laptop") == (" Laptop" in row.name)
+    assert (row.availability == "slice") == row.id.startswith("mig-")
+    assert (row.availability == "integrated") == row.unified_memory
 
 
 @each(ROWS)

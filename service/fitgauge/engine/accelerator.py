@@ -1,8 +1,15 @@
 """Accelerator: what one GPU, slice or unified-memory machine offers to one process."""
 
+from typing import Literal
+
 import msgspec
 
 from fitgauge.engine.quantity import Basis, Bytes
+
+Availability = Literal["sold", "laptop", "integrated", "slice", "modified", "announced", "retired"]
+"""How a GPU is had: sold or rented today as a board or in a server; part of a laptop; on one chip
+or board with the processor; a part of another GPU (MIG); with memory that resellers changed;
+announced and not yet sold; no longer sold."""
 
 USUAL_NODE = 8
 """Accelerators of a machine, and the widest tensor parallelism, where neither the caller nor the
@@ -70,6 +77,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     msrp_usd: int | None = None
     """Approximate price at release [USD]."""
     release_year: int | None = None
+    availability: Availability = "sold"
+    """How it is had; searches over the catalog take what is sold, and the others by name."""
 
     @property
     def formats(self) -> tuple[str, ...] | None:
@@ -159,9 +168,7 @@ def most_cards(accelerator: Accelerator, count: int) -> int:
     A process sees one MIG slice only: NVIDIA Multi-Instance GPU user guide, "Application
     considerations"."""
     alone = accelerator.unified_memory and accelerator.node_size is None
-    return (
-        1 if alone or accelerator.id.startswith("mig-") or " Laptop" in accelerator.name else count
-    )
+    return 1 if alone or accelerator.availability in ("slice", "laptop") else count
 
 
 def custom(size_bytes: int, name: str) -> Accelerator:

@@ -81,6 +81,7 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         tdp_watts=row.tdp_watts,
         msrp_usd=row.msrp_usd,
         release_year=row.release_year,
+        availability=row.availability,
         card_hour=_card_hour(offers.card_hour(row.id)),
     )
     if full:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.accelerator import Availability
 from fitgauge.engine.quantity import Basis, Bytes
 
 
@@ -66,6 +67,15 @@ class GpuDetail(Struct, kw_only=True):
     tdp_watts: Annotated[int | None, Meta(description="Thermal design power.")]
     msrp_usd: Annotated[int | None, Meta(description="Approximate launch price.")]
     release_year: int | None
+    availability: Annotated[
+        Availability,
+        Meta(
+            description=(
+                "sold or rented today; part of a laptop; integrated with the processor; a slice of"
+                " another GPU; modified by resellers; announced; retired."
+            )
+        ),
+    ]
     card_hour: Annotated[
         CardHour | None, Meta(description="Price of one GPU per hour; null if unknown.")
     ]

@@ -26,13 +26,23 @@ def test_every_cell_says_what_check_fit_says(compare, check_fit):
     )
     engines, formats = ["vllm", "sglang", "llama.cpp"], ["as published", "awq", "q4_k_m"]
     rows = compare(
-        models=models, gpus=gpus, engines=engines, quantizations=formats, context_lengths=contexts
+        models=models,
+        gpus=gpus,
+        engines=engines,
+        quantizations=formats,
+        context_lengths=contexts,
+        settings="defaults",
     )
     cells = list(product(models, gpus, engines, formats, contexts))
     assert [row.number for row in rows] == list(range(1, len(cells) + 1))
     for row, (model, gpu, engine, quantization, context) in zip(rows, cells, strict=True):
         alone = check_fit(
-            model=model, gpu=gpu, engine=engine, quantization=quantization, context_length=context
+            model=model,
+            gpu=gpu,
+            engine=engine,
+            quantization=quantization,
+            context_length=context,
+            settings="defaults",
         )
         assert (row.of, row.model, row.gpu, row.gpu_count) == (
             len(cells),
@@ -44,6 +54,53 @@ def test_every_cell_says_what_check_fit_says(compare, check_fit):
         figures = None if row.verdict == "unsupported" else alone.per_gpu
         assert row.required_bytes == (figures and figures.required_bytes)
         assert row.headroom_bytes == (figures and figures.headroom_bytes)
+
+
+HARD = {
+    "models": "Qwen/Qwen3.5-27B, openai/gpt-oss-20b, Qwen/Qwen3-8B",
+    "gpus": "H100, 4x RTX 4060 Ti 16GB, RTX 4090, 24GB",
+    "engines": "vllm, sglang, llama.cpp, tensorrt-llm",
+}
+
+
+def test_settings_that_make_a_cell_fit_give_the_same_figures_when_they_are_sent(compare, check_fit):
+    rows = compare(**HARD)
+    changed = [row for row in rows if row.chosen and row.verdict == "fits"]
+    assert len(changed) > 3
+    for row in changed:
+        again = check_fit(
+            model=row.model,
+            gpu=row.gpu,
+            gpu_count=row.gpu_count,
+            engine=row.engine,
+            quantization=row.quantization,
+            settings="defaults",
+            **row.chosen,
+        )
+        assert (again.verdict, again.fit_probability) == (row.verdict, row.fit_probability)
+        assert again.per_gpu.required_bytes == row.required_bytes
+
+
+def test_no_cell_is_worse_than_by_the_engines_defaults(compare):
+    order = ["unsupported", "does_not_fit", "tight", "fits"]
+    for row, default in zip(compare(**HARD), compare(**HARD, settings="defaults"), strict=True):
+        assert order.index(row.verdict) >= order.index(default.verdict)
+        if default.verdict == "fits":
+            assert row == default
+
+
+def test_a_cell_that_fits_by_its_settings_is_one_that_check_fit_makes_fit(compare, check_fit):
+    for row in compare(**HARD):
+        if row.verdict == "fits":
+            alone = check_fit(
+                model=row.model,
+                gpu=row.gpu,
+                gpu_count=row.gpu_count,
+                engine=row.engine,
+                quantization=row.quantization,
+                settings="auto",
+            )
+            assert alone.verdict == "fits"
 
 
 def test_a_cell_that_is_impossible_says_why_and_the_others_are_answered(compare):

@@ -26,6 +26,30 @@ Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]
 
 
+SettingsMode = Literal["auto", "defaults"]
+
+ListSettings = Annotated[
+    SettingsMode | None,
+    Meta(
+        description=(
+            "Engine settings: auto (default), where the engine's defaults do not fit the scheduler"
+            " limits and the share of the GPU that do; or defaults."
+        )
+    ),
+]
+"""Of lists and tables: steps A to C of docs/SETTINGS.md in the default layout."""
+
+ChosenSettings = Annotated[
+    dict[str, int | float | bool],
+    Meta(
+        description=(
+            "Settings that differ from the engine's defaults. Sent to POST /v1/fit with `settings`"
+            " defaults they give the same figures."
+        )
+    ),
+]
+
+
 class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is served? Only `model` and `gpu` are needed."""
 
@@ -149,7 +173,7 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
         Meta(description="vllm: Hub ID of the draft model: an EAGLE head or a smaller model."),
     ] = None
     settings: Annotated[
-        Literal["auto", "defaults"] | None,
+        SettingsMode | None,
         Meta(
             description=(
                 "What to take for engine settings left out: auto (default) the nearest to the"

@@ -8,7 +8,14 @@ from fitgauge.engine.note import NoteCode
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import ErrorCode
-from fitgauge.services.common.schemas import Names, Text, Tokens, Verdict
+from fitgauge.services.common.schemas import (
+    ChosenSettings,
+    ListSettings,
+    Names,
+    Text,
+    Tokens,
+    Verdict,
+)
 
 MOST_CELLS = 10_000
 MOST_AT_ONCE = 1_000
@@ -66,6 +73,7 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
+    settings: ListSettings = None
 
 
 class CellNote(Struct, frozen=True):
@@ -94,6 +102,7 @@ class CompareRow(Struct, kw_only=True):
     required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
     budget_bytes: int | None = None
     headroom_bytes: int | None = None
+    chosen: ChosenSettings = {}
     note: CellNote | None = None
 
 

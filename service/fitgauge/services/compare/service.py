@@ -23,6 +23,7 @@ from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_fi
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.batch_settings import best_estimate
 from fitgauge.services.fit.checkpoints import Checkpoints, default_format
 from fitgauge.services.fit.workload import context_length_of
 
@@ -86,12 +87,11 @@ class Comparer:
                 yield _row(
                     number,
                     total,
-                    request.kv_cache_dtype,
+                    request,
                     model,
                     found,
                     setting,
                     fitting,
-                    named=request.quantizations is not None,
                 )
 
 
@@ -139,18 +139,16 @@ def _several(sent: int | list[int] | None) -> list[int]:
 def _row(
     number: int,
     total: int,
-    kv_cache_dtype: str | None,
+    request: CompareRequest,
     model: Model,
     found: GpuMatch,
     setting: Setting,
     fitting: BatchEstimator,
-    *,
-    named: bool,
 ) -> CompareRow:
-    """Return one cell; what is impossible is unsupported, with the reason. named: whether the
-    format was named, and is not the engine's default."""
+    """Return one cell; what is impossible is unsupported, with the reason."""
     asked, quantization, context, concurrency = setting
     spec, accelerator = model.spec, found.accelerator
+    named = request.quantizations is not None
     if not named and model.named_format is not None:
         quantization, named = model.named_format, True
     question = FitRequest(
@@ -161,7 +159,8 @@ def _row(
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
-        kv_cache_dtype=kv_cache_dtype,
+        kv_cache_dtype=request.kv_cache_dtype,
+        settings=request.settings,
     )
     engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
     quantization = (
@@ -203,13 +202,14 @@ def _judge(
                 sentence(refused),
             )
             return
-        fitted = fitting.fitted(question, engine, accelerator, row.gpu_count)
+        fitted = best_estimate(fitting, question, engine, accelerator, row.gpu_count)
     except IMPOSSIBLE as error:
         row.note = CellNote(code_of(error), refused_field(error), sentence(error))
         return
     row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
     row.headroom_bytes = row.budget_bytes - fitted.required.expected
     row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
+    row.chosen = dict(fitted.changed)
 
 
 def _runs(

@@ -3,6 +3,7 @@ alike, and set against each of them."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import structs
@@ -10,7 +11,7 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.doubt import doubt, doubted
@@ -29,6 +30,7 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
+from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
 _WORKLOADS, _BESIDE = 4096, 512
@@ -63,6 +65,8 @@ class BatchEstimate(NamedTuple):
     required: Bytes
     budget: Bytes
     probability: float
+    changed: Settings = MappingProxyType({})
+    """Settings other than the engine's defaults."""
 
     @property
     def verdict(self) -> Verdict:
@@ -98,6 +102,11 @@ class BatchEstimator:
         self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
         self._beside: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_BESIDE)
         self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model is made of."""
+        return self._model.spec
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """Return the newest profile of an engine."""
@@ -243,12 +252,13 @@ class BatchEstimator:
             return other.demand_of(None, workload, accelerator)
         return self._demand(quantization, workload, accelerator, kind)
 
-    def least_usable(self, demand: Demand) -> int:
-        """Usable bytes below which a card is more likely too small than not."""
+    def least_usable(self, demand: Demand, share: float | None = None) -> int:
+        """Usable bytes below which a card is more likely too small than not. share: of the card,
+        where the engine may take another than the demand's."""
         workload = demand.workload
-        of_device = ENGINES[workload.engine].budget_is_device_share
-        share = workload.gpu_memory_utilization if of_device else 1.0
-        return int(demand.required.expected / share) - 1
+        if not ENGINES[workload.engine].budget_is_device_share:
+            return demand.required.expected - 1
+        return int(demand.required.expected / (share or workload.gpu_memory_utilization)) - 1
 
     def _demand(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable

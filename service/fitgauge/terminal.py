@@ -16,6 +16,7 @@ from fitgauge.services.common.schemas import FitAnswer, Limits, TermAnswer
 from fitgauge.services.compare.schemas import CompareAnswer
 from fitgauge.services.explain_log.schemas import LogAnswer
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer
+from fitgauge.services.recommend.option_schemas import Recommendation
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer
@@ -268,14 +269,59 @@ def _need(required: Bytes, budget: int, verdict: str) -> tuple[Text, str]:
 
 
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:
-    """One line for every option: what the fullest GPU needs as a bar against its budget, how
-    fast it may be, and its rent as a bar."""
+    """Print the options with their commands and, where a page is asked for, one line for every
+    item: what the fullest GPU needs as a bar against its budget, its speed and its rent."""
     console = console or open_console()
-    console.print(Text(answer.summary), soft_wrap=True)
-    console.print()
-    if answer.training:
+    if answer.training or answer.training_options:
         _trained_on(answer, console)
         return
+    console.print(f"[bold]{escape(answer.model.id)}[/bold]", highlight=False)
+    for option in answer.options:
+        _option(option, console)
+    if answer.items:
+        console.print()
+        _items(answer, console)
+    if answer.total > max(len(answer.items), len(answer.options)):
+        shown = len(answer.items) or len(answer.options)
+        console.print(
+            f"\n{shown} of {answer.total} options that nothing beats (--detail full for all)",
+            highlight=False,
+        )
+    for warning in answer.warnings:
+        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
+
+
+def _option(option: Recommendation, console: Console) -> None:
+    """Print why an option is one, what it is, its figures and its command."""
+    reason = escape(option.reason or "")
+    console.print(
+        f"\n[bold]{reason[:1].upper()}{reason[1:]}[/bold]: {option.gpu.count} x"
+        f" {escape(option.gpu.name)}, {escape(option.quantization)} in {option.engine}",
+        highlight=False,
+    )
+    need = (option.required_bytes.expected / GIB, option.budget_bytes / GIB)
+    figures = [f"{need[0]:.1f} of {need[1]:.1f} GiB{' per GPU' if option.gpu.count > 1 else ''}"]
+    if option.decode is not None:
+        figures.append(f"{option.decode.tokens_per_second_per_request:,.0f} tokens/s a request")
+    if option.prefill is not None:
+        figures.append(f"first token {option.prefill.seconds_to_first_token.expected:,.1f} s")
+    if option.cost is not None and option.cost.rentals:
+        figures.append(f"{option.cost.usd_per_hour_low:,.2f} USD/h")
+        if option.cost.usd_per_million_output_tokens and option.cost.priced_at:
+            requests = option.cost.priced_at.concurrency
+            figures.append(
+                f"{option.cost.usd_per_million_output_tokens.expected:,.2f} USD/M tokens at"
+                f" {requests} request{'s' if requests > 1 else ''} at once"
+            )
+    console.print(f"  {', '.join(figures)}", highlight=False)
+    console.print(f"  {escape(option.launch.command)}", soft_wrap=True, highlight=False)
+    if option.checkpoint:
+        replaced = escape(option.checkpoint)
+        console.print(f"  [dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
+
+
+def _items(answer: RecommendAnswer, console: Console) -> None:
+    """Print one line for every item; a narrow terminal shows numbers without bars."""
     wide = console.width >= _WIDE
     left = ("GPUs", "engine", "weights", *(("needs of budget",) if wide else ()))
     table = _table(
@@ -304,16 +350,6 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
             name, item.engine, item.quantization, *needed, gib, speed, wait, rent, *rented, tokens
         )
     console.print(table)
-    if answer.total > len(answer.items):
-        console.print(f"{len(answer.items)} of {answer.total}")
-    if answer.items:
-        first = answer.items[0]
-        console.print(f"\n{escape(first.launch.command)}", soft_wrap=True, highlight=False)
-        if first.checkpoint:
-            replaced = escape(first.checkpoint)
-            console.print(f"[dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
-    for warning in answer.warnings:
-        console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
@@ -367,29 +403,38 @@ def show_utilization(answer: UtilizationAnswer, console: Console | None = None) 
 
 
 def _trained_on(answer: RecommendAnswer, console: Console) -> None:
-    """One line for every card that trains, with the fewest of it that suffice."""
+    """Print the options, or a page of all: one line for every GPU and method, with the fewest of
+    it that suffice."""
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
+    items = answer.training or answer.training_options
+    wide = console.width >= _WIDE
     table = _table(
         "GPUs",
+        "method",
         "framework",
-        "needs of card",
-        right=("GiB", "efficiency", "tokens/s at peak", "USD/h"),
+        *(("needs of GPU",) if wide else ()),
+        right=("GiB", "tokens/s at peak", "USD/h"),
     )
-    for item in answer.training:
+    for item in items:
         speed = f"{item.tokens_per_second_at_peak:,.0f}" if item.tokens_per_second_at_peak else "?"
         rent = f"{item.cost.usd_per_hour_low:,.2f}" if item.cost else "?"
         need = _need(item.required_bytes, item.usable_bytes, item.verdict)
         table.add_row(
             f"{item.gpu.count} x {item.gpu.name}",
+            item.method,
             item.framework,
-            *need,
-            f"{item.efficiency:.0%}",
+            *(need if wide else need[1:]),
             speed,
             rent,
         )
     console.print(table)
-    if answer.total > len(answer.training):
-        console.print(f"{len(answer.training)} of {answer.total}")
-    console.print(f"\n{escape(answer.training[0].launch.command)}", soft_wrap=True, highlight=False)
+    if answer.total > len(items):
+        console.print(f"{len(items)} of {answer.total}")
+    for item in answer.training_options or items[:1]:
+        if item.reason:
+            console.print(f"\n[bold]{escape(item.reason)}[/bold]", highlight=False)
+        console.print(escape(item.launch.command), soft_wrap=True, highlight=False)
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
 

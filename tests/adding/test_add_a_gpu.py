@@ -55,8 +55,8 @@ def test_training_fit_knows_it(services):
 def test_recommend_offers_it(services):
     request = RecommendRequest(model=MODEL, gpus="lab x1")
     answer = asyncio.run(services.recommend_gpus(request))
-    assert answer.items
-    assert {option.gpu.id for option in answer.items} == {"lab-x1"}
+    assert answer.options
+    assert {option.gpu.id for option in answer.options} == {"lab-x1"}
 
 
 def test_compare_has_a_cell_of_it(services):

@@ -49,7 +49,9 @@ def lines():
     for kind, model in models.items():
         for context, concurrency in WORKLOADS:
             request = RecommendRequest(
-                model=model.id, context_length=context, concurrency=concurrency
+                model=model.id,
+                context_length=min(context, model.spec.max_context_length or context),
+                concurrency=concurrency,
             )
             call = lambda request=request, model=model: recommender.answer(request, model)  # noqa: E731
             took[f"{kind}, {concurrency} x {context}"] = best_seconds(call) * 1000

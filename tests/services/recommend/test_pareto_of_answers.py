@@ -12,7 +12,9 @@ from fitgauge.engine.performance.prefill import peak
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.batch_settings import best_estimate
 from fitgauge.services.fit.workload import degrees
 from fitgauge.services.recommend.candidates import plans
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -49,6 +51,7 @@ def everything_that_fits(request, asked, cards):
                 context_length=request.context_length,
                 concurrency=request.concurrency,
                 quantization=plan.quantization,
+                settings=request.settings,
             )
             fitting = BatchEstimator(asked, ENGINES, PREPARER)
             earlier = [
@@ -61,10 +64,12 @@ def everything_that_fits(request, asked, cards):
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
             for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
-                fresh = BatchEstimator(asked, ENGINES, PREPARER).possible(
-                    question, plan.engine, accelerator, count
-                )
-                if fresh is not None and fresh.workload.gpus == count and fresh.verdict == "fits":
+                fitting = BatchEstimator(asked, ENGINES, PREPARER)
+                try:
+                    fresh = best_estimate(fitting, question, plan.engine, accelerator, count)
+                except IMPOSSIBLE:
+                    continue
+                if fresh.workload.gpus == count and fresh.verdict == "fits":
                     found.add(
                         (accelerator.id, count, plan.engine, plan.quantization or "as published")
                     )
@@ -82,9 +87,10 @@ def everything_that_fits(request, asked, cards):
     budget=st.sampled_from([None, None, 2.5]),
     slowest=st.sampled_from([None, None, 100.0]),
     nodes=st.sampled_from([None, None, 1]),
+    chosen=st.sampled_from(["auto", "defaults"]),
 )
 def test_no_option_is_beaten_and_none_that_fits_is_missing(
-    cards, prices, name, context, concurrency, engine, budget, slowest, nodes
+    cards, prices, name, context, concurrency, engine, budget, slowest, nodes, chosen
 ):
     longest = KNOWN[name].spec.max_context_length
     request = RecommendRequest(
@@ -98,6 +104,7 @@ def test_no_option_is_beaten_and_none_that_fits_is_missing(
         min_tokens_per_second=slowest,
         max_nodes=nodes,
         gpus_per_node=2,
+        settings=chosen,
     )
     by_id = {card.id: (card, price) for card, price in zip(cards, prices, strict=False)}
     every = {

@@ -81,11 +81,11 @@ def test_only_the_gpus_at_hand_are_used_and_no_more_than_there_are(recommend):
 
 
 def test_a_list_of_names_is_the_same_as_a_text_with_commas(recommend):
-    assert recommend(vendors=["AMD", "Intel"]).items == recommend(vendors="amd, intel").items
+    assert recommend(vendors=["AMD", "Intel"]) == recommend(vendors="amd, intel")
 
 
 def test_slices_laptops_and_machines_with_one_gpu_are_used_alone(recommend):
-    for item in recommend(limit=1000, max_gpu_count=4).items:
+    for item in recommend(limit=1000, max_gpu_count=4, include="all").items:
         if (
             item.gpu.id.startswith("mig-")
             or "Laptop" in item.gpu.name
@@ -95,7 +95,7 @@ def test_slices_laptops_and_machines_with_one_gpu_are_used_alone(recommend):
 
 
 def test_a_card_that_is_only_a_size_can_be_asked_about_by_itself(recommend, check_fit):
-    item = recommend(gpus="2x 80GB").items[0]
+    item = recommend(gpus="2x 80GB").options[0]
     assert check_fit(**item.request).per_gpu.required_bytes == item.required_bytes
 
 
@@ -133,7 +133,7 @@ def test_an_engine_that_runs_on_none_of_the_cards_is_told_from_one_that_is_too_s
 
 
 def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
-    assert all(item.decode is None for item in recommend(gpus="80GB").items)
+    assert all(item.decode is None for item in recommend(gpus="80GB").options)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_of_gpus_that_are_too_small_the_workload_that_is_left_is_told(recommend)
     )
     assert recommend(
         gpus="RTX 3090", max_gpu_count=1, concurrency=concurrency, context_length=context
-    ).items
+    ).options
 
 
 def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(recommend):
@@ -233,7 +233,7 @@ def test_of_as_many_cards_the_cheapest_and_at_one_price_the_fastest_comes_first(
     assert fewest == sorted(fewest)
     cheapest = [
         (price(item), -item.decode.tokens_per_second.expected if item.decode else 1)
-        for item in recommend(objective="cost").items
+        for item in recommend(objective="cost", limit=20).items
     ]
     assert cheapest == sorted(cheapest)
 
@@ -244,11 +244,7 @@ def test_the_summary_names_speed_price_and_the_best_of_other_orders(recommend):
         r", about [\d,.]+ tokens a second \([\d,.]+ a request\), from [\d.]+ USD an hour \(",
         summary,
     )
-    assert (
-        "The fewest cards: " in summary
-        or recommend(concurrency=4).items[0]
-        == recommend(objective="cheapest", concurrency=4).items[0]
-    )
+    assert "The fewest GPUs" in summary
     assert "The fastest: " in summary
 
 

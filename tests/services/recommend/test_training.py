@@ -20,6 +20,13 @@ def recommend(questions):
     )
 
 
+@pytest.fixture(scope="module")
+def train_check(questions):
+    return lambda **fields: asyncio.run(
+        questions.check_training_fit(TrainingRequest(**{"model": MODEL, **fields}))
+    )[1]
+
+
 def marks(item):
     """(cards, memory, tokens a second, dollars an hour), the smaller the better."""
     cost = item.cost.usd_per_hour_low if item.cost else float("inf")
@@ -45,8 +52,9 @@ def test_fewer_of_the_card_do_not_suffice(recommend, questions):
     assert not [plan for plan in answer.plans if plan.verdict == "fits"]
 
 
-def test_no_option_is_beaten(recommend):
-    vectors = [marks(item) for item in recommend(limit=1000).training]
+@pytest.mark.parametrize("method", ["lora", "qlora", "full"])
+def test_no_option_is_beaten(recommend, method):
+    vectors = [marks(item) for item in recommend(limit=1000, method=method).training]
     assert not any(
         one != other and all(a <= b for a, b in zip(one, other, strict=True))
         for one in vectors
@@ -63,7 +71,8 @@ def test_the_objective_orders_the_options(recommend, objective, place):
 
 
 def test_adapters_need_less(recommend):
-    full, adapted = recommend(limit=1), recommend(limit=1, method="qlora", objective="smallest")
+    full = recommend(limit=1, method="full")
+    adapted = recommend(limit=1, method="qlora", objective="smallest")
     assert adapted.training[0].total_usable_bytes < full.training[0].total_usable_bytes / 4
 
 
@@ -91,7 +100,7 @@ def test_understood_as_can_be_sent_back(recommend):
         ({"task": None, "max_gpu_count": 64}, "max_gpu_count", "exceeds the limit of 16"),
         ({"gpus": "RTX 4060 Laptop"}, "gpus", "No option"),
         ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "No option"),
-        ({"max_gpu_count": 1, "gpus": "RTX 3090"}, "max_gpu_count", "No option"),
+        ({"max_gpu_count": 1, "gpus": "RTX 3090", "method": "full"}, "max_gpu_count", "No option"),
     ],
 )
 def test_what_leaves_nothing_is_named(recommend, fields, field, said):
@@ -106,3 +115,26 @@ def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
         recommend(max_usd_per_hour=0.01)
     cheapest = recommend(objective="cheapest", limit=1).training[0]
     assert f"{cheapest.cost.usd_per_hour_low:.2f} USD an hour" in caught.value.hint
+
+
+def test_one_gpu_is_recommended_where_train_check_fits_it_on_one(recommend, train_check):
+    for method in ("lora", "qlora", "full"):
+        for gpu in ("RTX 4090", "L40S", "H200"):
+            if train_check(gpu=gpu, method=method).verdict == "fits":
+                (option,) = recommend(gpus=gpu, method=method).training_options
+                assert (option.gpu.count, option.method) == (1, method)
+
+
+def test_the_methods_stand_side_by_side_where_none_is_named(recommend):
+    options = recommend().training_options
+    assert 3 <= len(options) <= 5
+    assert [option.method for option in options[:3]] == ["lora", "qlora", "full"]
+    assert all(option.roles and option.reason and option.cost for option in options)
+
+
+def test_options_are_items_of_the_whole_list(recommend):
+    answer = recommend(detail="full", limit=1000)
+    assert len(answer.training) == answer.total
+    requests = [item.request for item in answer.training]
+    assert all(option.request in requests for option in answer.training_options)
+    assert recommend().training == []

@@ -13,6 +13,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.engine import SplitEstimate
@@ -30,6 +31,7 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
+from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
@@ -116,6 +118,12 @@ class BatchEstimator:
         """Return the model's weights. Raises UnsupportedError for an unknown format."""
         choice = self.choice(quantization, engine)
         return self._preparer.prepare(choice.model, choice.derived, engine)
+
+    def has_checkpoint(self, quantization: str | None, engine: EngineName) -> bool:
+        """Return whether a published checkpoint is known in this format, or the engine quantizes
+        to it while it loads the model."""
+        loaded = self.choice(quantization, engine).model
+        return source_of(loaded, quantization, engine).placeholder is None
 
     def choice(self, quantization: str | None, engine: EngineName) -> CheckpointChoice:
         """Return what the engine loads in a format. Raises UnsupportedError for an unknown
@@ -317,7 +325,8 @@ class BatchEstimator:
         """Return the Workload a request means, not settled yet: the same for every format of the
         weights and on all cards of a kind."""
         asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
-        key = (asked, engine, count, self.kind(request, engine, accelerator))
+        wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
+        key = (asked, engine, count, self.kind(request, engine, accelerator), wide)
         return self._workloads.get_or_compute(
             key,
             lambda: base_workload(

@@ -31,12 +31,17 @@ class Estimator:
     """Estimates questions about models that are at hand, and changes of them. Pure arithmetic:
     no I/O, no await."""
 
-    def __init__(self, engines: Engines, checkpoints: Checkpoints | None = None) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        checkpoints: Checkpoints | None = None,
+        weights: WeightCache | None = None,
+    ) -> None:
         """checkpoints: the published repositories at hand; None: nothing but the models
-        themselves."""
+        themselves. weights: where sharded weights are held; None: in a cache of its own."""
         self._engines = engines
         self._checkpoints = checkpoints or Checkpoints(None)
-        self._preparer = WeightCache()
+        self._preparer = weights or WeightCache()
 
     def ask(
         self,

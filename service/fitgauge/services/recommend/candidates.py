@@ -3,10 +3,12 @@ and which of them empties the set."""
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import get_args
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
-from fitgauge.engine.accelerator import Accelerator, most_cards
+from fitgauge.engine.accelerator import Accelerator, Availability, most_cards
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
@@ -19,6 +21,8 @@ from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.search import MOST_CARDS, weight_bits
+
+_KINDS: tuple[Availability, ...] = get_args(Availability)
 
 _TOLD = 8
 """Quotas that a warning names."""
@@ -62,7 +66,8 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
         ]
     else:
         allowed = [
-            GpuLimit(accelerator, most_cards(accelerator, most)) for accelerator in catalog.all()
+            GpuLimit(accelerator, most_cards(accelerator, most))
+            for accelerator in _available(request, catalog)
         ]
     wanted = _vendors(words.split_list(request.vendors), catalog.all())
     left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
@@ -103,6 +108,32 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
             code="over-quota",
         )
     return list({card.accelerator.id: card for card in within}.values())
+
+
+def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelerator]:
+    """Return the GPUs that are sold or rented today, and those of the kinds to include; of
+    vendors that sell none, all. Raise InvalidRequestError for an unknown kind."""
+    kinds = {"sold", *_included(words.split_list(request.include))}
+    vendors = _vendors(words.split_list(request.vendors), catalog.all())
+    every = [one for one in catalog.all() if not vendors or one.vendor.lower() in vendors]
+    return [one for one in every if one.availability in kinds] or every
+
+
+def _included(names: Sequence[str]) -> set[Availability]:
+    """Return the kinds of GPUs to include. Raise InvalidRequestError for an unknown one."""
+    included: set[Availability] = set()
+    for text in names:
+        word = text.strip().lower()
+        if word != "all" and word not in _KINDS:
+            raise InvalidRequestError(
+                f"Unknown kind of GPU {text[:40]!r}.",
+                hint=f"Use {', '.join(_KINDS)} or all.",
+                matches=tuple(get_close_matches(word, _KINDS, n=3)),
+                field="include",
+                code="unknown-value",
+            )
+        included |= set(_KINDS) if word == "all" else {kind for kind in _KINDS if kind == word}
+    return included
 
 
 def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[Note]:

@@ -19,6 +19,7 @@ _CONSTRAINTS = (
         "max_watts",
         "max_seconds_to_first_token",
         "min_tokens_per_second",
+        "min_tokens_per_second_per_request",
         "max_nodes",
         "max_gpu_count",
     ),

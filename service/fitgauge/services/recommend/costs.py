@@ -45,6 +45,14 @@ class RentalAnswer(Struct, kw_only=True):
     source: str
 
 
+class PricedLoad(Struct, kw_only=True):
+    """The load at whose speeds tokens are priced."""
+
+    concurrency: Annotated[int, Meta(description="Requests that decode at once.")]
+    context_length: Annotated[int, Meta(description="Tokens of each of them.")]
+    prompt_tokens: Annotated[int, Meta(description="Length of the prompts in a steady queue.")]
+
+
 class CostAnswer(Struct, kw_only=True):
     """What it costs to rent, or nothing for cards that are owned. Prices are dated facts, not
     quotes."""
@@ -69,8 +77,8 @@ class CostAnswer(Struct, kw_only=True):
         Usd | None,
         Meta(
             description=(
-                "Price divided by decoding speed. expected: at the lowest price; low to high:"
-                " over prices and speeds."
+                "Price divided by the decoding speed of all requests of `priced_at` together."
+                " expected: at the lowest price; low to high: over prices and speeds."
             )
         ),
     ]
@@ -78,6 +86,10 @@ class CostAnswer(Struct, kw_only=True):
         Usd | None, Meta(description="The same for prefill speed.")
     ]
     rentals: Annotated[list[RentalAnswer], Meta(description="The cheapest clouds, cheapest first.")]
+    priced_at: Annotated[
+        PricedLoad | None,
+        Meta(description="The load behind the prices of tokens; null without such prices."),
+    ] = None
 
 
 class Costs:

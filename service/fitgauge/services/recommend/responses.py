@@ -1,45 +1,50 @@
 """Options in the words of the contract: each with its speeds, its cost, its quality and how to
 start it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
+from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import convert, structs
 
+from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpeed
 from fitgauge.engine.performance.prefill import compute_efficiency
-from fitgauge.engine.quantity import gib
+from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import launch
+from fitgauge.services.fit.launch_answer import launch_of
+from fitgauge.services.fit.query import Settings
 from fitgauge.services.recommend.constraints import watts
-from fitgauge.services.recommend.costs import CostAnswer, Costs
+from fitgauge.services.recommend.costs import CostAnswer, Costs, PricedLoad
 from fitgauge.services.recommend.gpu_options import Plan
 from fitgauge.services.recommend.kubernetes import kubernetes
-from fitgauge.services.recommend.objectives import order
-from fitgauge.services.recommend.prefill import Prompts, basis
-from fitgauge.services.recommend.schemas import (
+from fitgauge.services.recommend.option_schemas import (
     DecodeAnswer,
     Fields,
     MeasuredOn,
-    Objective,
     PrefillAnswer,
     QualityAnswer,
     Recommendation,
-    RecommendRequest,
 )
+from fitgauge.services.recommend.prefill import Prompts, basis
+from fitgauge.services.recommend.schemas import Objective, RecommendRequest
 from fitgauge.services.recommend.search import Option
+from fitgauge.services.recommend.shortlist import Pick
 
 _BEST: dict[Objective, str] = {
-    "fewest_cards": "The fewest cards",
+    "fewest_cards": "The fewest GPUs",
     "smallest": "The least memory",
     "fastest": "The fastest",
     "most_headroom": "The most headroom",
@@ -47,8 +52,22 @@ _BEST: dict[Objective, str] = {
     "cheapest_per_token": "The cheapest per token",
 }
 
-_TOLD_BESIDES: tuple[Objective, ...] = ("fewest_cards", "cheapest", "fastest")
-"""Orders whose first option is named in the summary of every other."""
+
+class Judged(NamedTuple):
+    """A deployment with the settings of its launch."""
+
+    workload: Workload
+    required: Bytes
+    budget: Bytes
+    probability: float
+    changed: Settings
+    request: Fields
+    launch: Launch
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of its chance."""
+        return verdict(self.probability)
 
 
 class ResponseBuilder:
@@ -63,8 +82,10 @@ class ResponseBuilder:
         costs: Costs,
         prompts: Prompts,
         fitting: BatchEstimator,
+        estimator: Estimator,
     ) -> None:
         self._fitting = fitting
+        self._estimator = estimator
         self._request = request
         self._question = question
         self._model = model
@@ -72,59 +93,106 @@ class ResponseBuilder:
         self._costs = costs
         self._prompts = prompts
 
+    def pick(self, pick: Pick) -> Recommendation:
+        """Return one of the options that are shown first, with the settings nearest to the
+        engine's defaults, as check_fit chooses them."""
+        shown = self._shown(pick.option, self._chosen(pick.option))
+        shown.roles = list(pick.roles)
+        shown.reason = pick.reason
+        return shown
+
     def recommendation(self, option: Option) -> Recommendation:
         """Return one option with everything that is known of it."""
-        request, fitted, plan, speed = self._request, option.fitted, option.plan, option.speed
-        sent: Fields = {
-            "model": request.model,
-            "gpu": option.accelerator.name,
-            "gpu_count": option.gpus,
-            "engine": plan.engine,
-        }
-        sent |= {
-            "context_length": fitted.workload.context_length,
-            "concurrency": fitted.workload.concurrency,
-        }
-        optional = {
-            "quantization": plan.quantization or _as_published(plan.engine),
-            "kv_cache_dtype": request.kv_cache_dtype,
-            "max_num_seqs": self._question.max_num_seqs,
-        }
-        sent |= {name: value for name, value in optional.items() if value is not None}
-        question = structs.replace(
-            self._question, model=request.model, quantization=plan.quantization
-        )
-        loaded = self._fitting.choice(plan.quantization, plan.engine).model
-        started = launch(loaded, question, fitted.workload)
+        return self._shown(option, self._judged(option))
+
+    def _shown(self, option: Option, judged: Judged) -> Recommendation:
+        request, plan, speed = self._request, option.plan, option.speed
+        concurrency = option.fitted.workload.concurrency
         decode = None
         if speed:
-            each = round(speed.expected / fitted.workload.concurrency, 2)
+            each = round(speed.expected / concurrency, 2)
             decode = DecodeAnswer(
-                tokens_per_second=speed, per_request=each, basis=basis(plan.engine, decoding=True)
+                tokens_per_second=speed,
+                tokens_per_second_per_request=each,
+                basis=basis(plan.engine, decoding=True),
             )
+        msrp = option.accelerator.msrp_usd
         return Recommendation(
             gpu=answers.gpu_answer(option.accelerator, option.gpus),
             engine=plan.engine,
             quantization=plan.quantization or "as published",
             weight_bits=plan.bits,
-            verdict=fitted.verdict,
-            fit_probability=round(fitted.probability, 4),
-            required_bytes=fitted.required,
-            budget_bytes=fitted.budget.expected,
-            headroom_bytes=fitted.budget.expected - fitted.required.expected,
+            verdict=judged.verdict,
+            fit_probability=round(judged.probability, 4),
+            required_bytes=judged.required,
+            budget_bytes=judged.budget.expected,
+            headroom_bytes=judged.budget.expected - judged.required.expected,
             total_usable_bytes=option.criteria[1],
             decode=decode,
             prefill=self._prefill(option),
-            cost=self._cost(option),
+            cost=self.cost(option),
+            purchase_usd=None if msrp is None else msrp * option.gpus,
             watts=watts(option.accelerator, option.gpus),
             quality=quality(plan),
             kubernetes=kubernetes(
-                option.accelerator, option.gpus, fitted.workload, request.gpus_per_node
+                option.accelerator, option.gpus, judged.workload, request.gpus_per_node
             ),
-            request=sent,
-            launch=started,
-            checkpoint=started.placeholder,
+            request=judged.request,
+            chosen=dict(judged.changed),
+            launch=judged.launch,
+            checkpoint=judged.launch.placeholder,
         )
+
+    def _sent(self, option: Option) -> Fields:
+        """Return the question to POST /v1/fit."""
+        workload, plan = option.fitted.workload, option.plan
+        sent: Fields = {
+            "model": self._request.model,
+            "gpu": option.accelerator.name,
+            "gpu_count": option.gpus,
+            "engine": plan.engine,
+            "context_length": workload.context_length,
+            "concurrency": workload.concurrency,
+        }
+        optional = {
+            "quantization": plan.quantization or _as_published(plan.engine),
+            "kv_cache_dtype": self._request.kv_cache_dtype,
+            "max_num_seqs": self._question.max_num_seqs,
+        }
+        return sent | {name: value for name, value in optional.items() if value is not None}
+
+    def _chosen(self, option: Option) -> Judged:
+        """Return the launch of an option as check_fit chooses its settings."""
+        sent = {**self._sent(option), "settings": self._request.settings or "auto"}
+        if option.fitted.changed:
+            match = GpuMatch(option.accelerator, option.gpus)
+            asked = self._estimator.ask(convert(sent, FitRequest), self._model, match)
+            checked = self._estimator.check(asked)
+            command = launch_of(checked)
+            if checked.verdict == "fits" and checked.choice is not None and command is not None:
+                return Judged(
+                    checked.workload,
+                    checked.estimate.fullest.required,
+                    checked.estimate.budget,
+                    checked.probability,
+                    checked.choice.changed,
+                    sent,
+                    command,
+                )
+        return self._judged(option)._replace(request=sent)
+
+    def _judged(self, option: Option) -> Judged:
+        """Return the launch of an option as it was searched."""
+        fitted, plan = option.fitted, option.plan
+        question = structs.replace(
+            self._question,
+            model=self._request.model,
+            quantization=plan.quantization,
+            **fitted.changed,
+        )
+        loaded = self._fitting.choice(plan.quantization, plan.engine).model
+        sent: Fields = {**self._sent(option), "settings": "defaults", **fitted.changed}
+        return Judged(*fitted, sent, launch(loaded, question, fitted.workload))
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
         seconds = self._prompts.seconds(option.accelerator, option.gpus, option.plan)
@@ -138,39 +206,50 @@ class ResponseBuilder:
             basis=basis(option.plan.engine, decoding=False),
         )
 
-    def _cost(self, option: Option) -> CostAnswer | None:
+    def cost(self, option: Option) -> CostAnswer | None:
+        """Return what an option costs; None where that is unknown."""
         prefill = self._prompts.speed(option.accelerator, option.gpus, option.plan)
-        return self._costs.answer(
+        cost = self._costs.answer(
             option.accelerator, option.gpus, _interval(option.speed), _interval(prefill)
         )
-
-    def summary(self, front: Sequence[Option]) -> str:
-        """Return the best option in a sentence, with its price if known."""
-        best = front[0]
-        cards = answers.cards_in_words(best.accelerator, best.gpus)
-        needs, has = gib(best.fitted.required.expected), gib(best.fitted.budget.expected)
-        each = " per GPU" if best.gpus > 1 else ""
-        how = f"{cards} with {best.plan.engine}, {stored(best)}"
-        said = (
-            f"{_BEST[self._objective]} for {self._model.id}: {how}, needing {needs}{each} of"
-            f" {has}{self._speed(best)}"
-        )
-        cost = self._cost(best)
-        if cost and cost.rentals:
-            first = cost.rentals[0]
-            machines = f"{first.machines} x " if first.machines > 1 else ""
-            said += (
-                f", from {cost.usd_per_hour_low:.2f} USD an hour ({first.cloud}"
-                f" {machines}{first.instance}, {first.as_of})"
+        if cost and (cost.usd_per_million_output_tokens or cost.usd_per_million_input_tokens):
+            workload = option.fitted.workload
+            cost.priced_at = PricedLoad(
+                concurrency=workload.concurrency,
+                context_length=workload.context_length,
+                prompt_tokens=self._prompts.tokens,
             )
-        if len(front) == 1:
-            return f"{said}."
-        return ". ".join(
-            [
-                said,
-                *self._besides(front),
-                f"{len(front)} Pareto-optimal options.",
-            ]
+        return cost
+
+    def summary(self, picks: Sequence[Pick], best: Recommendation, total: int) -> str:
+        """Return the options in a sentence each, the first, `best`, with its need."""
+        first = picks[0].option
+        needs, has = gib(best.required_bytes.expected), gib(best.budget_bytes)
+        each = " per GPU" if first.gpus > 1 else ""
+        sentences = [
+            f"{_BEST[self._objective]} for {self._model.id}: {_deployment(first)}, needing"
+            f" {needs}{each} of {has}{self._speed(first)}{self._price(first)}"
+        ]
+        for option, roles in picks[1:]:
+            reason = Pick(option, roles).reason
+            sentences.append(
+                f"{reason[0].upper()}{reason[1:]}: {_deployment(option)}{self._speed(option)}"
+                f"{self._price(option)}"
+            )
+        if total > len(picks):
+            sentences.append(f"{total - len(picks)} more Pareto-optimal options")
+        return ". ".join(sentences) + "."
+
+    def _price(self, option: Option) -> str:
+        """Return its price in words; empty where none is known."""
+        cost = self.cost(option)
+        if cost is None or not cost.rentals:
+            return ""
+        rental = cost.rentals[0]
+        machines = f"{rental.machines} x " if rental.machines > 1 else ""
+        return (
+            f", from {cost.usd_per_hour_low:.2f} USD an hour ({rental.cloud}"
+            f" {machines}{rental.instance}, {rental.as_of})"
         )
 
     def _speed(self, option: Option) -> str:
@@ -180,25 +259,6 @@ class ResponseBuilder:
         requests = option.fitted.workload.concurrency
         each = f" ({_rounded(option.speed.expected / requests)} a request)" if requests > 1 else ""
         return f", about {_rounded(option.speed.expected)} tokens a second{each}"
-
-    def _besides(self, front: Sequence[Option]) -> Iterator[str]:
-        """Yield the best options by other objectives, where they differ."""
-        named = {id(front[0])}
-        for name in _TOLD_BESIDES:
-            other = min(front, key=order(name))
-            unknown = {
-                "cheapest": other.criteria[4] in (0, inf),
-                "fastest": other.speed is None,
-            }.get(name, False)
-            if id(other) in named or unknown or name == self._objective:
-                continue
-            named.add(id(other))
-            cards = answers.cards_in_words(other.accelerator, other.gpus)
-            price = f", {other.criteria[4]:.2f} USD an hour" if 0 < other.criteria[4] < inf else ""
-            yield (
-                f"{_BEST[name]}: {cards} with {other.plan.engine},"
-                f" {stored(other)}{self._speed(other)}{price}"
-            )
 
     def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[Note]:
         """Return the warnings about the options shown."""
@@ -281,6 +341,9 @@ class ResponseBuilder:
                 "no_quantization",
                 "min_weight_bits",
                 "min_tokens_per_second",
+                "min_tokens_per_second_per_request",
+                "settings",
+                "detail",
                 "owned",
             ),
             *(
@@ -295,7 +358,7 @@ class ResponseBuilder:
         fields = {name: getattr(request, name) for name in names}
         fields |= {
             name: ", ".join(words.split_list(getattr(request, name))) or None
-            for name in ("vendors", "gpus", "clouds")
+            for name in ("vendors", "gpus", "clouds", "include")
         }
         return filled | {name: value for name, value in fields.items() if value is not None}
 
@@ -336,6 +399,12 @@ def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
                 for row in known.measurements
             ]
     return found
+
+
+def _deployment(option: Option) -> str:
+    """Return GPUs, engine and format in words."""
+    cards = answers.cards_in_words(option.accelerator, option.gpus)
+    return f"{cards} with {option.plan.engine}, {stored(option)}"
 
 
 def stored(option: Option) -> str:

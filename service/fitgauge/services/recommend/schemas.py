@@ -5,28 +5,22 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from fitgauge.engine.note import Note
-from fitgauge.engine.performance.decode import DecodeSpeed
-from fitgauge.engine.performance.prefill import Seconds
-from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choice
 from fitgauge.services.common.schemas import (
-    GpuAnswer,
-    Launch,
+    ListSettings,
     ModelAnswer,
     Names,
     Text,
     Tokens,
-    Verdict,
 )
-from fitgauge.services.recommend.costs import CostAnswer
-from fitgauge.services.recommend.kubernetes import Kubernetes
+from fitgauge.services.recommend.option_schemas import (
+    Fields,
+    MeasuredOn,
+    Recommendation,
+    TrainingRecommendation,
+)
 from fitgauge.services.training_fit.shared_fields import Switch
-from fitgauge.services.training_plan.schemas import PlanLaunch
-
-"""Several names: a list, or one text with commas between them."""
-
-Fields = dict[str, str | int | float | bool]
 
 Objective = Literal[
     "fewest_cards", "smallest", "fastest", "most_headroom", "cheapest", "cheapest_per_token"
@@ -89,6 +83,16 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(
             description="Only these GPUs, comma-separated; 2x L40S: at most two.",
             examples=["2x L40S, RTX 4090"],
+        ),
+    ] = None
+    include: Annotated[
+        Names | None,
+        Meta(
+            description=(
+                "GPUs besides those sold or rented today: laptop, integrated, slice, modified,"
+                " announced, retired, or all. GPUs named in gpus need none of it."
+            ),
+            examples=["integrated"],
         ),
     ] = None
     owned: Annotated[
@@ -159,6 +163,16 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
+    min_tokens_per_second_per_request: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        Meta(
+            description=(
+                "Minimum expected decoding speed of one request among `concurrency`, what one user"
+                " sees; excludes unknown speeds."
+            ),
+            examples=[20],
+        ),
+    ] = None
     min_quality: Annotated[
         Annotated[float, Meta(gt=0, le=100)] | None,
         Meta(
@@ -184,8 +198,10 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
+    settings: ListSettings = None
     method: Annotated[
-        Switch | None, Meta(description="Training: full (default), lora or qlora.")
+        Switch | None,
+        Meta(description="Training: lora, qlora or full. Default: each of the three."),
     ] = None
     framework: Annotated[
         Switch | None,
@@ -231,179 +247,59 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             )
         ),
     ] = None
+    detail: Annotated[
+        Literal["summary", "full"] | None,
+        Meta(
+            description=(
+                "summary (default): the few options that stand out; full: also a page of all that"
+                " nothing beats, as with `limit` or `offset`."
+            )
+        ),
+    ] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
-        Meta(description="Options of a page. Default 20."),
+        Meta(description="Items of a page. Default 20."),
     ] = None
     offset: Annotated[
         Annotated[int, Meta(ge=0, le=1_000_000)] | None,
-        Meta(description="Options to skip. Default 0."),
+        Meta(description="Items to skip. Default 0."),
     ] = None
 
 
-class DecodeAnswer(Struct, kw_only=True):
-    """How fast it generates: what memory bandwidth and arithmetic allow, the slower of the two,
-    and what layers and links take on top."""
-
-    tokens_per_second: Annotated[
-        DecodeSpeed, Meta(description="Of all requests together, at full context.")
-    ]
-    per_request: Annotated[float, Meta(description="Expected tokens per second of one request.")]
-    basis: Annotated[
-        Basis,
-        Meta(
-            description=(
-                "calibrated: on published runs of similar engines; assumed: the same efficiency"
-                " elsewhere."
-            )
-        ),
-    ]
-
-
-class PrefillAnswer(Struct, kw_only=True):
-    """How fast prompts are read: operations / (peak x efficiency), and what tensor parallelism
-    exchanges."""
-
-    prompt_tokens: int
-    seconds_to_first_token: Annotated[
-        Seconds, Meta(description="Of one such prompt on an idle server, without queueing.")
-    ]
-    tokens_per_second: Annotated[DecodeSpeed, Meta(description="With a steady queue of prompts.")]
-    basis: Annotated[Basis, Meta(description="As of decode.")]
-
-
-class MeasuredOn(Struct, kw_only=True):
-    """One published measurement of a format."""
-
-    model: str
-    measured: str
-    measure: Literal["benchmarks", "perplexity"]
-    recovered_percent: float
-    source: str
-
-
-class QualityAnswer(Struct, kw_only=True):
-    """What a format was seen to keep of the quality of models as they are published [percent].
-
-    Benchmarks: its score over the unquantized one. Perplexity: the unquantized one over its own.
-    The two are not the same percent."""
-
-    low: float
-    expected: Annotated[float, Meta(description="Median over the measurements.")]
-    high: float
-    measurements: Annotated[
-        int,
-        Meta(
-            description=(
-                "Number of measurements, listed by format. 0 for published weights, the reference."
-            )
-        ),
-    ]
-
-
-class Recommendation(Struct, kw_only=True):
-    """One deployment that fits, and that no other beats in cards, memory, speed, bits and price
-    at once."""
-
-    gpu: GpuAnswer
-    engine: str
-    quantization: str
-    weight_bits: Annotated[
-        float,
-        Meta(
-            description=("Of most weights, without scales; not a measure of calibration quality.")
-        ),
-    ]
-    verdict: Verdict
-    fit_probability: float
-    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    budget_bytes: Annotated[int, Meta(description="Memory the engine may use of one GPU.")]
-    headroom_bytes: Annotated[
-        int, Meta(description=("budget_bytes minus the required bytes, per GPU."))
-    ]
-    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
-    decode: Annotated[
-        DecodeAnswer | None,
-        Meta(description="Null if the bandwidth is unknown or the model does not generate."),
-    ]
-    prefill: Annotated[
-        PrefillAnswer | None,
-        Meta(description="Null if the GPU's peak arithmetic is unknown."),
-    ]
-    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
-    watts: Annotated[
-        int | None,
-        Meta(description="Thermal design power of its GPUs, without the host."),
-    ]
-    quality: Annotated[
-        QualityAnswer | None,
-        Meta(description="Null if no published measurement of the format is known."),
-    ]
-    kubernetes: Annotated[
-        Kubernetes | None, Meta(description="Null for what no device plugin offers.")
-    ]
-    request: Annotated[
-        Fields, Meta(description="The request to POST /v1/fit for the full breakdown.")
-    ]
-    launch: Launch
-    checkpoint: Annotated[
-        str | None,
-        Meta(
-            description=(
-                "The placeholder in the command, where no checkpoint in the option's format is"
-                " known; null where the command runs as it stands."
-            )
-        ),
-    ]
-
-
-class TrainingRecommendation(Struct, kw_only=True):
-    """The fewest of one card on which a training step fits, under the fastest layout that does."""
-
-    gpu: GpuAnswer
-    framework: str
-    method: str
-    verdict: Verdict
-    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    usable_bytes: int
-    headroom_bytes: int
-    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
-    efficiency: Annotated[
-        float, Meta(description="Of one GPU: 1 without recomputation or idle time.")
-    ]
-    tokens_per_second_at_peak: Annotated[
-        float | None, Meta(description="An upper bound: all its GPUs at their full dense peak.")
-    ]
-    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
-    watts: int | None
-    kubernetes: Annotated[
-        Kubernetes | None, Meta(description="Null for what no device plugin offers.")
-    ]
-    request: Annotated[
-        Fields,
-        Meta(description="The request to POST /v1/training-fit for the full breakdown."),
-    ]
-    launch: PlanLaunch
-
-
 class RecommendAnswer(Struct, kw_only=True):
-    """The Pareto set of what fits: nothing that fits beats one of these in cards, memory, speed,
-    bits and price at once."""
+    """The few options that stand out, and on request the Pareto set: nothing that fits beats one
+    of these in GPUs, memory, speed, bits and price at once."""
 
     summary: str
     model: ModelAnswer
     objective: Objective
+    options: Annotated[
+        list[Recommendation],
+        Meta(
+            description=(
+                "Three to five deployments to choose from, where there are so many: the fewest"
+                " GPUs, the cheapest, the fastest, one with headroom. Empty where task is training."
+            )
+        ),
+    ]
     items: Annotated[
         list[Recommendation],
-        Meta(description="Deployments that serve; empty where task is training."),
+        Meta(
+            description=(
+                "A page of the Pareto set, with `detail` full, `limit` or `offset`; else empty."
+            )
+        ),
     ]
-    total: int
+    total: Annotated[int, Meta(description="Size of the Pareto set.")]
     measurements: Annotated[
         dict[str, list[MeasuredOn]],
         Meta(description="Measurements behind the quality of the formats shown."),
     ]
     warnings: list[Note]
     understood_as: Annotated[Fields, Meta(description="The request with every default filled in.")]
+    training_options: Annotated[
+        list[TrainingRecommendation], Meta(description="As options, where task is training.")
+    ] = []
     training: Annotated[
-        list[TrainingRecommendation], Meta(description="Where task is training.")
+        list[TrainingRecommendation], Meta(description="As items, where task is training.")
     ] = []

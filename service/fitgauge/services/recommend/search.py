@@ -22,6 +22,7 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
+from fitgauge.services.fit.batch_settings import Step, chosen, largest_share, later_steps
 from fitgauge.services.fit.workload import context_length_of, degrees
 from fitgauge.services.recommend.gpu_options import (
     GpuOption,
@@ -35,8 +36,58 @@ from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria
 
 MOST_CARDS = 16
 
-_UNASKED: tuple[float, Demand | None] = (0.0, None)
-"""(least usable bytes, demand) of a kind of card that was not asked yet."""
+_FLOAT32 = BITS["F32"]
+"""Bits of weights whose cache is as wide; of all others a workload is the same."""
+
+
+class KindSteps:
+    """What a plan demands of so many GPUs of a kind, step by step: with the engine's defaults,
+    and with the settings that `settings: "auto"` may choose, worked out where they are needed."""
+
+    def __init__(
+        self,
+        fitting: BatchEstimator,
+        request: FitRequest,
+        count: int,
+        accelerator: Accelerator,
+        default: Demand,
+    ) -> None:
+        """request: with engine, format and count; accelerator: any of the kind."""
+        self._fitting = fitting
+        self._request = request
+        self._count = count
+        self._accelerator = accelerator
+        self._steps = [Step({}, default)]
+        self._is_complete = request.settings == "defaults"
+        self.least_usable = self._least_usable()
+        """Usable bytes below which no step fits, as far as they are worked out."""
+
+    def fitted(self, accelerator: Accelerator) -> BatchEstimate | None:
+        """Return the first step that fits a GPU of the kind; None where none does."""
+        judged = self._fitting.against(self._steps[0].demand, accelerator)
+        if judged.verdict == "fits":
+            return judged
+        if self._request.settings == "defaults":
+            return None
+        if not self._is_complete:
+            default = self._steps[0].demand
+            self._steps += later_steps(
+                self._fitting, self._request, default, self._accelerator, self._count
+            )
+            self._is_complete = True
+            self.least_usable = self._least_usable()
+        if accelerator.usable.expected < self.least_usable:
+            return None
+        best = chosen(self._fitting, self._request, self._steps, accelerator)
+        return best if best.verdict == "fits" else None
+
+    def _least_usable(self) -> float:
+        if not self._is_complete:
+            return 0.0
+        return min(
+            self._fitting.least_usable(step.demand, largest_share(self._request, step.demand))
+            for step in self._steps
+        )
 
 
 class SearchFilter(NamedTuple):
@@ -113,7 +164,7 @@ class Search:
         self._kinds = kinds(request, fitting, pool, plans)
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
-        self._workloads: dict[tuple[EngineName, int, Hashable], Workload] = {}
+        self._workloads: dict[tuple[EngineName, int, Hashable, bool], Workload] = {}
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
         self._caches: dict[int, int] = {}
@@ -153,13 +204,14 @@ class Search:
         )
         first = bisect_left(options, (needed,))
         left, found = options[:first], []
-        demands: dict[Hashable, tuple[float, Demand | None]] = {}
+        demands: dict[Hashable, KindSteps | None] = {}
         for option in options[first:]:
             usable, place, _, _, (accelerator, most) = option
             if most < count:
                 continue
-            least, demand = demands.get(kind := of_kind[place], _UNASKED)
-            if usable < least:
+            kind = of_kind[place]
+            steps = demands.get(kind)
+            if (steps is None and kind in demands) or (steps and usable < steps.least_usable):
                 left.append(option)
                 continue
             cost, least_cost = self._prices[place][count - 1]
@@ -173,14 +225,12 @@ class Search:
             left.append(option)
             if not self._is_wanted(accelerator, count, plan, mark):
                 continue
-            if demand is None:
-                demand = self._demand(plan, count, kind, accelerator)
-                least = inf if demand is None else self._fitting.least_usable(demand)
-                demands[kind] = least, demand
-            if demand is None or usable < least:
+            if kind not in demands:
+                steps = demands[kind] = self._steps(plan, count, kind, accelerator)
+            if steps is None or usable < steps.least_usable:
                 continue
-            fitted = self._fitting.against(demand, accelerator)
-            if fitted.verdict == "fits":
+            fitted = steps.fitted(accelerator)
+            if fitted is not None:
                 known.add(mark)
                 found.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
         self._left[plan, tensor] = left
@@ -198,20 +248,23 @@ class Search:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]
 
-    def _demand(
+    def _steps(
         self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator
-    ) -> Demand | None:
-        """Return what a plan demands of `count` cards of a kind; None where it is impossible."""
-        key = (plan.engine, count, kind)
+    ) -> KindSteps | None:
+        """Return what a plan demands of `count` GPUs of a kind; None where it is impossible."""
+        key = (plan.engine, count, kind, plan.bits == _FLOAT32)
+        request = structs.replace(
+            self._request, gpu_count=count, engine=plan.engine, quantization=plan.quantization
+        )
         try:
             if key not in self._workloads:
-                request = structs.replace(self._request, gpu_count=count, engine=plan.engine)
                 self._workloads[key] = self._fitting.workload(
                     request, plan.engine, accelerator, count
                 )
-            return self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
+            demand = self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
         except IMPOSSIBLE:
             return None
+        return KindSteps(self._fitting, request, count, accelerator, demand)
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Return whether the deployment, if it fits, is one of those asked for."""
@@ -257,11 +310,11 @@ class Search:
                 weights_floor(prepared, plan.engine, tensor_parallel)
                 + self._caches[tensor_parallel]
             )
-        share = (
-            self._fitting.profile(plan.engine).gpu_memory_utilization
-            if ENGINES[plan.engine].budget_is_device_share
-            else 1.0
-        )
+        row, share = ENGINES[plan.engine], 1.0
+        if row.budget_is_device_share:
+            share = self._fitting.profile(plan.engine).gpu_memory_utilization
+            if row.ladders.share is not None and self._request.settings != "defaults":
+                share = max(share, row.ladders.share.highest)
         return int(self._floors[key] / stages / share)
 
 

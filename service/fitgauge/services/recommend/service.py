@@ -20,6 +20,7 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
+from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.workload import context_length_of
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend import objectives as orders
@@ -32,13 +33,14 @@ from fitgauge.services.recommend.constraints import (
 )
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
+from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.prefill import Prompts
 from fitgauge.services.recommend.responses import ResponseBuilder, measurements, stored
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.search import MOST_CARDS, Option, Search, SearchFilter
+from fitgauge.services.recommend.shortlist import shortlist
 from fitgauge.services.recommend.training import TrainingRecommender
 
-_PAGE = 20
 _SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
 """Requests that vLLM runs at once on its smallest cards, where nothing is said. Source:
@@ -63,6 +65,7 @@ _OF_SERVING = (
         "min_weight_bits",
     ),
     *("min_tokens_per_second", "min_quality", "prompt_tokens", "max_seconds_to_first_token"),
+    *("min_tokens_per_second_per_request", "settings"),
 )
 
 
@@ -78,6 +81,7 @@ class Recommender:
         self._checkpoints = checkpoints
         self._catalog = catalog
         self._preparer = WeightCache()
+        self._estimator = Estimator(engines, checkpoints, self._preparer)
         self._known_costs: Memo[object, Costs] = Memo(16)
         self._pools: Memo[object, tuple[list[GpuLimit], GpuPool]] = Memo(4)
         self._training = TrainingRecommender(load_training(), catalog)
@@ -103,7 +107,6 @@ class Recommender:
         if not front:
             raise self._nothing(request, model, fitting)
         front.sort(key=orders.order(objective))
-        start = request.offset or 0
         question = _question(request, model)
         telling = ResponseBuilder(
             request,
@@ -113,18 +116,28 @@ class Recommender:
             self._costs(request),
             self._prompts(request, question, model, fitting),
             fitting,
+            self._estimator,
         )
-        shown = front[start : start + (request.limit or _PAGE)]
-        items = [telling.recommendation(option) for option in shown]
+        picks = shortlist(
+            front,
+            objective,
+            lambda plan: fitting.has_checkpoint(plan.quantization, plan.engine),
+        )
+        options = [telling.pick(pick) for pick in picks]
+        page = page_of(request, front)
+        items = [telling.recommendation(option) for option in page]
         return RecommendAnswer(
-            summary=telling.summary(front),
+            summary=telling.summary(picks, options[0], len(front)),
             model=answers.model_answer(model),
             objective=objective,
+            options=options,
             items=items,
             total=len(front),
-            measurements=measurements(option.plan for option in shown),
+            measurements=measurements(
+                option.plan for option in (*(pick.option for pick in picks), *page)
+            ),
             warnings=[
-                *telling.warnings(front, items),
+                *telling.warnings(front, [*options, *items]),
                 *choices.quotas_told(request, self._catalog),
             ],
             understood_as=telling.understood(front[0]),
@@ -141,8 +154,10 @@ class Recommender:
             choices.plans(request, model, fitting),
         )
         prompts = self._prompts(request, question, model, fitting)
+        each = request.min_tokens_per_second_per_request or 0.0
         wanted = SearchFilter(
-            slowest=request.min_tokens_per_second or 0.0, passes=_allowed(request, costs, prompts)
+            slowest=max(request.min_tokens_per_second or 0.0, each * (request.concurrency or 1)),
+            passes=_allowed(request, costs, prompts),
         )
         return Search(model, question, fitting, self._pool(cards, costs), plans, wanted).front()
 
@@ -304,7 +319,7 @@ def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) ->
     if "max_usd_per_hour" in names:
         best = min(found, key=orders.order("cheapest"))
         return best, cheapest(best.criteria[4])
-    if "min_tokens_per_second" in names:
+    if {"min_tokens_per_second", "min_tokens_per_second_per_request"} & set(names):
         best = min(found, key=orders.order("fastest"))
         return best, f"the fastest, at {-best.criteria[2]:,.0f} tokens a second"
     if "max_seconds_to_first_token" in names:
@@ -357,4 +372,5 @@ def _question(request: RecommendRequest, model: Model) -> FitRequest:
         concurrency=request.concurrency,
         kv_cache_dtype=request.kv_cache_dtype,
         max_num_seqs=request.concurrency if many else None,
+        settings=request.settings,
     )

@@ -3,7 +3,6 @@ fit?"""
 
 from collections.abc import Sequence
 from math import inf
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -11,8 +10,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
-from fitgauge.engine.performance.flops import peak_tflops, token_flops
-from fitgauge.engine.quantity import Bytes, gib
+from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import fit_probability, verdict
 from fitgauge.engine.training.estimate import training_stage, training_stages
 from fitgauge.engine.training.phases import stages
@@ -23,6 +21,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend import candidates as choices
 from fitgauge.services.recommend.constraints import (
     cheapest,
@@ -34,16 +33,21 @@ from fitgauge.services.recommend.constraints import (
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.kubernetes import pods_for
-from fitgauge.services.recommend.pareto import Criteria, dominates
-from fitgauge.services.recommend.schemas import (
-    Fields,
-    Objective,
-    RecommendAnswer,
-    RecommendRequest,
-    TrainingRecommendation,
+from fitgauge.services.recommend.option_schemas import Fields, TrainingRecommendation
+from fitgauge.services.recommend.pages import page_of
+from fitgauge.services.recommend.pareto import dominates
+from fitgauge.services.recommend.schemas import Objective, RecommendAnswer, RecommendRequest
+from fitgauge.services.recommend.shortlist import REASONS
+from fitgauge.services.recommend.training_shortlist import (
+    Layout,
+    Trained,
+    TrainingPick,
+    order,
+    trained_on,
+    training_shortlist,
 )
 from fitgauge.services.training_fit import parsing as training_words
-from fitgauge.services.training_fit.defaults import with_defaults
+from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -51,31 +55,12 @@ from fitgauge.services.training_fit.workload import training_workload
 from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 from fitgauge.services.training_plan.launch import plan_launch
 
-_PAGE = 20
+_METHODS = {"full": "Full", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}
 _VENDORS = ("NVIDIA", "AMD")
 """Makers whose cards are searched where none is named: the frameworks' memory was learned on
 CUDA and holds for ROCm's PyTorch."""
 _FRAMEWORKS: tuple[Framework, ...] = ("fsdp", "deepspeed", "megatron")
 _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
-
-
-class Layout(NamedTuple):
-    """One way to train on a number of cards: what the fullest holds, and its speed in that of
-    one card without pipeline bubbles."""
-
-    workload: TrainingWorkload
-    required: Bytes
-    throughput: float
-
-
-class Trained(NamedTuple):
-    """A card, how few of it suffice, and the fastest layout that fits on so many."""
-
-    accelerator: Accelerator
-    gpus: int
-    layout: Layout
-    tokens_per_second: float | None
-    criteria: Criteria
 
 
 class TrainingRecommender:
@@ -100,30 +85,47 @@ class TrainingRecommender:
         front = self.front(request, model, checkpoint)
         if not front:
             raise self._nothing(request, model, checkpoint)
-        front.sort(key=lambda trained: (_order(trained, objective), trained.accelerator.id))
-        start = request.offset or 0
+        picks = training_shortlist(front, objective)
+        front.sort(key=lambda trained: (order(trained, objective), trained.accelerator.id))
         return RecommendAnswer(
-            summary=_summary(model, front),
+            summary=_summary(model, picks, len(front)),
             model=answers.model_answer(model),
             objective=objective,
+            options=[],
             items=[],
             measurements={},
-            training=[
-                self._told(trained, request, model)
-                for trained in front[start : start + (request.limit or _PAGE)]
-            ],
+            training_options=[self._pick(pick, request, model) for pick in picks],
+            training=[self._told(trained, request, model) for trained in page_of(request, front)],
             total=len(front),
             warnings=_warnings(
                 request, model, _cards(request, self._catalog, _costs(request, self._catalog))
             ),
-            understood_as=_understood(request, model, front[0].layout.workload, objective),
+            understood_as=_understood(request, model, picks[0].trained.layout.workload, objective),
         )
 
     def front(
         self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
     ) -> list[Trained]:
-        """For every card the least count that fits, without those that another beats in count,
-        memory, speed and price at once."""
+        """For every GPU and method the least count that fits, without those that another of the
+        method beats in count, memory, speed and price at once; lora before qlora before full.
+
+        Raises InvalidRequestError where each method is impossible."""
+        methods = [training_words.method(request.method)] if request.method else list(METHODS)
+        fronts, errors = [], []
+        for method in methods:
+            try:
+                of_method = structs.replace(request, method=method)
+                fronts.append(self._front(of_method, model, checkpoint))
+            except IMPOSSIBLE as error:
+                errors.append(error)
+        if not fronts:
+            raise errors[-1]
+        return [trained for one in fronts for trained in one]
+
+    def _front(
+        self, request: RecommendRequest, model: Model, checkpoint: Checkpoint
+    ) -> list[Trained]:
+        """Return the options of one method."""
         costs = _costs(request, self._catalog)
         cards = _cards(request, self._catalog, costs)
         by_count = self._layouts(request, model, cards, checkpoint)
@@ -137,7 +139,7 @@ class TrainingRecommender:
                     continue
                 layout = next((one for one in held if _fits(one, card.accelerator)), None)
                 if layout is not None:
-                    fitting.append(_trained(card.accelerator, count, layout, model, costs))
+                    fitting.append(trained_on(card.accelerator, count, layout, model, costs))
                     break
         return [
             one
@@ -208,6 +210,16 @@ class TrainingRecommender:
             throughput(model.spec, workload),
         )
 
+    def _pick(
+        self, pick: TrainingPick, request: RecommendRequest, model: Model
+    ) -> TrainingRecommendation:
+        """Return one of the options that are shown first."""
+        shown = self._told(pick.trained, request, model)
+        shown.roles = list(pick.roles)
+        reason = " and ".join(REASONS[role] for role in pick.roles)
+        shown.reason = f"{_METHODS[shown.method]}: {reason}" if not request.method else reason
+        return shown
+
     def _told(
         self, trained: Trained, request: RecommendRequest, model: Model
     ) -> TrainingRecommendation:
@@ -243,7 +255,7 @@ class TrainingRecommender:
             names, found = parted
             best = min(
                 found,
-                key=lambda one: _order(
+                key=lambda one: order(
                     one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"
                 ),
             )
@@ -270,28 +282,6 @@ class TrainingRecommender:
         )
 
 
-def _trained(
-    accelerator: Accelerator, count: int, layout: Layout, model: Model, costs: Costs
-) -> Trained:
-    """Return an option with its criteria: count, memory, -tokens a second at the peak, nothing
-    for bits, price."""
-    workload = layout.workload
-    fastest = peak_tflops(accelerator, "bf16") or peak_tflops(accelerator, "fp16")
-    flops = token_flops(
-        model.spec, workload.sequence_length, frozen_base=workload.uses_adapters
-    ).model
-    speed = round(layout.throughput * fastest * 1e12 / flops, 1) if fastest else None
-    cost = costs.usd_per_hour(accelerator, count)
-    mark = (
-        count,
-        count * accelerator.usable.expected,
-        -speed if speed else 1.0,
-        0.0,
-        inf if cost is None else cost,
-    )
-    return Trained(accelerator, count, layout, speed, mark)
-
-
 def _fits(layout: Layout, accelerator: Accelerator) -> bool:
     if (
         layout.required.low > accelerator.usable.high
@@ -299,20 +289,6 @@ def _fits(layout: Layout, accelerator: Accelerator) -> bool:
     ):
         return False
     return verdict(fit_probability(layout.required, accelerator.usable)) == "fits"
-
-
-def _order(trained: Trained, objective: Objective) -> tuple[float, ...]:
-    """Return what comes first."""
-    count, memory, slowness, _, cost = trained.criteria
-    first = {
-        "fewest_cards": (count,),
-        "smallest": (memory,),
-        "fastest": (slowness,),
-        "most_headroom": (trained.layout.required.expected - trained.accelerator.usable.expected,),
-        "cheapest": (cost,),
-        "cheapest_per_token": (cost / -slowness if slowness < 0 else inf,),
-    }[objective]
-    return (*first, *trained.criteria)
 
 
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
@@ -350,25 +326,21 @@ def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
     return training_workload(with_defaults(asked, method, None, 1, model.spec), model.spec, 1)
 
 
-def _summary(model: Model, front: Sequence[Trained]) -> str:
-    """Return the best option in a sentence."""
-    best, workload = front[0], front[0].layout.workload
-    cards = answers.cards_in_words(best.accelerator, best.gpus)
-    price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
-    needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
-    kind = {"full": "Full training", "lora": "LoRA training", "qlora": "QLoRA training"}.get(
-        workload.method, workload.method
-    )
-    said = (
-        f"{kind} of {model.id} fits on {cards} under {workload.framework}: at least {needs} of"
-        f" {has} on the fullest{price}."
-    )
-    return (
-        f"{said} Of {len(front)} options, each the fewest of its card that suffice, none beats"
-        " another."
-        if len(front) > 1
-        else said
-    )
+def _summary(model: Model, picks: Sequence[TrainingPick], total: int) -> str:
+    """Return the best option of every method in a sentence."""
+    sentences = []
+    for method in dict.fromkeys(pick.trained.layout.workload.method for pick in picks):
+        best = next(pick for pick in picks if pick.trained.layout.workload.method == method).trained
+        cards = answers.cards_in_words(best.accelerator, best.gpus)
+        price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
+        needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
+        sentences.append(
+            f"{_METHODS[method]} training of {model.id} fits on {cards} under"
+            f" {best.layout.workload.framework}: at least {needs} of {has} on the fullest{price}."
+        )
+    if total > len(picks):
+        sentences.append(f"{total - len(picks)} more options, each the fewest of its GPU.")
+    return " ".join(sentences)
 
 
 def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[Note]:
@@ -410,15 +382,17 @@ def _understood(
     filled: Fields = {
         "task": "training",
         "model": model.id,
-        "method": workload.method,
-        "precision": workload.precision,
         "optimizer": workload.optimizer,
         "sequence_length": workload.sequence_length,
         "global_batch_size": request.global_batch_size or DEFAULT_GLOBAL_BATCH,
         "objective": objective,
         "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
     }
+    if request.method is not None:
+        filled |= {"method": workload.method, "precision": workload.precision}
     names = (
+        "precision",
+        "detail",
         "framework",
         "lora_rank",
         "owned",
@@ -427,9 +401,9 @@ def _understood(
         "gpus_per_node",
         "max_nodes",
     )
-    fields = {name: getattr(request, name) for name in names}
+    fields = {name: getattr(request, name) for name in names if name not in filled}
     fields |= {
         name: ", ".join(words.split_list(getattr(request, name))) or None
-        for name in ("vendors", "gpus", "clouds")
+        for name in ("vendors", "gpus", "clouds", "include")
     }
     return filled | {name: value for name, value in fields.items() if value is not None}

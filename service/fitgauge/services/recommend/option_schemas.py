@@ -1,0 +1,189 @@
+"""The contract of one recommended deployment: its need, speeds, cost and how to start it."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.performance.decode import DecodeSpeed
+from fitgauge.engine.performance.prefill import Seconds
+from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.services.common.schemas import ChosenSettings, GpuAnswer, Launch, Verdict
+from fitgauge.services.recommend.costs import CostAnswer
+from fitgauge.services.recommend.kubernetes import Kubernetes
+from fitgauge.services.training_plan.schemas import PlanLaunch
+
+Fields = dict[str, str | int | float | bool]
+
+Role = Literal[
+    "fewest_gpus",
+    "cheapest",
+    "fastest",
+    "headroom",
+    "as_published",
+    "smallest",
+    "cheapest_per_token",
+    "alternative",
+]
+"""Why an option is one of the few that are shown first."""
+
+
+class DecodeAnswer(Struct, kw_only=True):
+    """How fast it generates: what memory bandwidth and arithmetic allow, the slower of the two,
+    and what layers and links take on top."""
+
+    tokens_per_second: Annotated[
+        DecodeSpeed, Meta(description="Of all requests together, at full context.")
+    ]
+    tokens_per_second_per_request: Annotated[
+        float, Meta(description="Expected, of one request among them.")
+    ]
+    basis: Annotated[
+        Basis,
+        Meta(
+            description=(
+                "calibrated: on published runs of similar engines; assumed: the same efficiency"
+                " elsewhere."
+            )
+        ),
+    ]
+
+
+class PrefillAnswer(Struct, kw_only=True):
+    """How fast prompts are read: operations / (peak x efficiency), and what tensor parallelism
+    exchanges."""
+
+    prompt_tokens: int
+    seconds_to_first_token: Annotated[
+        Seconds, Meta(description="Of one such prompt on an idle server, without queueing.")
+    ]
+    tokens_per_second: Annotated[DecodeSpeed, Meta(description="With a steady queue of prompts.")]
+    basis: Annotated[Basis, Meta(description="As of decode.")]
+
+
+class MeasuredOn(Struct, kw_only=True):
+    """One published measurement of a format."""
+
+    model: str
+    measured: str
+    measure: Literal["benchmarks", "perplexity"]
+    recovered_percent: float
+    source: str
+
+
+class QualityAnswer(Struct, kw_only=True):
+    """What a format was seen to keep of the quality of models as they are published [percent].
+
+    Benchmarks: its score over the unquantized one. Perplexity: the unquantized one over its own.
+    The two are not the same percent."""
+
+    low: float
+    expected: Annotated[float, Meta(description="Median over the measurements.")]
+    high: float
+    measurements: Annotated[
+        int,
+        Meta(
+            description=(
+                "Number of measurements, listed by format. 0 for published weights, the reference."
+            )
+        ),
+    ]
+
+
+class Recommendation(Struct, kw_only=True):
+    """One deployment that fits, and that no other beats in GPUs, memory, speed, bits and price
+    at once."""
+
+    gpu: GpuAnswer
+    engine: str
+    quantization: str
+    weight_bits: Annotated[
+        float,
+        Meta(
+            description=("Of most weights, without scales; not a measure of calibration quality.")
+        ),
+    ]
+    verdict: Verdict
+    fit_probability: float
+    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
+    budget_bytes: Annotated[int, Meta(description="Memory the engine may use of one GPU.")]
+    headroom_bytes: Annotated[
+        int, Meta(description=("budget_bytes minus the required bytes, per GPU."))
+    ]
+    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
+    decode: Annotated[
+        DecodeAnswer | None,
+        Meta(description="Null if the bandwidth is unknown or the model does not generate."),
+    ]
+    prefill: Annotated[
+        PrefillAnswer | None,
+        Meta(description="Null if the GPU's peak arithmetic is unknown."),
+    ]
+    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
+    watts: Annotated[
+        int | None,
+        Meta(description="Thermal design power of its GPUs, without the host."),
+    ]
+    quality: Annotated[
+        QualityAnswer | None,
+        Meta(description="Null if no published measurement of the format is known."),
+    ]
+    kubernetes: Annotated[
+        Kubernetes | None, Meta(description="Null for what no device plugin offers.")
+    ]
+    request: Annotated[
+        Fields, Meta(description="The request to POST /v1/fit for the full breakdown.")
+    ]
+    chosen: ChosenSettings
+    launch: Launch
+    checkpoint: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "The placeholder in the command, where no checkpoint in the option's format is"
+                " known; null where the command runs as it stands."
+            )
+        ),
+    ]
+    purchase_usd: Annotated[
+        int | None,
+        Meta(description="Approximate launch price of its GPUs; null if unknown."),
+    ] = None
+    roles: Annotated[
+        list[Role],
+        Meta(description="What it is best at among the options; empty for the other items."),
+    ] = []
+    reason: Annotated[str | None, Meta(description="The same in words; null likewise.")] = None
+
+
+class TrainingRecommendation(Struct, kw_only=True):
+    """The fewest of one GPU on which a training step fits, under the fastest layout that does."""
+
+    gpu: GpuAnswer
+    framework: str
+    method: str
+    verdict: Verdict
+    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
+    usable_bytes: int
+    headroom_bytes: int
+    total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
+    efficiency: Annotated[
+        float, Meta(description="Of one GPU: 1 without recomputation or idle time.")
+    ]
+    tokens_per_second_at_peak: Annotated[
+        float | None, Meta(description="An upper bound: all its GPUs at their full dense peak.")
+    ]
+    cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
+    watts: int | None
+    kubernetes: Annotated[
+        Kubernetes | None, Meta(description="Null for what no device plugin offers.")
+    ]
+    request: Annotated[
+        Fields,
+        Meta(description="The request to POST /v1/training-fit for the full breakdown."),
+    ]
+    launch: PlanLaunch
+    roles: Annotated[
+        list[Role],
+        Meta(description="What it is best at among the options; empty for the other items."),
+    ] = []
+    reason: Annotated[str | None, Meta(description="The same in words; null likewise.")] = None

@@ -1,0 +1,127 @@
+"""The few options of a Pareto set that a person chooses from: the fewest GPUs, the cheapest, the
+fastest, one with headroom, one with the weights as published."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.services.recommend.gpu_options import Plan
+from fitgauge.services.recommend.objectives import order
+from fitgauge.services.recommend.option_schemas import Role
+from fitgauge.services.recommend.schemas import Objective
+from fitgauge.services.recommend.search import Option
+
+FEWEST_OPTIONS, MOST_OPTIONS = 3, 5
+
+READING_SPEED = 5.0
+"""Tokens a second of one request: some 230 words a minute, as fast as people read (M. Brysbaert,
+How many words do we read per minute?, 2019: 238). What is slower is not shown first."""
+
+HEADROOM = 0.25
+"""Share of the budget that an option with headroom leaves free."""
+
+WIDEST = 2
+"""Times the fewest GPUs that the fastest option takes at most: more of them are always faster."""
+
+ROLES: dict[Objective, Role] = {
+    "fewest_cards": "fewest_gpus",
+    "smallest": "smallest",
+    "fastest": "fastest",
+    "most_headroom": "headroom",
+    "cheapest": "cheapest",
+    "cheapest_per_token": "cheapest_per_token",
+}
+
+REASONS: dict[Role, str] = {
+    "fewest_gpus": "the fewest GPUs",
+    "cheapest": "the cheapest",
+    "fastest": "the fastest",
+    "headroom": "with headroom",
+    "as_published": "weights as published",
+    "smallest": "the least memory",
+    "cheapest_per_token": "the cheapest per token",
+    "alternative": "an alternative",
+}
+
+
+class Pick(NamedTuple):
+    """An option, and what it is best at."""
+
+    option: Option
+    roles: list[Role]
+
+    @property
+    def reason(self) -> str:
+        """The roles in words."""
+        return " and ".join(REASONS[role] for role in self.roles)
+
+
+def shortlist(
+    front: Sequence[Option], objective: Objective, has_command: Callable[[Plan], bool]
+) -> list[Pick]:
+    """Return up to five options, the best by the objective first. has_command: whether a known
+    checkpoint can be loaded for a plan.
+
+    Options that nobody rents, that are slower than people read, whose checkpoint has yet to be
+    made or whose count is no power of two are taken only where there is no other."""
+    usable = _some(front, lambda option: has_command(option.plan))
+    usable = _some(usable, _is_readable)
+    usable = _some(usable, lambda option: option.gpus.bit_count() == 1)
+    priced = _some(usable, lambda option: option.criteria[4] < inf)
+    picks: list[Pick] = []
+    for role, option in _best(usable, priced, objective):
+        known = next((pick for pick in picks if pick.option is option), None)
+        if known is not None:
+            if role not in known.roles:
+                known.roles.append(role)
+        elif len(picks) < MOST_OPTIONS:
+            picks.append(Pick(option, [role]))
+    for option in sorted((*priced, *usable), key=lambda option: option.criteria[4]):
+        if len(picks) >= FEWEST_OPTIONS:
+            break
+        if all(pick.option.accelerator.id != option.accelerator.id for pick in picks):
+            picks.append(Pick(option, ["alternative"]))
+    return picks
+
+
+def _best(
+    usable: Sequence[Option], priced: Sequence[Option], objective: Objective
+) -> Iterator[tuple[Role, Option]]:
+    """Yield the best option by each role, the objective's first."""
+    fewest = min(usable, key=order("fewest_cards"))
+    cheapest = order("cheapest")
+    if objective != "fewest_cards":
+        yield ROLES[objective], min(usable, key=order(objective))
+    yield "fewest_gpus", fewest
+    if any(0 < option.criteria[4] < inf for option in priced):
+        yield "cheapest", min(priced, key=cheapest)
+    narrow = _some(priced, lambda option: option.gpus <= WIDEST * fewest.gpus)
+    if any(option.speed for option in narrow) and objective != "fastest":
+        yield "fastest", min(narrow, key=order("fastest"))
+    roomy = [option for option in priced if _headroom(option) >= HEADROOM]
+    if roomy and objective != "most_headroom":
+        yield "headroom", min(roomy, key=cheapest)
+    as_published = [option for option in priced if _is_published(option.plan)]
+    if as_published and not all(_is_published(option.plan) for option in usable):
+        yield "as_published", min(as_published, key=cheapest)
+
+
+def _some(options: Iterable[Option], wanted: Callable[[Option], bool]) -> list[Option]:
+    """Return those that are wanted, all where none is."""
+    every = list(options)
+    return [option for option in every if wanted(option)] or every
+
+
+def _is_readable(option: Option) -> bool:
+    speed, requests = option.speed, option.fitted.workload.concurrency
+    return speed is None or speed.expected / requests >= READING_SPEED
+
+
+def _headroom(option: Option) -> float:
+    budget = option.fitted.budget.expected
+    return (budget - option.fitted.required.expected) / max(1, budget)
+
+
+def _is_published(plan: Plan) -> bool:
+    return plan.quantization is None or canonical_name(plan.quantization) in UNQUANTIZED

@@ -199,25 +199,32 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
 
 
 def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
-    """One line for every model that fits, its need as a bar against the budget."""
+    """Print one line for every model that fits, the most capable first; a wide terminal has its
+    need as a bar against the budget."""
     console = console or open_console()
+    trains = any(item.method for item in answer.items)
     console.print(
-        f"{answer.total} models and formats fit on {answer.gpu.count} x {escape(answer.gpu.name)},"
-        " the largest first",
+        f"{answer.total} models {'can be trained' if trains else 'fit'} on {answer.gpu.count} x"
+        f" {escape(answer.gpu.name)}, the most capable first",
         highlight=False,
     )
     console.print()
+    wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False)
-    for name in ("model", "parameters", "engine", "weights", "needs of budget", "GiB"):
-        justify: Literal["left", "right"] = "right" if name in ("parameters", "GiB") else "left"
-        table.add_column(name, justify=justify, no_wrap=name != "model", overflow="fold")
+    table.add_column("model", overflow="fold")
+    names = ("10^9", "method" if trains else "engine", "weights", "verdict")
+    for name in (*names, *(("needs of budget",) if wide else ()), "GiB"):
+        justify: Literal["left", "right"] = "right" if name in ("10^9", "GiB") else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
     for item in answer.items:
+        need = _need(item.required_bytes, item.budget_bytes, item.verdict)
         table.add_row(
             item.model,
-            f"{item.parameters / 1e9:.2f}e9",
-            item.engine,
+            f"{item.parameters / 1e9:.1f}",
+            item.method or item.engine,
             item.quantization,
-            *_need(item.required_bytes, item.budget_bytes, item.verdict),
+            Text(item.verdict, style=_COLOURS[item.verdict]),
+            *(need if wide else need[1:]),
         )
     console.print(table)
     if answer.total > len(answer.items):
@@ -227,33 +234,30 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
 
 
 def show_comparison(answer: CompareAnswer, console: Console | None = None) -> None:
-    """One line for every cell; what is the same in all of them is left out."""
+    """Print one line for every cell; what is the same in all of them is left out, and the bars in
+    a narrow terminal."""
     console = console or open_console()
+    wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False)
     settings = ("engine", "quantization", "context_length", "concurrency")
     differing = [name for name in settings if len({getattr(row, name) for row in answer.items}) > 1]
-    table.add_column("model", overflow="fold")
-    for name in (
-        "GPUs",
-        *(name.replace("_", " ") for name in differing),
-        "verdict",
-        "needs of budget",
-        "GiB",
-    ):
+    for name in ("model", "GPUs", *(name.replace("_", " ") for name in differing)):
+        table.add_column(name, overflow="fold")
+    for name in ("verdict", *(("needs of budget",) if wide else ()), "GiB"):
         table.add_column(name, no_wrap=True)
     for row in answer.items:
         verdict = Text(row.verdict.replace("_", " "), style=_COLOURS[row.verdict])
         need = (
             _need(row.required_bytes, row.budget_bytes or 0, row.verdict)
             if row.required_bytes
-            else ("", "")
+            else (Text(), "")
         )
         table.add_row(
             row.model,
             f"{row.gpu_count} x {row.gpu}",
             *(str(getattr(row, name)) for name in differing),
             verdict,
-            *need,
+            *(need if wide else need[1:]),
         )
     console.print(table)
     for note in dict.fromkeys(

@@ -99,7 +99,7 @@ class Services:
         self._training = TrainingFitService(load_training(), engines)
         self._ledger = LogExplainer(self._serving, self._training)
         self._comparer = Comparer(engines, self._checkpoints)
-        self._models_for_gpu = ModelsForGpu(engines, models.snapshot)
+        self._models_for_gpu = ModelsForGpu(engines, models.snapshot, self._checkpoints)
         self._long = LongQuestions(question_seconds)
         self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
         self._planner = Planner(load_training())
@@ -292,7 +292,8 @@ class Services:
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Return the bundled models that run on a GPU. Raises the errors of fitgauge.errors."""
         gpu = self._catalog.find(request.gpu)
-        large = len(words.split_list(request.quantizations)) > _FEW_FORMATS
+        many = len(words.split_list(request.quantizations)) > _FEW_FORMATS
+        large = many or request.quantizations is None
         return await self._long.run(
             lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint), large=large
         )

@@ -9,8 +9,10 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.models_for_gpu.capability import capability
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
+from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +25,19 @@ def models_for(questions):
 def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models_for, check_fit):
     listed = {
         row.model: row
-        for row in models_for(gpu="RTX 3090", search="qwen3", task="generate", limit=1000).items
+        for row in models_for(
+            gpu="RTX 3090",
+            search="qwen3",
+            task="generate",
+            quantizations="as published",
+            settings="defaults",
+            limit=1000,
+        ).items
     }
     assert len(listed) > 5
     for name in (name for name in Snapshot().own_ids() if "qwen3-" in name.lower()):
         alone = check_fit(model=name, gpu="RTX 3090")
-        if alone.verdict in ("fits", "tight"):
+        if (alone.fit_probability or 0) >= 0.5:
             assert listed[name].required_bytes == alone.per_gpu.required_bytes
             assert listed[name].verdict == alone.verdict
             assert listed[name].parameters == alone.model.parameters
@@ -36,17 +45,70 @@ def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models
             assert name not in listed
 
 
-def test_the_largest_come_first_and_pages_follow_each_other(models_for):
+def test_the_most_capable_come_first_and_pages_follow_each_other(models_for):
     whole = models_for(gpu="RTX 3090", search="llama", limit=1000)
-    sizes = [row.parameters for row in whole.items]
-    assert sizes == sorted(sizes, reverse=True)
-    assert whole.total == len(sizes)
+    ranks = [capability(SNAPSHOT.model(row.model), row.parameters) for row in whole.items]
+    assert ranks == sorted(ranks, reverse=True)
+    assert whole.total == len(ranks)
     pages = (
         models_for(gpu="RTX 3090", search="llama", **page).items
         for page in ({"limit": 10}, {"offset": 10, "limit": 1000})
     )
     assert [row for page in pages for row in page] == whole.items
-    assert len(sizes) > 20
+    assert len(ranks) > 20
+
+
+def test_of_one_release_the_larger_and_of_one_size_the_newer_is_more_capable():
+    def rank(name):
+        model = SNAPSHOT.model(name)
+        return capability(model, model.spec.parameters)
+
+    assert rank("Qwen/Qwen3-32B") > rank("Qwen/Qwen3-8B") > rank("Qwen/Qwen3-0.6B")
+    assert (
+        rank("Qwen/Qwen3-8B") > rank("meta-llama/Llama-3.1-8B") > rank("meta-llama/Llama-2-7b-hf")
+    )
+    assert rank("Qwen/Qwen3-32B") > rank("Qwen/Qwen3-30B-A3B")
+
+
+def test_a_row_stands_in_a_format_that_people_run_on_the_gpu(models_for):
+    def formats(gpu, search):
+        rows = models_for(gpu=gpu, search=search, limit=1000).items
+        assert len({row.model for row in rows}) == len(rows)
+        return {(row.engine, row.quantization) for row in rows}
+
+    on_mac = formats("Mac Studio M3 Ultra 256GB", "qwen3")
+    assert {engine for engine, _ in on_mac} <= {"mlx", "llama.cpp"}
+    assert ("mlx", "int4") in on_mac
+    assert not any("NVFP4" in row.model for row in models_for(gpu="M3 Ultra 256GB").items)
+    assert {"vllm", "llama.cpp"} == {engine for engine, _ in formats("RTX 4090", "32b")}
+    assert "mlx" not in {engine for engine, _ in formats("16GB", "qwen3")}
+
+
+@pytest.mark.parametrize("gpu", ["RTX 4060", "M3 Ultra 256GB", "2GB", "8x H100"])
+@pytest.mark.parametrize("task", ["serving", "training"])
+def test_rows_fit_or_are_tight_from_a_half_and_say_so(models_for, gpu, task):
+    for row in models_for(gpu=gpu, task=task, search="3", limit=1000).items:
+        assert row.verdict == ("fits" if row.fit_probability >= 0.9 else "tight")
+        assert row.fit_probability >= 0.5
+        assert row.headroom_bytes == row.budget_bytes - row.required_bytes.expected
+
+
+def test_a_training_row_says_what_check_training_fit_says(models_for, questions):
+    rows = models_for(gpu="RTX 4090", task="training", search="qwen3", limit=1000).items
+    assert {row.method for row in rows} >= {"lora", "qlora"}
+    for row in rows[::4]:
+        request = TrainingRequest(model=row.model, gpu="RTX 4090", method=row.method)
+        _, alone = asyncio.run(questions.check_training_fit(request))
+        assert (alone.verdict, alone.fit_probability) == (row.verdict, row.fit_probability)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"task": "training", "engine": "vllm"}, {"method": "lora"}, {"sequence_length": 64}]
+)
+def test_fields_of_the_other_task_are_refused(models_for, fields):
+    with pytest.raises(InvalidRequestError) as caught:
+        models_for(gpu="RTX 4090", **fields)
+    assert caught.value.code == "conflicting-fields"
 
 
 def test_narrower_formats_let_larger_models_in_but_never_those_published_in_one(models_for):

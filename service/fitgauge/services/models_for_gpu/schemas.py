@@ -7,13 +7,24 @@ from msgspec import Meta, Struct
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
-from fitgauge.services.common.schemas import GpuAnswer, Names, Text, Tokens, Verdict
+from fitgauge.services.common.schemas import (
+    ChosenSettings,
+    GpuAnswer,
+    ListSettings,
+    Names,
+    Text,
+    Tokens,
+    Verdict,
+)
+from fitgauge.services.training_fit.shared_fields import Switch
 
-Task = Literal["generate", "encode", "encoder_decoder"]
+ModelTask = Literal["generate", "encode", "encoder_decoder"]
+
+Task = Literal["serving", "training", "generate", "encode", "encoder_decoder"]
 
 
 class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which of the well-known models run on this card? Only `gpu` is needed."""
+    """Which of the well-known models run on this GPU? Only `gpu` is needed."""
 
     gpu: Annotated[
         Text,
@@ -33,8 +44,9 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Names | None,
         Meta(
             description=(
-                "Formats to try on 16-bit models: a list, or comma-separated text. Default: as"
-                " published."
+                "Formats to try on 16-bit models, a row each: a list, or comma-separated text."
+                " Default: the widest that fits of those that people run there (as published, fp8,"
+                " awq, gptq; 8 and 4 bit in MLX; GGUF)."
             ),
             examples=["as published, awq"],
         ),
@@ -53,7 +65,29 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Concurrent requests of that length. Default 1."),
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
-    task: Annotated[Task | None, Meta(description="Only models of this task. Default: all.")] = None
+    task: Annotated[
+        Task | None,
+        Meta(
+            description=(
+                "serving (default) or training (fine-tuning with the defaults of"
+                " check_training_fit); generate, encode or encoder_decoder: serving, only models"
+                " of this kind."
+            )
+        ),
+    ] = None
+    method: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "Training: lora, qlora or full. Default: the first of lora, qlora and full that"
+                " fits."
+            )
+        ),
+    ] = None
+    sequence_length: Annotated[
+        Tokens | None, Meta(description="Training: tokens of one sequence. Default 2048.")
+    ] = None
+    settings: ListSettings = None
     search: Annotated[
         Text | None,
         Meta(
@@ -71,23 +105,39 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FittingModel(Struct, kw_only=True):
-    """One model in one format that fits, or just so."""
+    """One model in one format that fits or, marked by `verdict`, is tight with a probability of at
+    least 0.5."""
 
     model: str
     parameters: int
-    task: Task
-    engine: str
+    task: ModelTask
+    engine: Annotated[str | None, Meta(description="Null for training.")]
     quantization: str
-    context_length: int
+    method: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
+    framework: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
+    context_length: Annotated[
+        int, Meta(description="Tokens of a request; for training, of a sequence.")
+    ]
     verdict: Verdict
     fit_probability: float
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
     budget_bytes: int
     headroom_bytes: int
+    chosen: ChosenSettings = {}
+    checkpoint: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "What the engine loads, in <> where no checkpoint in the format is known; null for"
+                " training."
+            )
+        ),
+    ] = None
 
 
 class ModelsForGpuAnswer(Struct, kw_only=True):
-    """A page of the bundled models that fit or are tight, the largest first."""
+    """A page of the bundled models that fit or are tight, the most capable first: by size and
+    release, newer models counting as larger ones."""
 
     gpu: GpuAnswer
     items: list[FittingModel]

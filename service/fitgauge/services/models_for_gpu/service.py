@@ -1,39 +1,58 @@
-"""list_models_that_fit: which of the bundled models run on this card?"""
+"""list_models_that_fit: which of the bundled models run on this GPU?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
-from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
-from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
+from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.checkpoints import Checkpoints
+from fitgauge.services.models_for_gpu.capability import capability
+from fitgauge.services.models_for_gpu.formats import fitting_row, question_of, widest_row
 from fitgauge.services.models_for_gpu.schemas import (
     FittingModel,
     ModelsForGpuAnswer,
     ModelsForGpuRequest,
 )
+from fitgauge.services.models_for_gpu.training import TrainedModels
 
 _PAGE = 50
 _KEPT = 4096
 """Models laid out in a format: all that fit a 24 GiB card in 14 formats, some 30 MiB."""
+
+_OF_TRAINING = ("method", "sequence_length")
+_OF_SERVING = (
+    "engine",
+    "quantizations",
+    "context_length",
+    "concurrency",
+    "kv_cache_dtype",
+    "settings",
+)
 
 _MOST_REMEMBERED = 2
 """What one question derives from each of them: another number of GPUs takes its place."""
 
 
 class ModelsForGpu:
-    """Holds every bundled model, once somebody asks, against one card. Tenths of a second, so
+    """Holds every bundled model, once somebody asks, against one GPU. Tenths of a second, so
     not for an event loop."""
 
-    def __init__(self, engines: Engines, snapshot: Snapshot) -> None:
+    def __init__(
+        self, engines: Engines, snapshot: Snapshot, checkpoints: Checkpoints | None = None
+    ) -> None:
+        """checkpoints: the published repositories that rows may load."""
         self._engines = engines
+        self._checkpoints = checkpoints
+        self._trained = TrainedModels(engines)
         self._snapshot = snapshot
         self._preparer = WeightCache(_KEPT, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
@@ -41,30 +60,45 @@ class ModelsForGpu:
     def answer(
         self, request: ModelsForGpuRequest, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint
     ) -> ModelsForGpuAnswer:
-        """Return a page of those that fit, the largest first. Raises InvalidRequestError for a
-        format, an engine or a cache format unknown."""
-        count = request.gpu_count or found.count
-        formats = words.quantizations(request.quantizations)
+        """Return a page of those that fit, the most capable first. Raises InvalidRequestError for a
+        format, an engine or a cache format unknown, and for a field of the other task."""
+        _refuse_other_fields(request)
+        count = max(request.gpu_count or 1, found.count)
         rows = [
-            row
+            (-capability(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)
-            for row in self._rows(
-                request,
-                BatchEstimator(model, self._engines, self._preparer, checkpoint),
-                model,
-                found,
-                count,
-                formats,
-            )
+            for row in self._rows_of(request, model, found, count, checkpoint)
         ]
-        rows.sort(key=lambda row: (-row.parameters, row.model.lower()))
+        rows.sort(key=itemgetter(0, 1))
         start = request.offset or 0
+        page = rows[start : start + (request.limit or _PAGE)]
         return ModelsForGpuAnswer(
             gpu=answers.gpu_answer(found.accelerator, count),
-            items=rows[start : start + (request.limit or _PAGE)],
+            items=[row for _, _, row in page],
             total=len(rows),
             warnings=found.warnings,
         )
+
+    def _rows_of(
+        self,
+        request: ModelsForGpuRequest,
+        model: Model,
+        found: GpuMatch,
+        count: int,
+        checkpoint: Checkpoint,
+    ) -> Iterable[FittingModel]:
+        """Return the rows of one model."""
+        if request.task == "training":
+            row = self._trained.row(request, model, found, count, checkpoint)
+            return () if row is None else (row,)
+        fitting = BatchEstimator(
+            model, self._engines, self._preparer, checkpoint, self._checkpoints
+        )
+        if request.quantizations is None:
+            row = widest_row(fitting, request, model, found, count)
+            return () if row is None else (row,)
+        formats = words.quantizations(request.quantizations)
+        return self._rows(request, fitting, model, found, count, formats)
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield every bundled model, read when it is first asked for."""
@@ -88,7 +122,11 @@ class ModelsForGpu:
                 or not spec.max_context_length
                 or request.context_length <= spec.max_context_length
             )
-            if able and request.task in (None, spec.task) and all(word in named for word in wanted):
+            if (
+                able
+                and request.task in (None, "serving", "training", spec.task)
+                and all(word in named for word in wanted)
+            ):
                 yield model
 
     def _rows(
@@ -104,16 +142,7 @@ class ModelsForGpu:
         for quantization in formats:
             if quantization is not None and model.is_quantized:
                 continue
-            question = FitRequest(
-                model=model.id,
-                gpu=found.accelerator.name,
-                gpu_count=count,
-                engine=request.engine,
-                quantization=quantization,
-                context_length=request.context_length,
-                concurrency=request.concurrency,
-                kv_cache_dtype=request.kv_cache_dtype,
-            )
+            question = question_of(request, model, found, count, quantization)
             engine = next(
                 (
                     name
@@ -122,23 +151,19 @@ class ModelsForGpu:
                 ),
                 None,
             )
-            if engine is not None:
-                fitted = fitting.possible(question, engine, found.accelerator, count)
-                if fitted is not None and fitted.probability >= LISTED:
-                    yield _row(model, quantization, fitted)
+            row = engine and fitting_row(fitting, question, engine, model, found, count)
+            if row:
+                yield row
 
 
-def _row(model: Model, quantization: str | None, fitted: BatchEstimate) -> FittingModel:
-    return FittingModel(
-        model=model.id,
-        parameters=answers.parameters(model),
-        task=model.spec.task,
-        engine=fitted.workload.engine,
-        quantization=quantization or words.AS_PUBLISHED,
-        context_length=fitted.workload.context_length,
-        verdict=fitted.verdict,
-        fit_probability=round(fitted.probability, 4),
-        required_bytes=fitted.required,
-        budget_bytes=fitted.budget.expected,
-        headroom_bytes=fitted.budget.expected - fitted.required.expected,
-    )
+def _refuse_other_fields(request: ModelsForGpuRequest) -> None:
+    """Raise InvalidRequestError for a field of the other task."""
+    trains = request.task == "training"
+    for name in _OF_SERVING if trains else _OF_TRAINING:
+        if getattr(request, name) is not None:
+            raise InvalidRequestError(
+                f"`{name}` is a field of {'serving' if trains else 'training'}.",
+                hint=f"Leave out `{name}`, or send another `task`.",
+                field=name,
+                code="conflicting-fields",
+            )

@@ -63,7 +63,7 @@ def shortlist(
     """Return up to five options, the best by the objective first. has_command: whether a known
     checkpoint can be loaded for a plan.
 
-    Options that nobody rents, that are slower than people read, whose checkpoint has yet to be
+    Options without a price, that are slower than people read, whose checkpoint has yet to be
     made or whose count is no power of two are taken only where there is no other."""
     usable = _some(front, lambda option: has_command(option.plan))
     usable = _some(usable, _is_readable)

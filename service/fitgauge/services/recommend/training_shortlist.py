@@ -57,7 +57,7 @@ def training_shortlist(front: Sequence[Trained], objective: Objective) -> list[T
     """Return up to five deployments: of several methods the best of each by the objective, then
     the cheapest, the fastest and one with headroom of the first.
 
-    What nobody rents is taken only where there is no other."""
+    Options without a price are taken only where there is no other."""
     picks: list[TrainingPick] = []
     for role, trained in _best(front, objective):
         known = next((pick for pick in picks if pick.trained is trained), None)

@@ -1,0 +1,27 @@
+"""When a model was released, by its name: data/model_releases.tsv. It orders lists and changes no
+figure."""
+
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+_FIRST_YEAR = 2019
+_UNKNOWN = "2023-01"
+"""Month of a model whose name is not listed: as if it were old."""
+
+
+def release_month(model_id: str) -> int:
+    """Return the months from January 2019 to a model's release, by the longest listed part of its
+    name."""
+    name = model_id.rpartition("/")[2].lower()
+    parts = [part for part in load() if part in name]
+    year, month = load().get(max(parts, key=len, default=""), _UNKNOWN).split("-")
+    return (int(year) - _FIRST_YEAR) * 12 + int(month) - 1
+
+
+@cache
+def load() -> MappingProxyType[str, str]:
+    """Return the months by parts of names, read once."""
+    table = (files("fitgauge.catalog") / "data" / "model_releases.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
+    return MappingProxyType({part: month for part, month, _ in rows})

@@ -1,0 +1,25 @@
+"""Which of two models is more capable, where no benchmark holds for all: the order of lists."""
+
+from math import log2
+
+from fitgauge.catalog.releases import release_month
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.performance.flops import token_flops
+
+MONTHS_TO_DOUBLE = 7.0
+"""Months in which models of half the size reach the capability of the older ones. Published: 3.5
+(C. Xiao et al., Densing law of LLMs, arXiv:2412.04315, on base models of 2023 and 2024); taken
+twice as slow, so that size counts among models of one year."""
+
+
+def capability(model: Model, parameters: int) -> float:
+    """Return log2 of the size, in parameters, of a dense model of January 2019 that a list ranks
+    alike: log2(sqrt(all x active parameters)) + months since then / MONTHS_TO_DOUBLE.
+
+    Of a mixture of experts the geometric mean of all and active parameters counts (a rule of
+    thumb); models that generate nothing come after all others."""
+    if model.spec.task == "encode" or not parameters:
+        return 0.0
+    active = min(float(parameters), max(1.0, token_flops(model.spec, 1).forward / 2))
+    months = release_month(model.id)
+    return log2(parameters * active) / 2 + months / MONTHS_TO_DOUBLE

@@ -231,7 +231,7 @@ def _on_a_3090(http: httpx.Client) -> str:
         _request("/v1/models-for-gpu", ON_A_3090),
         (
             f"{answer['total']} models and formats of the bundled list fit or are tight, the"
-            " largest first:"
+            " most capable first:"
         ),
         _table(
             ("model", "parameters, 10^9", "weights", "verdict", "needs, GiB", "may use, GiB"), rows

@@ -20,14 +20,16 @@ class ModelsForGpuController(Controller):
         status_code=200,
         summary="Which models run on this GPU?",
         description=(
-            "Holds every bundled model, as published or in formats of your choice, against a card"
-            " and a workload, and lists those that fit or are tight, the largest first, in pages."
+            "Holds every bundled model against a GPU and a workload, for serving or training, in the"
+            " widest format that fits of those that people run there or in formats of your choice,"
+            " and lists those that fit or are tight, the most capable first, in pages."
         ),
         responses=errors(*BODY_ERRORS, 404, 422, 503),
         opt={
             "body": BodyDecoder(ModelsForGpuRequest, {"gpu": "RTX 3090"}),
             "examples": {
                 "one card": {"gpu": "RTX 3090", "task": "generate"},
+                "fine-tuning": {"gpu": "RTX 3090", "task": "training", "method": "qlora"},
                 "in 4 bits too": {
                     "gpu": "RTX 3090",
                     "quantizations": "as published, awq",

@@ -92,7 +92,7 @@ def test_every_question_sees_the_own_catalog(http):
     ).json()
     assert [row["gpu_count"] for row in table["items"]] == [1, 4]
     recommended = http.post("/v1/recommend", json={"model": "acme/tiny", "gpus": "lab-x1"}).json()
-    assert recommended["items"][0]["gpu"]["id"] == "lab-x1"
+    assert recommended["options"][0]["gpu"]["id"] == "lab-x1"
     assert (
         http.post("/v1/models-for-gpu", json={"gpu": "lab-x1", "search": "qwen3-8b"}).json()["gpu"][
             "id"

@@ -170,7 +170,7 @@ def test_the_manifests_name_the_same_tools_with_the_same_arguments():
 @pytest.mark.parametrize("name", [name for name in ARTEFACTS if name.startswith("tools/")])
 def test_a_manifest_is_small_and_its_descriptions_fit(name):
     text = json.dumps(ARTEFACTS[name])
-    assert len(text) < 2_900 * len(TOOLS)
+    assert len(text) < 3_000 * len(TOOLS)
     assert all(
         len(described) <= 1024
         for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text)
@@ -184,7 +184,7 @@ def test_the_tools_of_serving_take_little_of_a_context():
         if "training" not in tool["function"]["name"]
     ]
     assert len(tools) == len(TOOLS) - 2
-    assert len(json.dumps(tools)) < 18_500
+    assert len(json.dumps(tools)) < 18_800
 
 
 EXAMPLES = [

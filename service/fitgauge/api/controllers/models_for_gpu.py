@@ -20,7 +20,7 @@ class ModelsForGpuController(Controller):
         status_code=200,
         summary="Which models run on this GPU?",
         description=(
-            "Holds every bundled model against a GPU and a workload, for serving or training, in the"
+            "Holds every bundled model against a GPU and a workload, serving or training, in the"
             " widest format that fits of those that people run there or in formats of your choice,"
             " and lists those that fit or are tight, the most capable first, in pages."
         ),

@@ -20,10 +20,9 @@ class RecommendController(Controller):
         status_code=200,
         summary="Which GPUs should this model be served or trained on?",
         description=(
-            "Searches the GPUs sold or rented today in counts of 1 to 16 and the usual formats, and"
-            " answers three to five options: the fewest GPUs, the cheapest, the fastest, one with"
-            " headroom, each with command, price and the load it was priced at. All that nothing"
-            " beats in GPUs, memory, speed, bits a weight and price comes with `detail` full."
+            "Searches the GPUs sold today in counts of 1 to 16 and the usual formats: three to five"
+            " options (fewest GPUs, cheapest, fastest, headroom) with command and price; with"
+            " `detail` full all that nothing beats."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         opt={

@@ -72,7 +72,7 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         bf16_tflops_dense=row.bf16_tflops_dense,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else row.gfx,
         formats=list(row.formats or ()),
-        sources=_sources(row),
+        sources=_sources(row, full=full),
         fp8_tflops_dense=row.fp8_tflops_dense,
         fp4_tflops_dense=row.fp4_tflops_dense,
         int8_tops_dense=row.int8_tops_dense,
@@ -81,12 +81,12 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
         tdp_watts=row.tdp_watts,
         msrp_usd=row.msrp_usd,
         release_year=row.release_year,
-        availability=row.availability,
         card_hour=_card_hour(offers.card_hour(row.id)),
     )
     if full:
         detail.total_bytes = row.total_bytes
         detail.usable_windows_bytes = row.usable_windows_bytes
+        detail.availability = row.availability
         detail.unified_memory = row.unified_memory
         detail.nvlink = row.nvlink
         detail.flash_attention = row.flash_attention
@@ -95,10 +95,13 @@ def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:
     return detail
 
 
-def _sources(row: Accelerator) -> list[str]:
-    """Return every source once, behind the facts that come from it."""
+def _sources(row: Accelerator, *, full: bool) -> list[str]:
+    """Return every source once, behind the facts that come from it; in a list without those of
+    facts that it leaves out."""
     facts: dict[str, list[str]] = {}
     for source in row.sources:
+        if source.of == "availability" and not full:
+            continue
         facts.setdefault(source.text, []).append(source.of)
     return [f"{', '.join(named)}: {text}" for text, named in facts.items()]
 

@@ -67,15 +67,6 @@ class GpuDetail(Struct, kw_only=True):
     tdp_watts: Annotated[int | None, Meta(description="Thermal design power.")]
     msrp_usd: Annotated[int | None, Meta(description="Approximate launch price.")]
     release_year: int | None
-    availability: Annotated[
-        Availability,
-        Meta(
-            description=(
-                "sold or rented today; part of a laptop; integrated with the processor; a slice of"
-                " another GPU; modified by resellers; announced; retired."
-            )
-        ),
-    ]
     card_hour: Annotated[
         CardHour | None, Meta(description="Price of one GPU per hour; null if unknown.")
     ]
@@ -90,6 +81,15 @@ class GpuDetail(Struct, kw_only=True):
     usable_windows_bytes: Annotated[
         int | UnsetType | None,
         Meta(description="Usable bytes on Windows and WSL."),
+    ] = UNSET
+    availability: Annotated[
+        Availability | UnsetType,
+        Meta(
+            description=(
+                "sold or rented today; part of a laptop; integrated with the processor; a slice of"
+                " another GPU; modified by resellers; announced; retired."
+            )
+        ),
     ] = UNSET
     unified_memory: Annotated[
         bool | UnsetType, Meta(description="Whether CPU and GPU share memory.")

@@ -30,12 +30,7 @@ SettingsMode = Literal["auto", "defaults"]
 
 ListSettings = Annotated[
     SettingsMode | None,
-    Meta(
-        description=(
-            "Engine settings: auto (default), where the engine's defaults do not fit the scheduler"
-            " limits and the share of the GPU that do; or defaults."
-        )
-    ),
+    Meta(description="auto (default): batch limits and memory share that fit; or defaults."),
 ]
 """Of lists and tables: steps A to C of docs/SETTINGS.md in the default layout."""
 

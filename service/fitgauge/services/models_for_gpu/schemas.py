@@ -44,9 +44,8 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Names | None,
         Meta(
             description=(
-                "Formats to try on 16-bit models, a row each: a list, or comma-separated text."
-                " Default: the widest that fits of those that people run there (as published, fp8,"
-                " awq, gptq; 8 and 4 bit in MLX; GGUF)."
+                "Formats to try on 16-bit models, comma-separated. Default: the widest that fits of"
+                " those people run there."
             ),
             examples=["as published, awq"],
         ),
@@ -67,26 +66,13 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
     task: Annotated[
         Task | None,
-        Meta(
-            description=(
-                "serving (default) or training (fine-tuning with the defaults of"
-                " check_training_fit); generate, encode or encoder_decoder: serving, only models"
-                " of this kind."
-            )
-        ),
+        Meta(description=("serving (default), training, or serving only models of one kind.")),
     ] = None
     method: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "Training: lora, qlora or full. Default: the first of lora, qlora and full that"
-                " fits."
-            )
-        ),
+        Meta(description=("Training: lora, qlora or full. Default: the first that fits.")),
     ] = None
-    sequence_length: Annotated[
-        Tokens | None, Meta(description="Training: tokens of one sequence. Default 2048.")
-    ] = None
+    sequence_length: Annotated[Tokens | None, Meta(description="Training. Default 2048.")] = None
     settings: ListSettings = None
     search: Annotated[
         Text | None,

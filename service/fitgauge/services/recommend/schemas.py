@@ -89,10 +89,9 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Names | None,
         Meta(
             description=(
-                "GPUs besides those sold or rented today: laptop, integrated, slice, modified,"
-                " announced, retired, or all. GPUs named in gpus need none of it."
+                "GPUs besides those sold: laptop, integrated, slice, modified, announced, retired,"
+                " all."
             ),
-            examples=["integrated"],
         ),
     ] = None
     owned: Annotated[
@@ -166,11 +165,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     min_tokens_per_second_per_request: Annotated[
         Annotated[float, Meta(gt=0, le=1e9)] | None,
         Meta(
-            description=(
-                "Minimum expected decoding speed of one request among `concurrency`, what one user"
-                " sees; excludes unknown speeds."
-            ),
-            examples=[20],
+            description=("The same of one request."),
         ),
     ] = None
     min_quality: Annotated[
@@ -249,12 +244,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
-        Meta(
-            description=(
-                "summary (default): the few options that stand out; full: also a page of all that"
-                " nothing beats, as with `limit` or `offset`."
-            )
-        ),
+        Meta(description=("full: also a page of all that nothing beats. Default summary.")),
     ] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,

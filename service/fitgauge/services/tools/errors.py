@@ -1,0 +1,57 @@
+"""Errors of the tools: what is wrong, and the arguments of the next call."""
+
+from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
+from fitgauge.services.tools.faces import Tool
+from fitgauge.services.tools.schemas import ToolError, Value
+from fitgauge.services.tools.wording import to_arguments
+
+_LONGEST = 480
+"""Characters of a message."""
+
+_ALTERNATIVES = 3
+
+
+class UnknownToolError(Exception):
+    """No tool has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class ToolCallError(Exception):
+    """A call without an answer: `reason` is why, `answer` is what the caller gets."""
+
+    def __init__(self, reason: FitgaugeError, answer: ToolError) -> None:
+        super().__init__(reason.detail)
+        self.reason = reason
+        self.answer = answer
+
+
+def explain(tool: Tool, reason: FitgaugeError, options: str = "") -> ToolError:
+    """Return the error of a call. options: those that were sent."""
+    field = _field(tool, reason)
+    send: dict[str, Value] = {
+        name: "" if value is None else value
+        for name, value in (getattr(reason, "send", None) or {}).items()
+    }
+    others = list(reason.matches)
+    if not send and field not in (None, "model") and others:
+        send, others = {str(field): others[0]}, others[1:]  # a model's near name may be another's
+    text = reason.detail if send else f"{reason.detail} {reason.hint}".strip()
+    answer = ToolError(error=text[:_LONGEST], code=reason.code)
+    if send:
+        answer.send = to_arguments(tool, send, options)
+    if others:
+        answer.alternatives = [name for name in others if name not in send.values()][:_ALTERNATIVES]
+    return answer
+
+
+def _field(tool: Tool, reason: FitgaugeError) -> str | None:
+    """Return the argument at fault, where one value of it would do; None for lists."""
+    field = reason.field
+    if field is None and isinstance(reason, ModelError | HubError):
+        field = "model"
+    if field is None and isinstance(reason, UnknownAcceleratorError):
+        field = "gpu"
+    return field if field in tool.request.__struct_fields__ else None

@@ -14,11 +14,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8000"
 """Where `make serve` listens."""
 
 _ERRORS = {
-    "400": "The body is not JSON.",
-    "403": "The model is gated.",
-    "404": "Unknown model or GPU; see send.",
-    "422": "Impossible; see send.",
-    "424": "Only the Hub knows this model, and it is away.",
+    "4XX": "Unknown, impossible or malformed, with the status of /v1; see send.",
     "503": "Too many long questions wait.",
 }
 

@@ -20,44 +20,73 @@ _SEQS = ("max_num_seqs",)
 _SHARE = ("gpu_memory_utilization",)
 
 _NAMES: Mapping[tuple[str, ...], str] = {
-    _MODEL: "model_id model_name model_name_or_path hf_model huggingface_id repo repo_id checkpoint"
-    " base_model llm model_path pretrained_model_name_or_path",
-    _GPU: "gpu_type gpu_name gpu_model accelerator accelerators device hardware graphics_card card",
-    (GPU_MEMORY, "gpu"): "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib"
-    " gpu_ram memory",
-    ("gpu_count", "max_gpu_count"): "num_gpus n_gpus ngpu gpus_count number_of_gpus count"
-    " nproc_per_node world_size num_processes num_gpu num_devices device_count",
-    _TOKENS: "max_model_len max_length ctx ctx_len ctx_size context n_ctx num_ctx max_context"
-    " max_context_length context_window context_size context_tokens seq_len seq_length"
-    " sequence_len max_seq_len max_seq_length cutoff_len tokens max_position_embeddings"
-    " model_max_length max_total_tokens block_size length input_length",
-    _REQUESTS: "batch_size batch bs per_device_train_batch_size per_gpu_batch_size"
-    " train_micro_batch_size_per_gpu device_batch_size micro_batch mbs users concurrent_users"
-    " concurrent_requests num_users parallel num_parallel n_parallel max_concurrency requests"
-    " num_requests concurrent",
+    _MODEL: (
+        "model models model_id model_name model_name_or_path hf_model huggingface_id repo "
+        "repo_id checkpoint base_model llm model_path pretrained_model_name_or_path"
+    ),
+    _GPU: (
+        "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
+        "graphics_card card"
+    ),
+    (GPU_MEMORY, "gpu"): (
+        "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
+    ),
+    ("gpu_count", "max_gpu_count"): (
+        "num_gpus n_gpus ngpu gpus_count number_of_gpus count nproc_per_node world_size "
+        "num_processes num_gpu num_devices device_count"
+    ),
+    _TOKENS: (
+        "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
+        "ctx_size context n_ctx num_ctx max_context max_context_length context_window "
+        "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
+        "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens block_size "
+        "length input_length"
+    ),
+    _REQUESTS: (
+        "concurrency concurrencies micro_batch_size batch_size batch bs "
+        "per_device_train_batch_size per_gpu_batch_size train_micro_batch_size_per_gpu "
+        "device_batch_size micro_batch mbs users concurrent_users concurrent_requests num_users "
+        "parallel num_parallel n_parallel max_concurrency requests num_requests concurrent"
+    ),
     ("global_batch_size",): "train_batch_size total_batch_size effective_batch_size batch_size gbs",
     ("precision", *_FORMAT): "dtype torch_dtype",
-    _FORMAT: "quant quantisation quantization_type quantization_method quantization_format"
-    " precision weight_dtype weights_dtype format weight_format bits load_format quantize quants",
-    ("engine", "engines"): "backend inference_engine serving_engine runtime server framework"
-    " inference_framework",
+    _FORMAT: (
+        "quantization quantizations quant quantisation quantization_type quantization_method "
+        "quantization_format precision weight_dtype weights_dtype format weight_format bits "
+        "load_format quantize quants"
+    ),
+    (
+        "engine",
+        "engines",
+    ): (
+        "engine engines backend inference_engine serving_engine runtime server framework "
+        "inference_framework"
+    ),
     ("trainer", "framework"): "training_framework library tool backend engine trainer_name",
-    ("method",): "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method"
-    " training_type stage tuner finetuning_method mode adapter",
+    ("method",): (
+        "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method "
+        "training_type stage tuner finetuning_method mode adapter"
+    ),
     ("algorithm",): "rl_algorithm objective_type",
-    ("kv_cache_dtype",): "kv_dtype kv_cache cache_type cache_type_k kv_cache_type"
-    " kv_cache_quantization kv_quant kv_cache_format",
-    ("tensor_parallel",): "tp tp_size tensor_parallel_size tensor_model_parallel_size"
-    " tensor_parallelism num_shard",
+    ("kv_cache_dtype",): (
+        "kv_dtype kv_cache cache_type cache_type_k kv_cache_type kv_cache_quantization kv_quant "
+        "kv_cache_format"
+    ),
+    ("tensor_parallel",): (
+        "tp tp_size tensor_parallel_size tensor_model_parallel_size tensor_parallelism num_shard"
+    ),
     ("pipeline_parallel",): "pp pp_size pipeline_parallel_size pipeline_model_parallel_size",
     ("data_parallel",): "dp dp_size data_parallel_size",
     ("expert_parallel",): "ep ep_size expert_parallel_size expert_model_parallel_size",
     ("context_parallel",): "cp cp_size context_parallel_size",
-    _SHARE: "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization"
-    " cuda_memory_fraction free_gpu_memory_fraction gpu_memory_fraction utilization",
+    _SHARE: (
+        "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization "
+        "cuda_memory_fraction free_gpu_memory_fraction gpu_memory_fraction utilization"
+    ),
     _SEQS: "max_running_requests max_seqs max_batch_size",
-    ("max_batched_tokens",): "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size"
-    " max_num_tokens",
+    ("max_batched_tokens",): (
+        "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
+    ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
     ("cpu_offload_gib",): "cpu_offload_gb cpu_offload swap_space",
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
@@ -65,12 +94,18 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("speculative_tokens",): "num_speculative_tokens",
     ("lora_slots",): "max_loras",
     ("engine_version",): "vllm_version version",
-    _CHECKPOINTING: "gradient_checkpointing checkpointing use_gradient_checkpointing"
-    " recompute_granularity activation_recomputation recompute gradient_checkpoint",
-    ("micro_batches",): "gradient_accumulation_steps grad_accum gradient_accumulation"
-    " accumulation_steps grad_accumulation",
-    ("attention",): "attn_implementation attn attention_implementation flash_attention flash_attn"
-    " use_flash_attention use_flash_attention_2 flash_attention_2 fa2",
+    _CHECKPOINTING: (
+        "gradient_checkpointing checkpointing use_gradient_checkpointing recompute_granularity "
+        "activation_recomputation recompute gradient_checkpoint"
+    ),
+    ("micro_batches",): (
+        "gradient_accumulation_steps grad_accum gradient_accumulation accumulation_steps "
+        "grad_accumulation"
+    ),
+    ("attention",): (
+        "attn_implementation attn attention_implementation flash_attention flash_attn "
+        "use_flash_attention use_flash_attention_2 flash_attention_2 fa2"
+    ),
     ("optimizer",): "optim optimiser",
     ("precision",): "mixed_precision training_precision half_precision compute_dtype",
     ("lora_rank",): "r rank lora_r adapter_rank lora_dim",
@@ -82,8 +117,10 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("group_size",): "num_generations num_samples rollout_n",
     ("prompt_length",): "max_prompt_length",
     ("completion_length",): "max_completion_length max_new_tokens response_length",
-    ("max_usd_per_hour",): "budget max_price price max_cost budget_per_hour max_price_per_hour"
-    " max_hourly_cost usd_per_hour budget_usd_per_hour hourly_budget",
+    ("max_usd_per_hour",): (
+        "budget max_price price max_cost budget_per_hour max_price_per_hour max_hourly_cost "
+        "usd_per_hour budget_usd_per_hour hourly_budget"
+    ),
     ("price_per_gpu_hour",): "gpu_price price_per_hour cost_per_gpu_hour",
     ("clouds",): "cloud provider providers cloud_provider",
     ("vendors",): "vendor gpu_vendor",
@@ -212,7 +249,8 @@ _WITHOUT_EFFECT = """
     response_format verbose stream language units explain explanation reasoning thought
     download_dir disable_log_requests served_model_name tokenizer chat_template tool_call_parser
     enable_prefix_caching prefix_caching enable_chunked_prefill detail limit os
-    operating_system cpu cpu_cores packing shuffle region currency name_of_user notes note comment description
+    operating_system cpu cpu_cores packing shuffle region currency name_of_user notes note comment
+    description
 """
 """Arguments that do not change an answer: they are accepted, and reported as ignored."""
 

@@ -1,7 +1,7 @@
 """Short answers that are lists: GPUs to take, models that fit, tables, plans and logs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET
 
@@ -15,30 +15,32 @@ from fitgauge.services.recommend.schemas import (
     TrainingRecommendation,
 )
 from fitgauge.services.tools.arguments import Arguments
-from fitgauge.services.tools.schemas import Option, ToolAnswer
+from fitgauge.services.tools.schemas import Fix, Option, ToolAnswer
 from fitgauge.services.tools.wording import (
     bounded,
     counted,
     gib,
     gpus,
+    number,
     one_decimal,
     short_name,
-    told,
+    shown_warnings,
 )
 from fitgauge.services.training_plan.schemas import PlanAnswer, TrainingPlanAnswer
 
 Row = TypeVar("Row")
 
 _ROWS = 8
+_LOG_PARTS = 5
+_LOG_FIXES = 4
 _HOISTED = ("model", "gpu", "engine", "quantization", "context_length", "concurrency")
 
 
 def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
     """Return the GPUs to take: the fewest, the cheapest, the fastest, and unquantized."""
+    rows: list[tuple[str, Option]]
     if answer.training:
-        rows: list[tuple[str, Option]] = [
-            (role, _training_option(row)) for role, row in _training_roles(answer.training)
-        ]
+        rows = [(role, _training_option(row)) for role, row in _training_roles(answer.training)]
     else:
         rows = [(role, _option(row)) for role, row in _roles(answer.items)]
     name = short_name(answer.model.id)
@@ -51,7 +53,7 @@ def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
         options=[row for _, row in rows],
         more=max(0, answer.total - len(rows)) or UNSET,
         assumed=[*call.notes, *_load(answer)] or UNSET,
-        warnings=told(answer.warnings) or UNSET,
+        warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)
 
@@ -176,7 +178,7 @@ def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
         options=rows,
         more=max(0, answer.total - len(rows)) or UNSET,
         assumed=[*call.notes, *_unset(call, {"concurrency": "1 request at once"})] or UNSET,
-        warnings=told(answer.warnings) or UNSET,
+        warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(_hoisted(short, rows))
 
@@ -273,7 +275,7 @@ def plan_answer(call: Arguments, answer: TrainingPlanAnswer) -> ToolAnswer:
             ),
         ]
         or UNSET,
-        warnings=told(answer.warnings) or UNSET,
+        warnings=shown_warnings(answer.warnings) or UNSET,
     )
     if first and first.launch.files and isinstance(short.assumed, list):
         short.assumed.append(f"files of the command: {', '.join(first.launch.files)}")
@@ -293,20 +295,32 @@ def _plan_option(plan: PlanAnswer, gpu: str) -> Option:
 
 def log_answer(call: Arguments, answer: LogAnswer) -> ToolAnswer:
     """Return what a log says: the measured parts, and what made the difference."""
-    measured = {row.name: row.measured for row in answer.rows if row.unit == "bytes"}
-    largest = sorted(measured.items(), key=lambda item: -item[1])[:4]
+    parts = {part.name: part.bytes for part in getattr(answer, "memory", ())}
+    parts = parts or {row.name: row.measured for row in answer.rows if row.unit == "bytes"}
+    largest = sorted(parts.items(), key=lambda item: -item[1])[:_LOG_PARTS]
     causes = [cause for cause in answer.causes if cause not in answer.summary][:2]
-    understood = answer.understood_as
-    context = understood.get("context_length")
+    missing = [f"send {name} to estimate it" for name in getattr(answer, "missing", ())]
     short = ToolAnswer(
         answer=one_decimal(" ".join([answer.summary, *causes])),
         model=answer.model.id if answer.model else UNSET,
         gpu=answer.gpu.name if answer.gpu else UNSET,
         gpu_count=answer.gpu.count if answer.gpu else UNSET,
-        engine=answer.engine,
-        context_length=context if isinstance(context, int) else UNSET,
+        engine=answer.engine or UNSET,
+        context_length=number(answer.understood_as, "context_length"),
         parts_gib={name: gib(size) for name, size in largest} or UNSET,
-        assumed=call.notes or UNSET,
-        warnings=told(answer.warnings) or UNSET,
+        fixes=[_log_fix(fix) for fix in getattr(answer, "fixes", ())][:_LOG_FIXES] or UNSET,
+        assumed=[*call.notes, *missing] or UNSET,
+        warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)
+
+
+def _log_fix(fix: Any) -> Fix:  # noqa: ANN401 - of a LogFix
+    """Return a change that helps, with the command or the flag to add."""
+    return Fix(
+        change=one_decimal(fix.change),
+        command=fix.command or UNSET,
+        arguments=fix.request or UNSET,
+        needs_gib=UNSET if fix.required_bytes is None else gib(fix.required_bytes),
+        verdict=fix.verdict or UNSET,
+    )

@@ -12,15 +12,17 @@ Count = int | UnsetType
 Gib = float | UnsetType
 
 
-class Fix(Struct, kw_only=True):
-    """A change that was estimated."""
+class Fix(Struct, kw_only=True, omit_defaults=True):
+    """A change that helps; with a verdict it was estimated."""
 
     change: str
     arguments: Annotated[
-        dict[str, Value], Meta(description="Arguments to send in place of the call's own.")
-    ]
-    needs_gib: float
-    verdict: Verdict
+        dict[str, Value] | UnsetType,
+        Meta(description="Arguments to send in place of the call's own."),
+    ] = UNSET
+    needs_gib: Gib = UNSET
+    verdict: Verdict | UnsetType = UNSET
+    command: Text = UNSET
 
 
 class Other(Struct, kw_only=True):

@@ -114,7 +114,7 @@ _NEVER_ZERO = frozenset((
 """Fields that hosts which must send every argument fill with 0."""
 
 _NEVER_ONE = ("context_length", "sequence_length")
-"""Fields that such hosts fill with their minimum, and nobody means it."""
+"""Fields that such hosts fill with their minimum, which no caller means."""
 
 
 def read(field: Field, value: object) -> dict[str, Value | list[Value]]:

@@ -5,6 +5,7 @@ from msgspec import UNSET
 from fitgauge.services.common.schemas import FitAnswer, Verdict
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import Tool
+from fitgauge.services.tools.needs import needs_answer
 from fitgauge.services.tools.schemas import Other, ToolAnswer
 from fitgauge.services.tools.wording import (
     assumed,
@@ -13,10 +14,12 @@ from fitgauge.services.tools.wording import (
     fixes,
     gib,
     gpus,
+    number,
     one_decimal,
     parts,
+    readings,
     short_name,
-    told,
+    shown_warnings,
 )
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 
@@ -38,8 +41,10 @@ def fit_answer(
     tool: Tool, call: Arguments, answer: FitAnswer, quantization: str | None
 ) -> ToolAnswer:
     """Return the short answer about serving. quantization: the format of the weights."""
+    if answer.gpu is None:
+        return needs_answer(call, answer)
     understood = answer.understood_as
-    context, requests = understood.get("context_length"), understood.get("concurrency")
+    context, requests = number(understood, "context_length"), number(understood, "concurrency")
     short = ToolAnswer(
         verdict=answer.verdict,
         answer="",
@@ -48,8 +53,8 @@ def fit_answer(
         gpu_count=answer.gpu.count,
         engine=str(understood["engine"]),
         quantization=quantization or UNSET,
-        context_length=int(context) if context is not None else UNSET,
-        concurrency=int(requests) if requests is not None else UNSET,
+        context_length=context,
+        concurrency=requests,
         fixes=fixes(tool, call, answer.suggestions) or UNSET,
         command=answer.launch.command if answer.launch else UNSET,
     )
@@ -78,16 +83,18 @@ def fit_answer(
         short.answer = _sentence(
             f"{written} {_VERDICTS[answer.verdict]} on {place}", short, load, answer.fit_probability
         )
-    short.assumed = [*notes, *call.notes, *assumed(answer.assumed)] or UNSET
-    short.warnings = told(answer.warnings) or UNSET
+    short.assumed = [*notes, *call.notes, *readings(answer), *assumed(answer.assumed)] or UNSET
+    short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
 
 
 def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> ToolAnswer:
     """Return the short answer about training."""
+    if answer.gpu is None:
+        return needs_answer(call, answer)
     understood = answer.understood_as
     method = str(understood.get("method", ""))
-    batch, length = understood.get("micro_batch_size"), understood.get("sequence_length")
+    batch, length = number(understood, "micro_batch_size"), number(understood, "sequence_length")
     short = ToolAnswer(
         verdict=answer.verdict,
         answer="",
@@ -95,8 +102,8 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
         gpu=answer.gpu.name,
         gpu_count=answer.gpu.count,
         method=method,
-        sequence_length=int(length) if length is not None else UNSET,
-        micro_batch_size=int(batch) if batch is not None else UNSET,
+        sequence_length=length,
+        micro_batch_size=batch,
         others={
             name: Other(needs_gib=gib(one.required_bytes), verdict=one.verdict)
             for name, one in answer.others.items()
@@ -125,8 +132,12 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
             f"with {batch} x {length:,} tokens" if isinstance(length, int) else "as asked",
             answer.fit_probability,
         )
-    short.assumed = [*call.notes, *assumed(answer.assumed, _TRAINING_FIELDS)] or UNSET
-    short.warnings = told(answer.warnings) or UNSET
+    short.assumed = [
+        *call.notes,
+        *readings(answer),
+        *assumed(answer.assumed, _TRAINING_FIELDS),
+    ] or UNSET
+    short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
 
 

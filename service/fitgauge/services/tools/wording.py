@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import ENGINES
@@ -19,15 +20,16 @@ _PARTS = 3
 """Parts that are named; `other` holds the rest."""
 
 _FIXES = 3
+_READINGS = 3
 _WARNINGS = 2
-_UNTOLD = frozenset((
+_SHOWN_ELSEWHERE = frozenset((
     "answered-from-snapshot", "other-memory-uncounted", "gpus-searched", "prices-dated",
     "speeds-estimated", "speeds-at-peak", "server-settings", "command-placeholders",
     "model-is-a-size", "context-length-assumed", "requests-queued", "checkpoint-loaded",
     "sharded-not-replicated", "activations-unverified", "architecture-unverified",
     "prices-unknown", "checkpoint-needed", "tool-defaults", "hub-counts-missing",
 ))  # fmt: skip
-"""Codes of warnings that another field of a short answer tells, or that change no decision."""
+"""Codes of warnings that another field of a short answer shows, or that change no decision."""
 
 _NOT_SET = re.compile(r"^`\w+` not set: assuming (?P<rest>.*?)\.?$", re.DOTALL)
 _TWO_DECIMALS = re.compile(r"(?<![\d.])(\d[\d,]*\.\d{2})(?= GiB)")
@@ -95,9 +97,30 @@ def _assumption(row: Assumption) -> str:
     return f"{row.field} {text}" if re.fullmatch(r"[\w.,+-]+", text) else text
 
 
-def told(warnings: Iterable[Note]) -> list[str]:
+def readings(answer: object) -> list[str]:
+    """Return what was guessed of the names in a call, with what else they may mean."""
+    texts = []
+    for row in getattr(answer, "read_as", ()):
+        text = f"{row.field} {row.sent} read as {row.taken}"
+        if row.others:
+            text += f", may be {' or '.join(row.others[:_READINGS])}"
+        if row.verdicts:
+            text += (
+                f" ({', '.join(f'{name}: {verdict}' for name, verdict in row.verdicts.items())})"
+            )
+        texts.append(text)
+    return texts
+
+
+def number(understood: Mapping[str, object], name: str) -> int | UnsetType:
+    """Return a whole number of a request with every default filled in."""
+    value = understood.get(name)
+    return value if isinstance(value, int) else UNSET
+
+
+def shown_warnings(warnings: Iterable[Note]) -> list[str]:
     """Return the warnings that an agent must pass on."""
-    notes = [note.message for note in warnings if note.code not in _UNTOLD]
+    notes = [note.message for note in warnings if note.code not in _SHOWN_ELSEWHERE]
     return [one_decimal(note) for note in notes[:_WARNINGS]]
 
 

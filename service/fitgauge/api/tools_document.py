@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from fitgauge import __version__
+from fitgauge.api.media_types import PROBLEM_JSON
 from fitgauge.services.tools.faces import OPTIONS, TOOLS, Tool
 from fitgauge.services.tools.schemas import ToolAnswer, ToolError
 
@@ -17,6 +18,9 @@ _ERRORS = {
     "4XX": "Unknown, impossible or malformed, with the status of /v1; see send.",
     "503": "Too many long questions wait.",
 }
+
+_PROBLEMS = {"405": "A tool is called by POST.", "429": "Too many requests."}
+"""Refusals that come before the tools, as problem+json."""
 
 
 def tools_document(server: str = DEFAULT_SERVER) -> dict[str, Any]:
@@ -41,6 +45,9 @@ def _operation(tool: Tool, answer: dict[str, Any], error: dict[str, Any]) -> dic
     responses = {"200": {"description": "The answer.", "content": _json(answer)}}
     for status, reason in _ERRORS.items():
         responses[status] = {"description": reason, "content": _json(error)}
+    for status, reason in _PROBLEMS.items():
+        problem = {"schema": {"type": "object", "additionalProperties": True}}
+        responses[status] = {"description": reason, "content": {PROBLEM_JSON: problem}}
     return {
         "operationId": tool.name,
         "summary": f"{tool.description.partition('?')[0]}?",

@@ -1,5 +1,7 @@
 """Errors of the tools: what is wrong, and the arguments of the next call."""
 
+from collections.abc import Mapping
+
 from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
 from fitgauge.services.tools.faces import Tool
 from fitgauge.services.tools.schemas import ToolError, Value
@@ -28,17 +30,26 @@ class ToolCallError(Exception):
         self.answer = answer
 
 
-def explain(tool: Tool, reason: FitgaugeError, options: str = "") -> ToolError:
-    """Return the error of a call. options: those that were sent."""
+def explain(
+    tool: Tool, reason: FitgaugeError, sent: Mapping[str, object], options: str = ""
+) -> ToolError:
+    """Return the error of a call. sent: the fields of the call. options: its options, read."""
     field = _field(tool, reason)
     send: dict[str, Value] = {
         name: "" if value is None else value
         for name, value in (getattr(reason, "send", None) or {}).items()
     }
     others = list(reason.matches)
-    if not send and field not in (None, "model") and others:
-        send, others = {str(field): others[0]}, others[1:]  # a model's near name may be another's
-    text = reason.detail if send else f"{reason.detail} {reason.hint}".strip()
+    if not send and field not in (None, "model") and others:  # a near model may be another's
+        send, others = {str(field): others[0]}, others[1:]
+    if (
+        not send
+        and field in sent
+        and field not in tool.required
+        and not isinstance(reason, HubError)
+    ):
+        send = {str(field): ""}
+    text = f"{reason.detail} {reason.hint}".strip() if not others else reason.detail
     answer = ToolError(error=text[:_LONGEST], code=reason.code)
     if send:
         answer.send = to_arguments(tool, send, options)

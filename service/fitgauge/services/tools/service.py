@@ -44,13 +44,13 @@ class Tools:
         tool = TOOLS.get(name)
         if tool is None:
             raise UnknownToolError(name)
-        options = ""
+        fields, options = sent, ""
         try:
             call = parse(tool, sent)
-            options = call.options
+            fields, options = call.fields, call.options
             return await self._answer(tool, call)
         except FitgaugeError as error:
-            raise ToolCallError(error, explain(tool, error, options)) from None
+            raise ToolCallError(error, explain(tool, error, fields, options)) from None
 
     async def _answer(self, tool: Tool, call: Arguments) -> ToolAnswer:
         match call.request:

@@ -129,9 +129,10 @@ def to_arguments(tool: Tool, fields: Mapping[str, Value], options: str = "") -> 
     the options that were sent."""
     face = {OPTIONS, *(parameter.name for parameter in tool.parameters)}
     arguments = {name: value for name, value in fields.items() if name in face}
-    rest = [f"{name}={_shown(value)}" for name, value in fields.items() if name not in face]
+    rest = {name: value for name, value in fields.items() if name not in face}
     if rest:
-        arguments[OPTIONS] = ", ".join([*_without(options, fields), *rest])
+        pairs = [f"{name}={_shown(value)}" for name, value in rest.items() if value != ""]
+        arguments[OPTIONS] = ", ".join([*_without(options, fields), *pairs])
     return arguments
 
 

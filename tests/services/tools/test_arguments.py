@@ -9,8 +9,6 @@ from fitgauge.services.tools.faces import TOOLS, option_keys
 from fitgauge.services.tools.values import fields_of
 
 ALL_FIELDS = {name for tool in TOOLS.values() for name in fields_of(tool.request)}
-AWAITED = {"command"}
-"""Reported as ignored until explain_log reads it."""
 SWITCHED = {"max_num_seqs": 16, "enforce_eager": True}
 SERVING = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}
 
@@ -130,14 +128,14 @@ def test_every_field_of_a_request_can_be_sent(name):
     tool = TOOLS[name]
     face = {parameter.name for parameter in tool.parameters}
     assert face | set(option_keys(tool)) | {"detail", "limit"} >= set(fields_of(tool.request))
-    assert face - AWAITED <= set(fields_of(tool.request))
+    assert face <= set(fields_of(tool.request))
 
 
 def test_every_alias_means_a_field_that_exists():
     targets = {name for names in FIELDS.values() for name in names}
     targets |= {name for row in SWITCHES.values() for name in row}
     targets |= {name for rows in VALUES.values() for row in rows.values() for name in row}
-    assert targets - {GPU_MEMORY} - AWAITED <= ALL_FIELDS
+    assert targets - {GPU_MEMORY} <= ALL_FIELDS
     assert set(VALUES) <= ALL_FIELDS
 
 

@@ -3,6 +3,7 @@
 from statistics import median
 
 import pytest
+
 from first_calls import first_calls, rows
 
 LEAST_RIGHT = 0.95

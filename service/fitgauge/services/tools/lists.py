@@ -1,12 +1,12 @@
 """Short answers that are lists: GPUs to take, models that fit, tables, plans and logs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import UNSET
 
 from fitgauge.services.compare.schemas import CompareRow
-from fitgauge.services.explain_log.schemas import LogAnswer
+from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
 from fitgauge.services.recommend.costs import CostAnswer
 from fitgauge.services.recommend.schemas import (
@@ -295,11 +295,11 @@ def _plan_option(plan: PlanAnswer, gpu: str) -> Option:
 
 def log_answer(call: Arguments, answer: LogAnswer) -> ToolAnswer:
     """Return what a log says: the measured parts, and what made the difference."""
-    parts = {part.name: part.bytes for part in getattr(answer, "memory", ())}
+    parts = {part.name: part.bytes for part in answer.memory}
     parts = parts or {row.name: row.measured for row in answer.rows if row.unit == "bytes"}
     largest = sorted(parts.items(), key=lambda item: -item[1])[:_LOG_PARTS]
     causes = [cause for cause in answer.causes if cause not in answer.summary][:2]
-    missing = [f"send {name} to estimate it" for name in getattr(answer, "missing", ())]
+    missing = [f"send {name} to estimate it" for name in answer.missing]
     short = ToolAnswer(
         answer=one_decimal(" ".join([answer.summary, *causes])),
         model=answer.model.id if answer.model else UNSET,
@@ -308,19 +308,19 @@ def log_answer(call: Arguments, answer: LogAnswer) -> ToolAnswer:
         engine=answer.engine or UNSET,
         context_length=number(answer.understood_as, "context_length"),
         parts_gib={name: gib(size) for name, size in largest} or UNSET,
-        fixes=[_log_fix(fix) for fix in getattr(answer, "fixes", ())][:_LOG_FIXES] or UNSET,
+        fixes=[_log_fix(fix) for fix in answer.fixes][:_LOG_FIXES] or UNSET,
         assumed=[*call.notes, *missing] or UNSET,
         warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)
 
 
-def _log_fix(fix: Any) -> Fix:  # noqa: ANN401 - of a LogFix
+def _log_fix(fix: LogFix) -> Fix:
     """Return a change that helps, with the command or the flag to add."""
     return Fix(
         change=one_decimal(fix.change),
         command=fix.command or UNSET,
-        arguments=fix.request or UNSET,
+        arguments=dict(fix.request) if fix.request else UNSET,
         needs_gib=UNSET if fix.required_bytes is None else gib(fix.required_bytes),
         verdict=fix.verdict or UNSET,
     )

@@ -61,7 +61,7 @@ def needs_answer(call: Arguments, answer: FitAnswer | TrainingAnswer) -> ToolAns
         needs_by_format=by_name or UNSET,
         smallest=rows or UNSET,
         command=smallest[0].command if smallest else UNSET,
-        assumed=[*call.notes, *readings(answer), *assumed(answer.assumed)] or UNSET,
+        assumed=[*call.notes, *readings(answer.read_as), *assumed(answer.assumed)] or UNSET,
         warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.common.schemas import FitRequest
@@ -78,7 +79,7 @@ class Tools:
         """Return the format of the weights: the requested one, else the published one."""
         requested = str(understood.get("quantization", ""))
         if requested and requested != AS_PUBLISHED:
-            return requested.lower()
+            return canonical_name(requested)
         try:
             model = await self._services.get_model(request.model)
         except FitgaugeError:

@@ -83,7 +83,12 @@ def fit_answer(
         short.answer = _sentence(
             f"{written} {_VERDICTS[answer.verdict]} on {place}", short, load, answer.fit_probability
         )
-    short.assumed = [*notes, *call.notes, *readings(answer), *assumed(answer.assumed)] or UNSET
+    short.assumed = [
+        *notes,
+        *call.notes,
+        *readings(answer.read_as),
+        *assumed(answer.assumed),
+    ] or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
 
@@ -134,7 +139,7 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
         )
     short.assumed = [
         *call.notes,
-        *readings(answer),
+        *readings(answer.read_as),
         *assumed(answer.assumed, _TRAINING_FIELDS),
     ] or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET

@@ -8,7 +8,13 @@ from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services.common.schemas import Assumption, GpuAnswer, Suggestion, TermAnswer
+from fitgauge.services.common.schemas import (
+    Assumption,
+    GpuAnswer,
+    Reading,
+    Suggestion,
+    TermAnswer,
+)
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.schemas import Fix, ToolAnswer, Value
@@ -97,10 +103,10 @@ def _assumption(row: Assumption) -> str:
     return f"{row.field} {text}" if re.fullmatch(r"[\w.,+-]+", text) else text
 
 
-def readings(answer: object) -> list[str]:
+def readings(rows: Iterable[Reading]) -> list[str]:
     """Return what was guessed of the names in a call, with what else they may mean."""
     texts = []
-    for row in getattr(answer, "read_as", ()):
+    for row in rows:
         text = f"{row.field} {row.sent} read as {row.taken}"
         if row.others:
             text += f", may be {' or '.join(row.others[:_READINGS])}"

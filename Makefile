@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract nightly openapi questions accuracy formulas calibrate bench clean
+.PHONY: help setup serve ask test lint types unit contract nightly openapi questions accuracy formulas agents calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ formulas: .venv/.service  ## write docs/FORMULAS.md and docs/SETTINGS.md from th
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py
+
+agents: .venv/.tools  ## write docs/AGENTS.md: how agents' first calls are read
+	@PYTHONPATH=tests $(BIN)/python tests/first_calls.py docs/AGENTS.md
 
 calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM and of training to the fit part of the posted runs
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.calibrate

@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import document, weights
@@ -118,9 +119,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         return openapi
 
     app = Litestar(
-        route_handlers=[*CONTROLLERS, openapi_document, metrics],
+        route_handlers=[*CONTROLLERS, ToolsController, openapi_document, metrics],
         request_class=ApiRequest,
-        dependencies=dependencies(services, AnswerCache(services), mounted),
+        dependencies=dependencies(services, AnswerCache(services), mounted, settings.public_url),
         lifespan=[hub_running, catalog_reloading],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,

@@ -20,6 +20,7 @@ from live.conformance import OPERATIONS
 COMMITTED = Path(__file__).parents[2] / "openapi"
 TOOLS = [operation for operation in OPERATIONS if operation.id in tool_ids()]
 BODIES = [operation for operation in OPERATIONS if operation.request]
+MANIFESTS = ("tools/openai.json", "tools/anthropic.json", "tools/gemini.json")
 SCHEMAS, ARTEFACTS = document()["components"]["schemas"], artefacts()
 NODE_KEYS = {"type", "description", "minimum", "maximum", "exclusiveMinimum", "enum"}
 
@@ -167,7 +168,7 @@ def test_the_manifests_name_the_same_tools_with_the_same_arguments():
     )
 
 
-@pytest.mark.parametrize("name", [name for name in ARTEFACTS if name.startswith("tools/")])
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_a_manifest_is_small_and_its_descriptions_fit(name):
     text = json.dumps(ARTEFACTS[name])
     assert len(text) < 3_000 * len(TOOLS)

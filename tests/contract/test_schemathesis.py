@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from fitgauge.api.openapi import document
+from fitgauge.api.tools_document import tools_document
+from fitgauge.services.tools.faces import TOOLS
 from hub_stand_in import HubStandIn, gguf_repository, llama_config, safetensors_repository
 from live import serving
 from live.conformance import OPERATIONS
@@ -63,10 +65,28 @@ def test_what_operations_answer_can_be_asked_of_the_others(url, tmp_path):
     run(url, tmp_path, "--phases", "stateful")
 
 
-def run(url, tmp_path, *options):
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_keeps_its_contract(url, tmp_path, tool):
+    """The same of the tools, except that they read more than their schema says: what does not keep
+    to it may be answered."""
+    run(
+        url,
+        tmp_path,
+        "--include-operation-id",
+        tool,
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--exclude-checks",
+        "negative_data_rejection",
+        openapi=tools_document(),
+        hooks="tool_hooks.py",
+    )
+
+
+def run(url, tmp_path, *options, openapi=None, hooks="hooks.py"):
     """schemathesis as a process of its own, so that two cores share the work; raises
     AssertionError with what it says."""
-    (tmp_path / "openapi.json").write_text(json.dumps(document()))
+    (tmp_path / "openapi.json").write_text(json.dumps(openapi or document()))
     command = [
         sys.executable,
         "-m",
@@ -81,7 +101,7 @@ def run(url, tmp_path, *options):
     limits = ["--max-examples", EXAMPLES, "--seed", SEED, "--checks", "all", "--no-color"]
     environment = {
         **os.environ,
-        "SCHEMATHESIS_HOOKS": str(HERE / "hooks.py"),
+        "SCHEMATHESIS_HOOKS": str(HERE / hooks),
         "NO_PROXY": "127.0.0.1",
     }
     done = subprocess.run(

@@ -14,6 +14,7 @@ from referencing.jsonschema import DRAFT202012
 
 from fitgauge.api.media_types import NDJSON
 from fitgauge.api.openapi import document
+from fitgauge.api.tools_document import tools_document
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ OPERATIONS = [
     for path, methods in document()["paths"].items()
     for method, raw in methods.items()
 ]
-UNDOCUMENTED = ("/metrics", "/schema/openapi.json")
+UNDOCUMENTED = ("/metrics", "/schema/openapi.json", "/tools/openapi.json")
 PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
 
 
@@ -85,6 +86,9 @@ def conform(response: httpx.Response) -> None:
     assert status < 500 or status == 503, response.text
     if path in UNDOCUMENTED or response.request.method == "OPTIONS":
         return
+    if path.startswith("/tools/") and status != 405:
+        conform_tool(response)
+        return
     operation = operation_at(response.request.method, path)
     if operation is None:
         assert status in (404, 405, 429)
@@ -111,3 +115,15 @@ def conform(response: httpx.Response) -> None:
             assert not re.search(
                 r"/usr/|/home/|/root/|site-packages|Traceback|\.py\b", response.text
             )
+
+
+def conform_tool(response: httpx.Response) -> None:
+    """Raise AssertionError where the response of a tool is none that its document allows."""
+    path, status = response.request.url.path, response.status_code
+    paths = tools_document()["paths"]
+    responses = paths.get(path, next(iter(paths.values())))["post"]["responses"]
+    assert path in paths or status in (404, 413, 429)
+    promised = responses.get(str(status)) or responses[f"{status // 100}XX"]
+    assert response.headers["content-type"] in promised["content"]
+    schema = promised["content"]["application/json"]["schema"]
+    Draft202012Validator(schema).validate(response.json())

@@ -11,9 +11,15 @@ def dependencies(
     services: Services | None = None,
     answers: AnswerCache | None = None,
     overlay: OverlayReload | None = None,
+    public_url: str = "/",
 ) -> dict[str, Provide]:
     """Return the providers by name. None for an application that only describes itself."""
-    return {"services": _same(services), "answers": _same(answers), "overlay": _same(overlay)}
+    return {
+        "services": _same(services),
+        "answers": _same(answers),
+        "overlay": _same(overlay),
+        "public_url": _same(public_url),
+    }
 
 
 def _same(value: object) -> Provide:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fitgauge.api.openapi import document, tool_ids
+from fitgauge.api.tools_document import tools_document
 
 
 def artefacts() -> dict[str, Any]:
@@ -26,6 +27,7 @@ def artefacts() -> dict[str, Any]:
     ]
     return {
         "openapi.json": openapi,
+        "tools/openapi.json": tools_document(),
         "tools/openai.json": [
             {
                 "type": "function",

@@ -18,6 +18,7 @@ from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.media_types import NDJSON
 from fitgauge.api.request_parsing import ApiRequest
+from fitgauge.services.tools.faces import TOOLS
 
 _SECONDS = {"type": "integer", "minimum": 1}
 _RETRY_AFTER = {
@@ -49,11 +50,17 @@ def tool_ids() -> frozenset[str]:
 
 def weights() -> dict[str, int]:
     """Return how many requests one counts as under the rate limit, by path; 1 where absent."""
-    return {
+    by_path = {
         path: handler.opt["weight"]
         for path, handler in _handlers(_application())
         if "weight" in handler.opt
     }
+    tools = {
+        f"/tools/{handler.operation_id}": handler.opt["weight"]
+        for _, handler in _handlers(_application())
+        if "weight" in handler.opt and handler.operation_id in TOOLS
+    }
+    return by_path | tools
 
 
 class StructSchemas(OpenAPISchemaPlugin):

@@ -3,7 +3,8 @@
 from fitgauge.catalog.instances import Offer, Offers, PriceRange
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Model, Part, Recurrent
+from fitgauge.engine.model.spec import Model, Part, Recurrent, Stored
+from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.serving.kv_cache import state_bytes, token_bytes
 from fitgauge.engine.weights.sharding import stored_bytes
 from fitgauge.services.common.gpu_schemas import CardHour, GpuDetail, OfferAnswer
@@ -40,7 +41,7 @@ def model_detail(model: Model) -> ModelDetail:
         parameters_by_dtype=elements,
         weights_bytes=weights,
         dtype=spec.dtype,
-        quantization=scheme.name if scheme.form else None,
+        quantization=scheme.name if scheme.form else _file_type(stored),
         layers=spec.layers,
         hidden_size=spec.hidden_size,
         vocabulary_size=spec.vocabulary_size,
@@ -55,6 +56,15 @@ def model_detail(model: Model) -> ModelDetail:
         ),
         warnings=[*model.warnings, *spec.notes],
     )
+
+
+def _file_type(stored: Stored | None) -> str | None:
+    """Return the type of a GGUF file by its name, as its publisher writes it: q4_k_m."""
+    if stored is None or stored.file_name is None:
+        return None
+    name = stored.file_name.lower()
+    types = [kind for kind in map(str.lower, GGUF_FILE_BITS) if kind in name]
+    return max(types, key=len, default=None)
 
 
 def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:

@@ -1,0 +1,291 @@
+"""How agents and other tools call the fields and values of a request.
+
+Names are compared without case, spaces, dashes and underscores. An alias of a field lists fields in
+order of preference: a tool takes the first that its request has."""
+
+from collections.abc import Mapping
+
+Value = str | int | float | bool
+
+GPU_MEMORY = "gpu memory"
+"""No field: the memory of the GPU, which belongs to its name."""
+
+_TOKENS = ("context_length", "sequence_length", "context_lengths")
+_REQUESTS = ("micro_batch_size", "concurrency", "concurrencies")
+_FORMAT = ("quantization", "quantizations")
+_GPU = ("gpu", "gpus")
+_MODEL = ("model", "models")
+_CHECKPOINTING = ("activation_checkpointing",)
+_SEQS = ("max_num_seqs",)
+_SHARE = ("gpu_memory_utilization",)
+
+_NAMES: Mapping[tuple[str, ...], str] = {
+    _MODEL: (
+        "model models model_id model_name model_name_or_path hf_model huggingface_id repo "
+        "repo_id checkpoint base_model llm model_path pretrained_model_name_or_path"
+    ),
+    _GPU: (
+        "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
+        "graphics_card card"
+    ),
+    (GPU_MEMORY, "gpu"): (
+        "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
+    ),
+    ("gpu_count", "max_gpu_count"): (
+        "num_gpus n_gpus ngpu gpus_count number_of_gpus count nproc_per_node world_size "
+        "num_processes num_gpu num_devices device_count"
+    ),
+    _TOKENS: (
+        "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
+        "ctx_size context n_ctx num_ctx max_context max_context_length context_window "
+        "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
+        "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens block_size "
+        "length input_length"
+    ),
+    _REQUESTS: (
+        "concurrency concurrencies micro_batch_size batch_size batch bs "
+        "per_device_train_batch_size per_gpu_batch_size train_micro_batch_size_per_gpu "
+        "device_batch_size micro_batch mbs users concurrent_users concurrent_requests num_users "
+        "parallel num_parallel n_parallel max_concurrency requests num_requests concurrent"
+    ),
+    ("global_batch_size",): "train_batch_size total_batch_size effective_batch_size batch_size gbs",
+    ("precision", *_FORMAT): "dtype torch_dtype",
+    _FORMAT: (
+        "quantization quantizations quant quantisation quantization_type quantization_method "
+        "quantization_format precision weight_dtype weights_dtype format weight_format bits "
+        "load_format quantize quants"
+    ),
+    (
+        "engine",
+        "engines",
+    ): (
+        "engine engines backend inference_engine serving_engine runtime server framework "
+        "inference_framework"
+    ),
+    ("trainer", "framework"): "training_framework library tool backend engine trainer_name",
+    ("method",): (
+        "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method "
+        "training_type stage tuner finetuning_method mode adapter"
+    ),
+    ("algorithm",): "rl_algorithm objective_type",
+    ("kv_cache_dtype",): (
+        "kv_dtype kv_cache cache_type cache_type_k kv_cache_type kv_cache_quantization kv_quant "
+        "kv_cache_format"
+    ),
+    ("tensor_parallel",): (
+        "tp tp_size tensor_parallel_size tensor_model_parallel_size tensor_parallelism num_shard"
+    ),
+    ("pipeline_parallel",): "pp pp_size pipeline_parallel_size pipeline_model_parallel_size",
+    ("data_parallel",): "dp dp_size data_parallel_size",
+    ("expert_parallel",): "ep ep_size expert_parallel_size expert_model_parallel_size",
+    ("context_parallel",): "cp cp_size context_parallel_size",
+    _SHARE: (
+        "mem_fraction_static gpu_mem_util memory_utilization gpu_utilization "
+        "cuda_memory_fraction free_gpu_memory_fraction gpu_memory_fraction utilization"
+    ),
+    _SEQS: "max_running_requests max_seqs max_batch_size",
+    ("max_batched_tokens",): (
+        "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
+    ),
+    ("enforce_eager",): "eager disable_cuda_graph eager_mode",
+    ("cpu_offload_gib",): "cpu_offload_gb cpu_offload swap_space",
+    ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
+    ("draft_model",): "speculative_model draft",
+    ("speculative_tokens",): "num_speculative_tokens",
+    ("lora_slots",): "max_loras",
+    ("engine_version",): "vllm_version version",
+    _CHECKPOINTING: (
+        "gradient_checkpointing checkpointing use_gradient_checkpointing recompute_granularity "
+        "activation_recomputation recompute gradient_checkpoint"
+    ),
+    ("micro_batches",): (
+        "gradient_accumulation_steps grad_accum gradient_accumulation accumulation_steps "
+        "grad_accumulation"
+    ),
+    ("attention",): (
+        "attn_implementation attn attention_implementation flash_attention flash_attn "
+        "use_flash_attention use_flash_attention_2 flash_attention_2 fa2"
+    ),
+    ("optimizer",): "optim optimiser",
+    ("precision",): "mixed_precision training_precision half_precision compute_dtype",
+    ("lora_rank",): "r rank lora_r adapter_rank lora_dim",
+    ("lora_targets",): "target_modules lora_target_modules lora_target",
+    ("zero_stage",): "zero deepspeed_stage zero_optimization_stage deepspeed_zero_stage deepspeed",
+    ("offload",): "offload_optimizer optimizer_offload cpu_offload zero_offload",
+    ("loss",): "loss_type cross_entropy",
+    ("kernels",): "use_liger use_liger_kernel liger liger_kernel",
+    ("group_size",): "num_generations num_samples rollout_n",
+    ("prompt_length",): "max_prompt_length",
+    ("completion_length",): "max_completion_length max_new_tokens response_length",
+    ("max_usd_per_hour",): (
+        "budget max_price price max_cost budget_per_hour max_price_per_hour max_hourly_cost "
+        "usd_per_hour budget_usd_per_hour hourly_budget"
+    ),
+    ("price_per_gpu_hour",): "gpu_price price_per_hour cost_per_gpu_hour",
+    ("clouds",): "cloud provider providers cloud_provider",
+    ("vendors",): "vendor gpu_vendor",
+    ("objective",): "sort_by optimize_for priority goal prefer sort order_by",
+    ("task",): "use_case usecase workload purpose type task_type",
+    ("search",): "query name family filter model_family keyword",
+    ("log",): "logs text message error error_message output traceback stderr",
+    ("command",): "launch_command cmd command_line",
+    ("settings",): "mode",
+    ("other_memory_gib",): "other_memory reserved_gib used_gib",
+    ("compile",): "torch_compile",
+}
+"""Other names by the fields they mean."""
+
+_WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
+    "quantization": {
+        "4 4.0": {"quantization": "4bit"},
+        "8 8.0": {"quantization": "int8"},
+        "16 16.0 full half unquantized unquantised fullprecision halfprecision no false": {
+            "quantization": "bf16"
+        },
+        "true yes": {"quantization": "4bit"},
+        "original native none": {"quantization": "as published"},
+    },
+    "activation_checkpointing": {
+        "true yes on 1 enabled unsloth always": {"activation_checkpointing": "full"},
+        "false no off 0 disabled never": {"activation_checkpointing": "none"},
+        "block layer uniform": {"activation_checkpointing": "full"},
+    },
+    "attention": {
+        "true yes on 1 flashattention flashattention2 flashattention3 flashattn fa2 fa3 fa": {
+            "attention": "flash"
+        },
+        "false no off 0 scaleddotproductattention torch auto": {"attention": "sdpa"},
+        "naive math": {"attention": "eager"},
+    },
+    "precision": {
+        "true yes": {"precision": "mixed_bf16"},
+        "float16 half 16": {"precision": "mixed_fp16"},
+        "float 32 full": {"precision": "fp32"},
+    },
+    "method": {
+        "finetune finetuning fullfinetuned fullft fullparameter fullparameters fullweights"
+        " pretrain": {"method": "full"},
+        "adapter adapters": {"method": "lora"},
+        "4bit 4bitlora lora4bit bnb4bit 4bitqlora": {"method": "qlora"},
+    },
+    "trainer": {
+        "deepspeed zero": {"framework": "deepspeed"},
+        "fsdp fsdp1 fsdp2": {"framework": "fsdp"},
+        "megatron megatronlm megatroncore": {"framework": "megatron"},
+        "transformers huggingface hf hftrainer huggingfacetrainer peft accelerate pytorch": {
+            "framework": "transformers"
+        },
+    },
+    "offload": {
+        "true yes on": {"offload": "optimizer"},
+        "false no off": {"offload": "none"},
+    },
+    "loss": {
+        "liger fusedlinearcrossentropy flce": {"loss": "fused"},
+        "chunkednll": {"loss": "recomputed"},
+        "nll": {"loss": "full"},
+    },
+    "kernels": {"true yes on 1": {"kernels": "liger"}, "false no off 0": {"kernels": "none"}},
+    "task": {
+        "generate inference infer serve deploy deployment hosting host chat run generation"
+        " production": {"task": "serving"},
+        "train finetune finetuning finetuned tuning lora qlora sft rl rlhf grpo pretraining": {
+            "task": "training"
+        },
+        "embedding embeddings embed rerank reranking": {"task": "encode"},
+    },
+    "objective": {
+        "price cost cheap budget lowestcost mincost": {"objective": "cheapest"},
+        "speed throughput latency performance fast": {"objective": "fastest"},
+        "headroom safest": {"objective": "most_headroom"},
+    },
+    "lora_targets": {
+        "all alllinear alllinears": {"lora_targets": "all_linear"},
+        "attn qkv qkvo": {"lora_targets": "attention"},
+    },
+    "settings": {"default": {"settings": "defaults"}},
+}
+"""Other words by field, and the fields that they stand for."""
+
+_FLAGS: Mapping[str, Mapping[str, Value]] = {
+    "load_in_4bit": {"method": "qlora", "quantization": "4bit"},
+    "load_in_8bit": {"quantization": "int8"},
+    "use_qlora": {"method": "qlora"},
+    "qlora": {"method": "qlora"},
+    "lora": {"method": "lora"},
+    "use_lora": {"method": "lora"},
+    "use_peft": {"method": "lora"},
+    "full_finetuning": {"method": "full"},
+    "fsdp": {"framework": "fsdp"},
+    "unsloth": {"trainer": "unsloth"},
+    "bf16": {"precision": "mixed_bf16"},
+    "fp16": {"precision": "mixed_fp16"},
+    "fp8": {"precision": "fp8", "quantization": "fp8"},
+}
+"""Switches that stand for a field where they are true: the first that the request has, of the face
+before others."""
+
+_ALGORITHMS = "reward dpo kto orpo simpo ppo grpo rloo"
+
+WITHIN: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("framework", "trainer", "zero_stage"),
+        r"zero\W*(?:stage\W*)?(?P<value>[0-3])\b",
+        "zero_stage",
+    ),
+    (("engine",), r"(?<=\w)[\s=@-]+v?(?P<value>\d+(?:\.\d+){1,3}\S*)$", "engine_version"),
+    (("method",), r"\b(?:r|rank)\W*(?P<value>\d+)\b", "lora_rank"),
+    (("method",), rf"\b(?P<value>{_ALGORITHMS.replace(' ', '|')})\b", "algorithm"),
+)
+"""What a value may hold besides: (fields, pattern, field of what it finds), as in "vLLM 0.8",
+"DeepSpeed ZeRO-3", "LoRA r=16" and "GRPO with LoRA"."""
+
+_WITHOUT_EFFECT = """
+    max_tokens max_output_tokens temperature top_p top_k seed stop repetition_penalty
+    learning_rate lr lr_scheduler_type
+    warmup_steps warmup_ratio weight_decay num_epochs epochs num_train_epochs max_steps
+    dataset dataset_name dataset_size output_dir save_steps logging_steps trust_remote_code
+    lora_alpha lora_dropout alpha dropout port host api_key token hf_token user format_output
+    response_format verbose stream language units explain explanation reasoning thought
+    download_dir disable_log_requests served_model_name tokenizer chat_template tool_call_parser
+    enable_prefix_caching prefix_caching enable_chunked_prefill detail limit os
+    operating_system cpu cpu_cores packing shuffle region currency name_of_user notes note comment
+    description
+"""
+"""Arguments that do not change an answer: they are accepted, and reported as ignored."""
+
+
+def plain(text: str) -> str:
+    """Return the text without case, spaces, dashes and underscores, as names are compared."""
+    return "".join(character for character in text.lower() if character not in " -_\t\n")
+
+
+def _by_alias() -> dict[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for targets, names in _NAMES.items():
+        for name in names.split():
+            row = fields.setdefault(plain(name), [])
+            row += [target for target in targets if target not in row]
+    return fields
+
+
+FIELDS: Mapping[str, list[str]] = _by_alias()
+"""Fields by alias, the preferred first."""
+
+VALUES: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
+    field: {word: fields for words, fields in rows.items() for word in words.split()}
+    for field, rows in _WORDS.items()
+}
+"""Fields by field and word."""
+
+SWITCHES: Mapping[str, Mapping[str, Value]] = {plain(name): row for name, row in _FLAGS.items()}
+"""Fields by switch."""
+
+WITHOUT_EFFECT = frozenset(map(plain, _WITHOUT_EFFECT.split()))
+"""Arguments that are reported as ignored."""
+
+NOT_SET = frozenset((
+    "", "null", "none", "nil", "undefined", "default", "defaults", "auto", "automatic", "any",
+    "n/a", "na", "nan", "unknown", "unspecified", "not specified", "notset", "-", "?",
+))  # fmt: skip
+"""Texts that leave an argument at its default."""

@@ -1,0 +1,329 @@
+"""Turn the arguments of a tool call into the fields of a request, and say what was made of them.
+
+Nothing is dropped silently: an argument sets a field, or is reported as ignored, or is refused."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from rapidfuzz import fuzz, process
+
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.tools.aliases import (
+    FIELDS,
+    GPU_MEMORY,
+    SWITCHES,
+    WITHIN,
+    WITHOUT_EFFECT,
+    Value,
+    plain,
+)
+from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
+from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
+
+_SPELLING = 86
+"""Similarity in percent from which a misspelt name is read as the nearest one."""
+
+_MOST = 60
+"""Arguments of a call."""
+
+_SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
+_COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
+_PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]")
+_QUOTES = " \t'\""
+_FLAG = re.compile(r"(?:^|\s)--?[a-zA-Z]")
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call, read."""
+
+    request: Struct
+    fields: dict[str, Any]
+    """The fields they set."""
+    notes: list[str]
+    """What was understood otherwise than written, or ignored."""
+    options: str
+    """The text of `options`, read: each key the field's own name."""
+
+
+class _Reader:
+    """Collects the fields of one call."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self._known = fields_of(tool.request)
+        self._face = {parameter.name for parameter in tool.parameters}
+        self.fields: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self.options: dict[str, Any] = {}
+        """Fields set by `options`."""
+        self._memory: str | None = None
+
+    def take(self, sent: Mapping[str, Any]) -> None:
+        """Read arguments of the face, exact names before aliases."""
+        for key in sorted(sent, key=lambda key: key not in self._known):
+            if not self._take(key, sent[key]):
+                self.notes.append(f"ignored {key[:40]}: no such parameter")
+
+    def is_name(self, text: str) -> bool:
+        """Return whether a text is the name of an argument."""
+        word = plain(text)
+        return word in map(plain, self._known) or word in FIELDS or word in SWITCHES
+
+    def take_options(self, sent: Mapping[str, Any]) -> None:
+        """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
+        before = dict(self.fields)
+        unknown = [key for key in sent if not self._take(key, sent[key])]
+        self.options = {name: value for name, value in self.fields.items() if name not in before}
+        if unknown:
+            keys = option_keys(self._tool)
+            rest = ", ".join(
+                f"{key}={_shown(value)}" for key, value in sent.items() if key not in unknown
+            )
+            raise InvalidRequestError(
+                f"Unknown option {unknown[0][:40]!r}. Options: {', '.join(keys)}.",
+                hint="Send one of them, or leave it out.",
+                field=OPTIONS,
+                code="unknown-value",
+                send={OPTIONS: rest or None},
+            )
+
+    def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
+        """Read one argument. Returns False where its name means nothing."""
+        word = plain(key)
+        if key not in self._known and word in SWITCHES and _is_switch(value):
+            self._switch(key, SWITCHES[word], value)
+            return True
+        name = self._field_named(key)
+        if name is None:
+            if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
+                if not isinstance(value, str | None) or value:
+                    self.notes.append(f"ignored {key[:40]}: no effect here")
+                return True
+            return False
+        if name == GPU_MEMORY:
+            self._memory = str(value)
+            return True
+        field = self._known[name]
+        if is_not_set(field, value):
+            return True
+        if word in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
+            self.notes.append(f"{key} {value}: the weights as published")
+            return True
+        self._set(key, field, value)
+        return True
+
+    def _field_named(self, key: str) -> str | None:
+        """Return the field that a name means: exactly, by an alias, or nearly."""
+        word = plain(key)
+        by_word = {plain(name): name for name in self._known}
+        if word in by_word:
+            return by_word[word]
+        if (name := self._by_alias(word)) is not None:
+            return name
+        if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
+            return None
+        near = process.extractOne(
+            word, [*by_word, *FIELDS], scorer=fuzz.ratio, score_cutoff=_SPELLING
+        )
+        if near is None:
+            return None
+        name = by_word.get(near[0]) or self._by_alias(near[0])
+        if name is not None:
+            self.notes.append(f"{key[:40]} read as {name}")
+        return name
+
+    def _by_alias(self, word: str) -> str | None:
+        """Return the field of an alias: one of the face before others."""
+        targets = [
+            name for name in FIELDS.get(word, ()) if name in self._known or name == GPU_MEMORY
+        ]
+        if GPU_MEMORY in targets:
+            return GPU_MEMORY if "gpu" in targets else None
+        on_face = [name for name in targets if name in self._face]
+        return next(iter(on_face or targets), None)
+
+    def _switch(self, key: str, meant: Mapping[str, Value], value: object) -> None:
+        """Set the fields that a true switch stands for, where nothing else sets them."""
+        if str(value).strip().lower() in ("false", "no", "off", "0"):
+            return
+        known = [name for name in meant if name in self._known]
+        name = next(iter([name for name in known if name in self._face] or known), None)
+        if name is None:
+            self.notes.append(f"ignored {key}: no effect here")
+            return
+        if meant[name] == "qlora" and plain(str(self.fields.get(name))) == "lora":
+            del self.fields[name]  # LoRA over a base in 4 bit
+        self._put(key, name, meant[name])
+
+    def _set(self, key: str, field: Field, value: object) -> None:
+        """Read the value of a field, and what it holds besides."""
+        text, besides = value, dict[str, str]()
+        if isinstance(value, str):
+            text, besides = _split(field.name, value, self._known)
+        for name, inner in besides.items():
+            self._put(key, name, read(self._known[name], inner)[name])
+        if besides and not text:
+            return
+        for name, one in read(field, text).items():
+            if name not in self._known:
+                self.notes.append(f"ignored {name} {one}: no effect here")
+            elif self._is_default(name, one):
+                continue
+            else:
+                self._put(key, name, one)
+
+    def _is_default(self, name: str, value: object) -> bool:
+        """Return whether a word stands for what is done anyway: `task` where all are served."""
+        choices = self._known[name].choices
+        return name == "task" and value == "serving" and bool(choices) and value not in choices
+
+    def _put(self, key: str, name: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
+        if name in self.fields and self.fields[name] != value:
+            if name == "gpu_count" and isinstance(value, int):
+                value = max(value, self.fields[name])
+                self.notes.append(f"gpu_count {value}: the larger of two")
+            else:
+                self.notes.append(f"ignored {key}={_shown(value)}: {name} is {self.fields[name]}")
+                return
+        self.fields[name] = value
+
+    def finish(self) -> None:
+        """Join the memory of a GPU with its name."""
+        if self._memory is not None and "gpu" in self._known:
+            memory = re.sub(r"^(\d+(?:\.\d+)?)$", r"\1GB", self._memory.strip())
+            name = self.fields.get("gpu", "")
+            if not re.search(r"\d\s*g(i?b)?\b", name, re.IGNORECASE):
+                self.fields["gpu"] = f"{name} {memory}".strip()
+
+
+def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
+    """Return the request that arguments make. Raises InvalidRequestError for an unknown option, a
+    value that cannot be read, and one that is out of bounds."""
+    if len(sent) > _MOST:
+        raise InvalidRequestError(
+            f"{len(sent)} arguments are too many.",
+            hint=f"Send at most {_MOST}.",
+            code="invalid-value",
+        )
+    reader = _Reader(tool)
+    options = sent.get(OPTIONS)
+    reader.take({key: value for key, value in sent.items() if key != OPTIONS})
+    if options is not None:
+        reader.take_options(dict(_pairs(options, reader.is_name)))
+    reader.finish()
+    missing = [name for name in tool.required if name not in reader.fields]
+    if missing:
+        raise InvalidRequestError(
+            f"`{missing[0]}` is missing.",
+            hint=f"Send {missing[0]}.",
+            field=missing[0],
+            code="missing-field",
+            send={name: tool.example[name] for name in missing if name in tool.example},
+        )
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in reader.options.items())
+    return Arguments(_request(tool, reader.fields), reader.fields, reader.notes, shown)
+
+
+def _request(tool: Tool, fields: dict[str, Any]) -> Struct:
+    """Return the request. Raises InvalidRequestError for a value out of bounds."""
+    try:
+        return msgspec.convert(fields, tool.request)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        named = re.search(r"at `\$\.(\w+)|required field `(\w+)`", message)
+        name = (named[1] or named[2]) if named else None
+        description = fields_of(tool.request)[name].description if name else ""
+        raise InvalidRequestError(
+            f"{name or 'A value'}: {message.partition(' - at ')[0]}."
+            f" {str(fields.get(name or '', ''))[:40]!r} was sent."
+            if name in fields
+            else f"`{name}` is missing.",
+            hint=description or "See /tools/openapi.json.",
+            field=name,
+            code="invalid-value" if name in fields else "missing-field",
+        ) from None
+
+
+def _is_switch(value: object) -> bool:
+    words = ("true", "false", "yes", "no", "on", "off", "0", "1", "")
+    return isinstance(value, bool) or str(value).strip().lower() in words
+
+
+def _is_sixteen_bit(value: object) -> bool:
+    return plain(str(value)) in _SIXTEEN_BIT
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)[:60]
+
+
+def _split(name: str, text: str, known: Mapping[str, Field]) -> tuple[str, dict[str, str]]:
+    """Return a value without what it holds of other fields, and that by field: "vLLM 0.8"."""
+    besides: dict[str, str] = {}
+    for names, pattern, target in WITHIN:
+        if name not in names or target not in known or target == name:
+            continue
+        match = re.search(pattern, text, re.IGNORECASE)
+        if match:
+            besides[target] = match["value"].lower()
+            text = f"{text[: match.start()]} {text[match.end() :]}"
+            text = re.sub(r"^\W*(?:with|and|using|in)?\b\W*|\W*(?:with|and|using)?\W*$", "", text)
+    return text.strip(), besides
+
+
+def _pairs(options: object, is_name: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    """Yield the keys and values of `options`: text, flags of a command, JSON, or an object."""
+    if isinstance(options, str) and options.strip().startswith(("{", "[")):
+        try:
+            options = json.loads(options)
+        except ValueError:
+            options = str(options).strip().strip("{}[]")
+    if isinstance(options, Mapping):
+        yield from ((str(key), value) for key, value in options.items())
+    elif isinstance(options, list):
+        for one in options:
+            yield from _pairs(one, is_name)
+    elif isinstance(options, str) and options.strip().lower() not in ("null", "none", "{}"):
+        yield from _flags(options) if _FLAG.search(options) else _of_text(options, is_name)
+
+
+def _of_text(text: str, is_name: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+    """Yield the pairs of `key=value, key=value`; a name alone is true."""
+    for part in _PAIR.split(text):
+        key, separator, value = re.sub(r"\s*[=:]\s*", "\0", part, count=1).partition("\0")
+        pieces = value.split(",")
+        values = [piece for piece in pieces if not is_name(piece)]
+        if separator:
+            yield key.strip(_QUOTES), ",".join(values).strip(_QUOTES)
+        else:
+            pieces = key.split(",")
+        for piece in pieces:
+            if (not separator or piece not in values) and piece.strip(_QUOTES):
+                yield piece.strip(_QUOTES), True
+
+
+def _flags(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the pairs of `--key value --switch`."""
+    try:
+        words = shlex.split(text.replace(",", " "))
+    except ValueError:
+        words = text.split()
+    key: str | None = None
+    for word in words:
+        if re.match(r"--?[a-zA-Z]", word):
+            if key is not None:
+                yield key, True
+            key, _, value = word.lstrip("-").partition("=")
+            if value:
+                yield key, value
+                key = None
+        elif key is not None:
+            yield key, word
+            key = None
+    if key is not None:
+        yield key, True

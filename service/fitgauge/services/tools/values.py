@@ -1,0 +1,247 @@
+"""Read values as agents write them: numbers with units, booleans as words, lists as text."""
+
+import math
+import re
+from typing import Literal, NamedTuple
+
+from msgspec import Struct, inspect
+
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.tools.aliases import NOT_SET, VALUES, Value, plain
+
+Kind = Literal["integer", "integers", "number", "boolean", "choice", "text", "texts"]
+
+_NUMBER = re.compile(
+    r"(?<![a-z0-9.])(?P<digits>\d{1,3}(?:[, _]\d{3})+(?![0-9])(?:\.\d+)?"
+    r"|\d+(?:\.\d+)?(?:e\+?\d{1,2})?|\.\d+)\s?(?P<unit>%|(?:[kmgt]i?b?|thousand|million)(?![a-z]))?|"
+    r"(?P<word>[a-z]+[- ]?)(?P<after>\d+(?:\.\d+)?)(?![a-z0-9.])",
+    re.IGNORECASE,
+)
+_PRODUCT = re.compile(r"\s*(\d{1,4})\s*[x×*]\s*(\d{1,4})\s*", re.IGNORECASE)
+_WORDS = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16, "single": 1, "dual": 2,
+    "couple": 2, "quad": 4,
+}  # fmt: skip
+_TRUE = frozenset(("true", "yes", "on", "1", "y", "enabled", "enable", "1.0"))
+_FALSE = frozenset(("false", "no", "off", "0", "n", "disabled", "disable", "0.0", "none", "never"))
+_LONGEST = 60
+"""Characters of a text that holds a number."""
+
+_SHARES = ("_utilization", "_fraction")
+_GIB = {"m": 1 / 1024, "g": 1.0, "t": 1024.0}
+_POWERS = {"k": 1, "thousand": 1, "m": 2, "million": 2, "g": 3, "t": 4}
+
+
+class Field(NamedTuple):
+    """A field of a request, as a value is read for it."""
+
+    name: str
+    kind: Kind
+    choices: tuple[str, ...] = ()
+    description: str = ""
+
+
+def fields_of(request: type[Struct]) -> dict[str, Field]:
+    """Return the fields of a request by name."""
+    info = inspect.type_info(request)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(request)
+    return {field.name: _field(field) for field in info.fields}
+
+
+def _field(field: inspect.Field) -> Field:
+    options = _options(field.type)
+    kinds = {type(option) for option in options}
+    choices = tuple(
+        str(value)
+        for option in options
+        if isinstance(option, inspect.LiteralType)
+        for value in option.values
+    )
+    several = inspect.ListType in kinds
+    kind: Kind = "texts" if several else "text"
+    if inspect.BoolType in kinds:
+        kind = "boolean"
+    elif inspect.IntType in kinds:
+        kind = "integers" if several else "integer"
+    elif inspect.FloatType in kinds:
+        kind = "number"
+    elif choices:
+        kind = "choice"
+    return Field(field.name, kind, choices, _description(field.type))
+
+
+def _options(info: inspect.Type) -> list[inspect.Type]:
+    if isinstance(info, inspect.Metadata):
+        return _options(info.type)
+    if isinstance(info, inspect.UnionType):
+        return [option for one in info.types for option in _options(one)]
+    return [info]
+
+
+def _description(info: inspect.Type) -> str:
+    schema = info.extra_json_schema if isinstance(info, inspect.Metadata) else None
+    return str((schema or {}).get("description", ""))
+
+
+def is_not_set(field: Field, value: object) -> bool:
+    """Return whether a value leaves a field at its default: null, "", "none", "auto" and such, and
+    fillers such as 0 where a number must be positive."""
+    if value is None or value == [] or value == {}:
+        return True
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("0", "1", "-1"):
+            return is_not_set(field, int(word))
+        if word == "none" and ("none" in field.description or "none" in VALUES.get(field.name, ())):
+            return False
+        return word in NOT_SET and plain(word) not in map(plain, field.choices)
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        filler = value == 0 and field.name in _NEVER_ZERO
+        return value == -1 or filler or (value == 1 and field.name in _NEVER_ONE)
+    return False
+
+
+_NEVER_ZERO = frozenset((
+    "gpu", "gpu_count", "context_length", "concurrency", "sequence_length", "micro_batch_size",
+    "global_batch_size", "max_usd_per_hour", "tensor_parallel", "pipeline_parallel",
+    "data_parallel", "lora_rank", "max_num_seqs", "max_batched_tokens", "gpu_memory_utilization",
+    "kv_cache_memory_gib", "max_gpu_count",
+))  # fmt: skip
+"""Fields that hosts which must send every argument fill with 0."""
+
+_NEVER_ONE = ("context_length", "sequence_length")
+"""Fields that such hosts fill with their minimum, which no caller means."""
+
+
+def read(field: Field, value: object) -> dict[str, Value | list[Value]]:
+    """Return the fields that a value sets: mostly the field alone. Raises InvalidRequestError for a
+    number that cannot be read."""
+    if isinstance(value, list):
+        if field.kind == "integers":
+            return {field.name: [_integer(field, one) for one in value]}
+        value = ", ".join(map(_text, value))
+    elif isinstance(value, dict):
+        value = " ".join(_text(one) for one in value.values() if one is not None)
+    word = plain(_text(value))
+    if field.kind != "boolean" and word in VALUES.get(field.name, ()):
+        return dict(VALUES[field.name][word])
+    match field.kind:
+        case "boolean":
+            return {field.name: _boolean(field, value)}
+        case "integer":
+            return {field.name: _integer(field, value)}
+        case "number":
+            return {field.name: _number(field, value)}
+        case "integers":
+            numbers = _numbers(field, _text(value))
+            return {field.name: [_whole(field, value, number) for number in numbers]}
+        case "choice":
+            return {field.name: _choice(field, word, _text(value))}
+    return {field.name: _name(field, value)}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _name(field: Field, value: object) -> str:
+    """Return a text. A bare number is a GPU's memory, as in `vram: 24`."""
+    text = _text(value)
+    if field.name == "gpu" and re.fullmatch(r"\d{1,2}", text):
+        return f"{text}GB"
+    return text
+
+
+def _boolean(field: Field, value: object) -> bool:
+    word = _text(value).lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise InvalidRequestError(
+        f"`{field.name}` is {word[:40]!r}.",
+        hint="Send true or false.",
+        field=field.name,
+        code="invalid-value",
+        send={field.name: True},
+    )
+
+
+def _choice(field: Field, word: str, text: str) -> str:
+    """Return the choice that a word means, else the text, which the service refuses."""
+    by_word = {plain(choice): choice for choice in field.choices}
+    return by_word.get(word, text)
+
+
+def _integer(field: Field, value: object) -> int:
+    return _whole(field, value, _number(field, value))
+
+
+def _whole(field: Field, value: object, number: float) -> int:
+    if not number.is_integer():
+        raise _unreadable(field, value, round(number))
+    return int(number)
+
+
+def _number(field: Field, value: object) -> float:
+    """Return the one number in a value, in the field's unit; of "2x8" the product."""
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        raise _unreadable(field, value, None)
+    if isinstance(value, int | float):
+        return _in_unit(field, float(value), "")
+    text = _text(value)
+    product = _PRODUCT.fullmatch(text)
+    if product:
+        return float(product[1]) * float(product[2])
+    numbers = _numbers(field, text)
+    if len(numbers) > 1:
+        raise _unreadable(field, text, round(max(numbers)))
+    return numbers[0]
+
+
+def _numbers(field: Field, text: str) -> list[float]:
+    """Return every number of a text, in the field's unit; else the one that is a word. Raises
+    InvalidRequestError where there is none."""
+    if len(text) > _LONGEST:
+        raise _unreadable(field, text, None)
+    numbers = [_in_unit(field, *_parts(match)) for match in _NUMBER.finditer(text)]
+    if not numbers:
+        words = re.findall(r"[a-z]+", text.lower())
+        numbers = [float(_WORDS[word]) for word in words if word in _WORDS]
+    if not numbers:
+        raise _unreadable(field, text, None)
+    return numbers
+
+
+def _in_unit(field: Field, number: float, unit: str) -> float:
+    """Return a number in the unit of its field: a share, GiB, tokens (k = 1,024) or a count."""
+    if field.name.endswith(_SHARES):
+        return number / 100 if unit == "%" or number > 1 else number
+    if field.name.endswith("_gib"):
+        return number * _GIB.get(unit[:1], 1.0)
+    if unit in ("", "%"):
+        return number
+    written_out = unit in ("thousand", "million")
+    thousand = 1024 if "length" in field.name and not written_out else 1000
+    return number * float(thousand ** _POWERS[unit if written_out else unit[0]])
+
+
+def _parts(match: re.Match[str]) -> tuple[float, str]:
+    digits = match["digits"] or match["after"]
+    return float(re.sub("[, _]", "", digits)), (match["unit"] or "").lower()
+
+
+def _unreadable(field: Field, value: object, send: int | None) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"`{field.name}` is {str(value)[:40]!r}, not one number.",
+        hint="Send a number.",
+        field=field.name,
+        code="invalid-value",
+        send=None if send is None else {field.name: send},
+    )

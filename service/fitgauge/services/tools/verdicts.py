@@ -1,0 +1,177 @@
+"""Short answers with a verdict: serving and training."""
+
+from msgspec import UNSET
+
+from fitgauge.services.common.schemas import FitAnswer, Verdict
+from fitgauge.services.tools.arguments import Arguments
+from fitgauge.services.tools.faces import Tool
+from fitgauge.services.tools.needs import needs_answer
+from fitgauge.services.tools.schemas import Other, ToolAnswer
+from fitgauge.services.tools.wording import (
+    assumed,
+    bounded,
+    engine_title,
+    fixes,
+    gib,
+    gpus,
+    number,
+    one_decimal,
+    parts,
+    readings,
+    short_name,
+    shown_warnings,
+)
+from fitgauge.services.training_fit.schemas import TrainingAnswer
+
+_VERDICTS: dict[Verdict, str] = {
+    "fits": "fits",
+    "tight": "is tight",
+    "does_not_fit": "does not fit",
+    "unsupported": "is not supported",
+}
+_METHODS = {"lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA", "full": "Full fine-tuning"}
+_TRAINING_FIELDS = (
+    "model", "method", "activation_checkpointing", "framework", "precision", "optimizer", "loss",
+    "micro_batch_size", "sequence_length", "quantization",
+)  # fmt: skip
+"""What is assumed of a training, the decisive first."""
+
+
+def fit_answer(
+    tool: Tool, call: Arguments, answer: FitAnswer, quantization: str | None
+) -> ToolAnswer:
+    """Return the short answer about serving. quantization: the format of the weights."""
+    if answer.gpu is None:
+        return needs_answer(call, answer)
+    understood = answer.understood_as
+    context, requests = number(understood, "context_length"), number(understood, "concurrency")
+    short = ToolAnswer(
+        verdict=answer.verdict,
+        answer="",
+        model=answer.model.id,
+        gpu=answer.gpu.name,
+        gpu_count=answer.gpu.count,
+        engine=str(understood["engine"]),
+        quantization=quantization or UNSET,
+        context_length=context,
+        concurrency=requests,
+        fixes=fixes(tool, call, answer.suggestions) or UNSET,
+        command=answer.launch.command if answer.launch else UNSET,
+    )
+    load = f"at {context:,} tokens" if isinstance(context, int) else "as asked"
+    if isinstance(requests, int) and requests > 1:
+        load += f" x {requests:,} requests"
+    written = f"{short_name(answer.model.id)}{f' in {quantization}' if quantization else ''}"
+    version = str(understood.get("engine_version", "")).removesuffix(".0")
+    place = f"{gpus(answer.gpu)} with {engine_title(understood['engine'])} {version}".rstrip()
+    notes = [
+        f"{one.setting} {_plain(one.value)} instead of {_plain(one.default)}"
+        for one in answer.chosen
+    ]
+    if answer.per_gpu is not None and answer.terms is not None:
+        memory = answer.per_gpu
+        usable = memory.budget_bytes if memory.limited_by == "budget" else memory.usable_bytes
+        _sizes(short, memory.required_bytes.expected, usable)
+        short.range_gib = [gib(memory.required_bytes.low), gib(memory.required_bytes.high)]
+        short.parts_gib = parts(answer.terms, gib(memory.required_bytes.expected))
+    if answer.verdict == "unsupported":
+        short.answer = one_decimal(answer.summary)
+    else:
+        limit = answer.limits.max_context_length if answer.limits else None
+        if limit and answer.verdict != "does_not_fit":
+            short.max_context = limit
+        short.answer = _sentence(
+            f"{written} {_VERDICTS[answer.verdict]} on {place}", short, load, answer.fit_probability
+        )
+    short.assumed = [
+        *notes,
+        *call.notes,
+        *readings(answer.read_as),
+        *assumed(answer.assumed),
+    ] or UNSET
+    short.warnings = shown_warnings(answer.warnings) or UNSET
+    return bounded(short)
+
+
+def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> ToolAnswer:
+    """Return the short answer about training."""
+    if answer.gpu is None:
+        return needs_answer(call, answer)
+    understood = answer.understood_as
+    method = str(understood.get("method", ""))
+    batch, length = number(understood, "micro_batch_size"), number(understood, "sequence_length")
+    short = ToolAnswer(
+        verdict=answer.verdict,
+        answer="",
+        model=answer.model.id,
+        gpu=answer.gpu.name,
+        gpu_count=answer.gpu.count,
+        method=method,
+        sequence_length=length,
+        micro_batch_size=batch,
+        others={
+            name: Other(needs_gib=gib(one.required_bytes), verdict=one.verdict)
+            for name, one in answer.others.items()
+        }
+        or UNSET,
+        fixes=fixes(tool, call, answer.suggestions) or UNSET,
+        command=answer.launch.command if answer.launch else UNSET,
+    )
+    if answer.per_gpu is not None and answer.terms is not None:
+        memory = answer.per_gpu
+        _sizes(short, memory.required_bytes.expected, memory.usable_bytes)
+        short.range_gib = [gib(memory.required_bytes.low), gib(memory.required_bytes.high)]
+        short.parts_gib = parts(answer.terms, gib(memory.required_bytes.expected))
+    if answer.limits is not None and answer.limits.max_micro_batch_size:
+        short.max_micro_batch_size = answer.limits.max_micro_batch_size
+    if answer.verdict == "unsupported":
+        short.answer = one_decimal(answer.summary)
+    else:
+        algorithm = understood.get("algorithm")
+        title = _METHODS.get(method, method)
+        title = title if algorithm in (None, "sft") else f"{str(algorithm).upper()} by {title}"
+        subject = f"{title} of {short_name(answer.model.id)} {_VERDICTS[answer.verdict]}"
+        short.answer = _sentence(
+            f"{subject} on {gpus(answer.gpu)}",
+            short,
+            f"with {batch} x {length:,} tokens" if isinstance(length, int) else "as asked",
+            answer.fit_probability,
+        )
+    short.assumed = [
+        *call.notes,
+        *readings(answer.read_as),
+        *assumed(answer.assumed, _TRAINING_FIELDS),
+    ] or UNSET
+    short.warnings = shown_warnings(answer.warnings) or UNSET
+    return bounded(short)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:,}"
+
+
+def _sizes(short: ToolAnswer, needs: int, usable: int) -> None:
+    short.needs_gib = gib(needs)
+    short.usable_gib = gib(usable)
+
+
+def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | None) -> str:
+    """Return the answer in words, with the figures of the fields."""
+    each = " per GPU" if short.gpu_count is not UNSET and short.gpu_count > 1 else ""
+    if short.verdict == "does_not_fit":
+        text = f"{subject}: needs {short.needs_gib:,} GiB{each} {load}, {short.usable_gib:,} usable"
+    else:
+        text = f"{subject}: {short.needs_gib:,} of {short.usable_gib:,} GiB{each} {load}"
+    if short.verdict == "tight" and probability is not None:
+        text += f"; {probability:.0%} likely"
+    if short.max_context is not UNSET:
+        text += f"; {short.max_context:,} tokens at most"
+    if short.max_micro_batch_size is not UNSET and short.verdict != "does_not_fit":
+        most = short.max_micro_batch_size
+        text += f"; {most} sequence{'s' if most > 1 else ''} at most"
+    if isinstance(short.fixes, list) and short.verdict != "fits":
+        first = short.fixes[0]
+        text += f". Fix: {first.change} ({first.needs_gib:,} GiB)"
+    elif short.verdict == "does_not_fit":
+        text += ". No change on this GPU is known to help: see recommend_gpus"
+    return f"{text}."

@@ -1,0 +1,139 @@
+"""Short answers: the figures of /v1 in GiB, and never long."""
+
+import json
+from itertools import product
+
+import pytest
+
+from fitgauge.engine.quantity import GIB
+from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
+
+LONGEST_TOKENS = 600
+MODELS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3", "7b")
+GPUS = ("RTX 4090", "T4", "H100", "8x H200", "MI300X", "M3 Ultra 512GB", "24GB")
+
+
+def tokens(answer):
+    """About 3.6 characters a token."""
+    return len(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))) / 3.6
+
+
+def holds_no_null(node):
+    if isinstance(node, dict):
+        return all(map(holds_no_null, node.values()))
+    if isinstance(node, list):
+        return all(map(holds_no_null, node))
+    return node is not None
+
+
+@pytest.mark.parametrize(("model", "gpu"), [*product(MODELS, GPUS)])
+def test_serving_is_answered_with_the_figures_of_check_fit(call, check_fit, model, gpu):
+    short = call("check_fit", model=model, gpu=gpu)
+    whole = check_fit(model=model, gpu=gpu, settings="auto")
+    assert short["verdict"] == whole.verdict
+    assert short["needs_gib"] == pytest.approx(
+        whole.per_gpu.required_bytes.expected / GIB, abs=0.06
+    )
+    assert sum(short["parts_gib"].values()) == pytest.approx(short["needs_gib"], abs=0.01)
+    assert short["gpu_count"] == whole.gpu.count
+    assert ("command" in short) == (whole.launch is not None)
+    assert f"{short['needs_gib']:,}" in short["answer"] or short["verdict"] == "unsupported"
+    assert len(short["assumed"]) >= len(whole.assumed)
+    assert holds_no_null(short)
+    assert tokens(short) <= LONGEST_TOKENS
+
+
+def test_a_fix_sent_back_keeps_its_word(call):
+    question = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "options": "max_num_seqs=16"}
+    fixes = call("check_fit", **question)["fixes"]
+    assert fixes
+    for fix in fixes:
+        again = call("check_fit", **(question | fix["arguments"]))
+        assert (again["verdict"], again["needs_gib"]) == (fix["verdict"], fix["needs_gib"])
+
+
+def test_a_training_fix_sent_back_keeps_its_word(call):
+    question = {"model": "70b", "gpu": "8x H100", "method": "full", "options": "optim=adamw"}
+    fixes = call("check_training_fit", **question)["fixes"]
+    assert fixes
+    for fix in fixes:
+        again = call("check_training_fit", **(question | fix["arguments"]))
+        assert again["verdict"] == fix["verdict"]
+
+
+def test_training_names_the_method_and_the_others(call):
+    short = call("check_training_fit", model="Qwen/Qwen3-8B", gpu="4090")
+    assert short["method"] == "lora"
+    assert set(short["others"]) == {"qlora", "full"}
+    assert any("checkpointing" in text for text in short["assumed"])
+    assert tokens(short) <= LONGEST_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quantization"),
+    [
+        ({"model": "Qwen/Qwen3-8B"}, "bf16"),
+        ({"model": "Qwen/Qwen3-32B-AWQ"}, "awq"),
+        ({"model": "Qwen/Qwen3-8B", "engine": "ollama"}, "q4_k_m"),
+        ({"model": "Qwen/Qwen3-8B", "quantization": "INT4"}, "int4"),
+    ],
+)
+def test_the_format_of_the_weights_is_named(call, arguments, quantization):
+    assert call("check_fit", gpu="RTX 4090", **arguments)["quantization"] == quantization
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("recommend_gpus", {"model": "Qwen/Qwen3-32B"}),
+        ("recommend_gpus", {"model": "7b", "task": "fine-tuning", "method": "lora"}),
+        ("list_models_that_fit", {"gpu": "RTX 3090"}),
+        ("compare_fit", {"models": "Qwen/Qwen3-8B, Qwen/Qwen3-32B", "gpus": "4090, H100, T4, L4",
+                         "quantizations": "as published, fp8, awq"}),
+        ("plan_training", {"model": "7b", "gpu": "H100"}),
+    ],
+)  # fmt: skip
+def test_a_list_is_short_and_counts_what_it_leaves_out(call, name, arguments):
+    short = call(name, **arguments)
+    assert short["options"]
+    assert holds_no_null(short)
+    assert tokens(short) <= LONGEST_TOKENS
+    if name == "compare_fit":
+        assert len(short["options"]) + short["more"] == 24
+
+
+def test_what_all_cells_share_stands_once(call):
+    short = call("compare_fit", models="Qwen/Qwen3-8B, 7b", gpus="4090")
+    assert short["context_length"] == 8192
+    assert all("context_length" not in row for row in short["options"])
+    assert [row["model"] for row in short["options"]] == ["Qwen/Qwen3-8B", "7b"]
+
+
+def test_a_log_is_explained(call):
+    log = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.5 GiB"
+    short = call("explain_log", log=log, model="Qwen/Qwen3-8B", gpu="RTX 4090")
+    assert short["answer"]
+    assert tokens(short) <= LONGEST_TOKENS
+
+
+def test_an_error_holds_the_next_call(call):
+    with pytest.raises(ToolCallError) as raised:
+        call("check_fit", model="Qwen/Qwen3-8B", gpu="RTX 4090", kv_cache_dtype="fp7")
+    assert raised.value.answer.code == "unknown-kv-cache-dtype"
+    with pytest.raises(ToolCallError) as raised:
+        call("check_fit", model="Qwen/Qwen3-8B", gpu="RTX 4090", quantization="q4_k_x")
+    send = raised.value.answer.send
+    assert call("check_fit", **{"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"} | send)
+
+
+def test_a_field_beyond_the_face_is_sent_in_options(call):
+    with pytest.raises(ToolCallError) as raised:
+        call("check_fit", model="7b", gpu="H100", options="max_num_seqs=8, tensor_parallel=5")
+    send = raised.value.answer.send
+    if isinstance(send, dict):
+        assert set(send) <= {"model", "gpu", "gpu_count", "options"}
+
+
+def test_an_unknown_tool_is_named(call):
+    with pytest.raises(UnknownToolError):
+        call("check")

@@ -1,0 +1,143 @@
+"""Arguments as agents send them: understood, or reported as ignored."""
+
+import pytest
+
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.tools.aliases import FIELDS, GPU_MEMORY, SWITCHES, VALUES, plain
+from fitgauge.services.tools.arguments import parse
+from fitgauge.services.tools.faces import TOOLS, option_keys
+from fitgauge.services.tools.values import fields_of
+
+ALL_FIELDS = {name for tool in TOOLS.values() for name in fields_of(tool.request)}
+SWITCHED = {"max_num_seqs": 16, "enforce_eager": True}
+SERVING = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}
+
+
+def fields(tool, **sent):
+    return parse(TOOLS[tool], sent).fields
+
+
+def more(tool, **sent):
+    """Return the fields beyond model and gpu."""
+    got = fields(tool, **SERVING, **sent)
+    return {name: value for name, value in got.items() if name not in SERVING}
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"max_model_len": "16k"}, {"context_length": 16384}),
+        ({"maxModelLen": 4096}, {"context_length": 4096}),
+        ({"Context Length": 4096}, {"context_length": 4096}),
+        ({"contextlenght": 4096}, {"context_length": 4096}),
+        ({"batch_size": 8}, {"concurrency": 8}),
+        ({"tp": "2"}, {"tensor_parallel": 2}),
+        ({"num_gpus": 2}, {"gpu_count": 2}),
+        ({"engine": "vLLM 0.8"}, {"engine": "vLLM", "engine_version": "0.8"}),
+        ({"backend": "sglang"}, {"engine": "sglang"}),
+        ({"quantisation": "AWQ"}, {"quantization": "AWQ"}),
+        ({"load_in_4bit": True}, {"quantization": "4bit"}),
+        ({"dtype": "int8"}, {"quantization": "int8"}),
+        ({"dtype": "auto"}, {}),
+        ({"options": "max_num_seqs=16, enforce_eager"}, SWITCHED),
+        ({"options": "--max-num-seqs 16 --enforce-eager"}, SWITCHED),
+        ({"options": {"max_num_seqs": "16"}}, {"max_num_seqs": 16}),
+        ({"options": '{"max_num_seqs": 16}'}, {"max_num_seqs": 16}),
+        ({"options": "tp: 2; max_model_len: 8k"}, {"tensor_parallel": 2, "context_length": 8192}),
+        ({"options": ""}, {}),
+        ({"options": None}, {}),
+        ({"max_num_seqs": 16}, {"max_num_seqs": 16}),
+        ({"gpu_count": 1, "num_gpus": 4}, {"gpu_count": 4}),
+    ],
+)  # fmt: skip
+def test_a_serving_call_is_understood(sent, expected):
+    assert more("check_fit", **sent) == expected
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"batch_size": "4"}, {"micro_batch_size": 4}),
+        ({"max_seq_length": 4096}, {"sequence_length": 4096}),
+        ({"gradient_checkpointing": True}, {"activation_checkpointing": "full"}),
+        ({"gradient_accumulation_steps": 8}, {"micro_batches": 8}),
+        ({"trainer": "DeepSpeed ZeRO-3"}, {"framework": "deepspeed", "zero_stage": 3}),
+        ({"method": "GRPO"}, {"algorithm": "grpo"}),
+        ({"method": "LoRA r=32"}, {"method": "LoRA", "lora_rank": 32}),
+        ({"method": "LoRA", "load_in_4bit": "true"}, {"method": "qlora"}),
+        ({"attn_implementation": "flash_attention_2"}, {"attention": "flash"}),
+        ({"bf16": True}, {"precision": "mixed_bf16"}),
+        ({"use_liger_kernel": True}, {"kernels": "liger"}),
+        ({"fsdp": True}, {"framework": "fsdp"}),
+        (
+            {"options": "target_modules=q_proj,v_proj, flash_attention_2"},
+            {"lora_targets": "q_proj,v_proj", "attention": "flash"},
+        ),
+    ],
+)
+def test_a_training_call_is_understood(sent, expected):
+    assert more("check_training_fit", **sent) == expected
+
+
+def test_an_alias_means_a_parameter_of_the_face_first():
+    assert more("plan_training", batch_size=512) == {"global_batch_size": 512}
+    got = fields("compare_fit", model=["7b", "13b"], gpu="H100", context_length="32k", quant="awq")
+    assert got == {
+        "models": "7b, 13b", "gpus": "H100", "context_lengths": [32768], "quantizations": "awq"
+    }  # fmt: skip
+    got = fields("recommend_gpus", model="7b", budget="$3", use_case="Fine-tuning")
+    assert got == {"model": "7b", "max_usd_per_hour": 3.0, "task": "training"}
+
+
+def test_the_memory_of_a_gpu_belongs_to_its_name():
+    assert fields("check_fit", model="7b", gpu="A100", vram=40)["gpu"] == "A100 40GB"
+    assert fields("check_fit", model="7b", gpu="A100 80GB", vram=80)["gpu"] == "A100 80GB"
+    assert fields("check_fit", model="7b", vram="24 GB")["gpu"] == "24 GB"
+
+
+@pytest.mark.parametrize("key", ["temperature", "user_intent", "learning_rate", "zero_stage"])
+def test_what_has_no_effect_is_reported(key):
+    call = parse(TOOLS["check_fit"], {**SERVING, key: 3})
+    assert [note for note in call.notes if key in note]
+    assert set(call.fields) == set(SERVING)
+
+
+def test_of_two_values_the_exact_name_counts_and_the_other_is_reported():
+    call = parse(TOOLS["check_fit"], {**SERVING, "max_model_len": 4096, "context_length": 8192})
+    assert call.fields["context_length"] == 8192
+    assert any("max_model_len" in note for note in call.notes)
+
+
+def test_an_unknown_option_is_answered_with_the_keys():
+    with pytest.raises(InvalidRequestError) as raised:
+        parse(TOOLS["check_fit"], {**SERVING, "options": "frobnicate=1, max_num_seqs=3"})
+    assert raised.value.send == {"options": "max_num_seqs=3"}
+    assert all(key in raised.value.detail for key in option_keys(TOOLS["check_fit"]))
+
+
+@pytest.mark.parametrize("name", [*TOOLS])
+def test_a_required_argument_that_is_missing_comes_with_an_example(name):
+    with pytest.raises(InvalidRequestError) as raised:
+        parse(TOOLS[name], {})
+    assert raised.value.code == "missing-field"
+    assert parse(TOOLS[name], raised.value.send | dict(TOOLS[name].example))
+
+
+@pytest.mark.parametrize("name", [*TOOLS])
+def test_every_field_of_a_request_can_be_sent(name):
+    tool = TOOLS[name]
+    face = {parameter.name for parameter in tool.parameters}
+    assert face | set(option_keys(tool)) | {"detail", "limit"} >= set(fields_of(tool.request))
+    assert face <= set(fields_of(tool.request))
+
+
+def test_every_alias_means_a_field_that_exists():
+    targets = {name for names in FIELDS.values() for name in names}
+    targets |= {name for row in SWITCHES.values() for name in row}
+    targets |= {name for rows in VALUES.values() for row in rows.values() for name in row}
+    assert targets - {GPU_MEMORY} <= ALL_FIELDS
+    assert set(VALUES) <= ALL_FIELDS
+
+
+def test_names_are_compared_without_case_and_separators():
+    assert plain("Max-Model_len ") == "maxmodellen"

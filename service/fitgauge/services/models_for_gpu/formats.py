@@ -86,21 +86,30 @@ def _formats(
     bundled, and those that no known checkpoint has, unless it is an engine for whose format
     checkpoints are made by whoever runs it."""
     row = ENGINES[engine]
-    available = count * match.accelerator.usable.high
     published_alone = model.is_quantized or model.spec.task == "encode"
-    if published_alone or row.default_quantization is None:
+    as_published = published_alone or row.default_quantization is None
+    if as_published and not is_too_large(model, None, match, count):
         yield None
     if published_alone:
         return
     for quantization in row.served_formats:
-        form = requested_scheme(quantization, model.spec).form
-        bits = form.bits if form is not None else BITS["BF16"]
-        if _SCALES * bits / 8 * answers.parameters(model) > available:
+        if is_too_large(model, quantization, match, count):
             continue
         if fitting.choice(quantization, engine).repo is not None:
             continue
         if row.checkpoint_kinds or fitting.has_checkpoint(quantization, engine):
             yield quantization
+
+
+def is_too_large(model: Model, quantization: str | None, match: GpuMatch, count: int) -> bool:
+    """Return whether the weights alone exceed the GPUs, without sharding them. False of models
+    that are published in a format of their own, whose tensors differ in bits."""
+    if quantization is None and model.is_quantized:
+        return False
+    form = requested_scheme(quantization, model.spec).form if quantization else None
+    bits = form.bits if form is not None else BITS["BF16"]
+    least = _SCALES * bits / 8 * answers.parameters(model)
+    return least > count * match.accelerator.usable.high
 
 
 def fitting_row(

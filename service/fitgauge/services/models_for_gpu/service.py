@@ -16,7 +16,12 @@ from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.models_for_gpu.capability import capability
-from fitgauge.services.models_for_gpu.formats import fitting_row, question_of, widest_row
+from fitgauge.services.models_for_gpu.formats import (
+    fitting_row,
+    is_too_large,
+    question_of,
+    widest_row,
+)
 from fitgauge.services.models_for_gpu.schemas import (
     FittingModel,
     ModelsForGpuAnswer,
@@ -141,6 +146,8 @@ class ModelsForGpu:
         engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
         for quantization in formats:
             if quantization is not None and model.is_quantized:
+                continue
+            if is_too_large(model, quantization, found, count):
                 continue
             question = question_of(request, model, found, count, quantization)
             engine = next(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
-from fitgauge.services.tools.faces import Tool
+from fitgauge.services.tools.faces import OPTIONS, Tool
 from fitgauge.services.tools.schemas import ToolError, Value
 from fitgauge.services.tools.wording import to_arguments
 
@@ -11,6 +11,8 @@ _LONGEST = 480
 """Characters of a message."""
 
 _ALTERNATIVES = 3
+_NAMES = ("model", "gpu")
+"""A near name of these may mean another thing: the service says what to send."""
 
 
 class UnknownToolError(Exception):
@@ -40,8 +42,8 @@ def explain(
         for name, value in (getattr(reason, "send", None) or {}).items()
     }
     others = list(reason.matches)
-    if not send and field not in (None, "model") and others:  # a near model may be another's
-        send, others = {str(field): others[0]}, others[1:]
+    if not send and field is not None and field not in _NAMES and others:
+        send, others = {field: others[0]}, others[1:]
     if (
         not send
         and field in sent
@@ -49,6 +51,7 @@ def explain(
         and not isinstance(reason, HubError)
     ):
         send = {str(field): ""}
+    send = _in_lists(tool, reason, send, sent)
     text = f"{reason.detail} {reason.hint}".strip() if not others else reason.detail
     answer = ToolError(error=text[:_LONGEST], code=reason.code)
     if send:
@@ -56,6 +59,23 @@ def explain(
     if others:
         answer.alternatives = [name for name in others if name not in send.values()][:_ALTERNATIVES]
     return answer
+
+
+def _in_lists(
+    tool: Tool, reason: FitgaugeError, send: Mapping[str, Value], sent: Mapping[str, object]
+) -> dict[str, Value]:
+    """Return what to send, with a name of a list (`models`) in the place of the one at fault."""
+    fields: dict[str, Value] = {}
+    for name, value in send.items():
+        several = f"{name}s"
+        if name in tool.request.__struct_fields__ or name == OPTIONS:
+            fields[name] = value
+        elif several in sent:
+            names = [one.strip() for one in str(sent[several]).split(",")]
+            fields[several] = ", ".join(
+                str(value) if repr(one) in reason.detail else one for one in names
+            )
+    return fields
 
 
 def _field(tool: Tool, reason: FitgaugeError) -> str | None:

@@ -1,6 +1,6 @@
 """Short answers that are lists: GPUs to take, models that fit, tables, plans and logs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import UNSET
@@ -15,7 +15,8 @@ from fitgauge.services.recommend.schemas import (
     TrainingRecommendation,
 )
 from fitgauge.services.tools.arguments import Arguments
-from fitgauge.services.tools.schemas import Fix, Option, ToolAnswer
+from fitgauge.services.tools.faces import TOOLS
+from fitgauge.services.tools.schemas import Fix, Option, ToolAnswer, Value
 from fitgauge.services.tools.wording import (
     bounded,
     counted,
@@ -25,6 +26,7 @@ from fitgauge.services.tools.wording import (
     one_decimal,
     short_name,
     shown_warnings,
+    to_arguments,
 )
 from fitgauge.services.training_plan.schemas import PlanAnswer, TrainingPlanAnswer
 
@@ -320,7 +322,14 @@ def _log_fix(fix: LogFix) -> Fix:
     return Fix(
         change=one_decimal(fix.change),
         command=fix.command or UNSET,
-        arguments=dict(fix.request) if fix.request else UNSET,
+        arguments=_log_arguments(fix.request) if fix.request else UNSET,
         needs_gib=UNSET if fix.required_bytes is None else gib(fix.required_bytes),
         verdict=fix.verdict or UNSET,
     )
+
+
+def _log_arguments(fields: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the fields of a fix as arguments of the tool that checks it."""
+    serving = TOOLS["check_fit"]
+    is_serving = set(fields) <= set(serving.request.__struct_fields__)
+    return to_arguments(serving if is_serving else TOOLS["check_training_fit"], fields)

@@ -8,10 +8,10 @@ from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
-    Reading,
     Suggestion,
     TermAnswer,
 )
@@ -27,13 +27,15 @@ _PARTS = 3
 
 _FIXES = 3
 _READINGS = 3
+_NAME = 60
 _WARNINGS = 2
 _SHOWN_ELSEWHERE = frozenset((
     "answered-from-snapshot", "other-memory-uncounted", "gpus-searched", "prices-dated",
     "speeds-estimated", "speeds-at-peak", "server-settings", "command-placeholders",
     "model-is-a-size", "context-length-assumed", "requests-queued", "checkpoint-loaded",
     "sharded-not-replicated", "activations-unverified", "architecture-unverified",
-    "prices-unknown", "checkpoint-needed", "tool-defaults", "hub-counts-missing",
+    "gpu-read-as", "model-read-as", "prices-unknown", "checkpoint-needed", "tool-defaults",
+    "hub-counts-missing",
 ))  # fmt: skip
 """Codes of warnings that another field of a short answer shows, or that change no decision."""
 
@@ -104,16 +106,16 @@ def _assumption(row: Assumption) -> str:
 
 
 def readings(rows: Iterable[Reading]) -> list[str]:
-    """Return what was guessed of the names in a call, with what else they may mean."""
+    """Return what was guessed of the names in a call, what else they may mean, and the verdicts of
+    the others where one differs."""
     texts = []
     for row in rows:
-        text = f"{row.field} {row.sent} read as {row.taken}"
-        if row.others:
-            text += f", may be {' or '.join(row.others[:_READINGS])}"
-        if row.verdicts:
-            text += (
-                f" ({', '.join(f'{name}: {verdict}' for name, verdict in row.verdicts.items())})"
-            )
+        text = f"{row.field} {row.sent[:_NAME]} read as {row.taken}"
+        if row.changes_verdict:
+            others = [f"{name}: {verdict}" for name, verdict in row.verdicts.items()]
+            text += f" ({'; '.join(others[:_READINGS])})"
+        elif row.others:
+            text += f", not {' or '.join(row.others[:_READINGS])}"
         texts.append(text)
     return texts
 

@@ -137,3 +137,9 @@ def test_a_field_beyond_the_face_is_sent_in_options(call):
 def test_an_unknown_tool_is_named(call):
     with pytest.raises(UnknownToolError):
         call("check")
+
+
+def test_a_repository_of_gguf_files_is_served_by_an_engine_that_reads_them(call):
+    short = call("check_fit", model="Qwen/Qwen3-32B-GGUF:Q4_K_M", gpu="RTX 4090")
+    assert (short["verdict"], short["engine"]) == ("fits", "llama.cpp")
+    assert short["quantization"] == "q4_k_m"

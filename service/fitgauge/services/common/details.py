@@ -1,10 +1,10 @@
 """What is known of a model or an accelerator by itself."""
 
 from fitgauge.catalog.instances import Offer, Offers, PriceRange
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Model, Part, Recurrent, Stored
-from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.serving.kv_cache import state_bytes, token_bytes
 from fitgauge.engine.weights.sharding import stored_bytes
 from fitgauge.services.common.gpu_schemas import CardHour, GpuDetail, OfferAnswer
@@ -59,12 +59,9 @@ def model_detail(model: Model) -> ModelDetail:
 
 
 def _file_type(stored: Stored | None) -> str | None:
-    """Return the type of a GGUF file by its name, as its publisher writes it: q4_k_m."""
-    if stored is None or stored.file_name is None:
-        return None
-    name = stored.file_name.lower()
-    types = [kind for kind in map(str.lower, GGUF_FILE_BITS) if kind in name]
-    return max(types, key=len, default=None)
+    """Return the type of the chosen GGUF file in small letters: q4_k_m."""
+    label = file_type(stored.file_name) if stored and stored.file_name else None
+    return label.lower() if label else None
 
 
 def gpu_detail(row: Accelerator, offers: Offers, *, full: bool) -> GpuDetail:

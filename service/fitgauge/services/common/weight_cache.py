@@ -4,8 +4,10 @@ questions that follow."""
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.memo import MOST_ENTRIES, Memo, WeakMemo
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
@@ -40,6 +42,15 @@ def scheme_of(model: Model, quantization: str | None) -> Scheme:
         if quantization
         else published(model.spec) or _AS_TRAINED
     )
+
+
+def read_scheme(model: Model, scheme: Scheme) -> Scheme:
+    """Return the scheme that an engine must read to load the model: of a repository of GGUF files
+    the chosen file's type, else `scheme`, in which it is estimated."""
+    if scheme.form is not None or model.stored is None or model.stored.file_name is None:
+        return scheme
+    label = file_type(model.stored.file_name)
+    return requested_scheme(label, model.spec) if label in GGUF_FILE_BITS else scheme
 
 
 class WeightCache:

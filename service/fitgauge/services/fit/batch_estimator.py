@@ -29,7 +29,12 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.common.weight_cache import CachedWeights, WeightCache, scheme_of
+from fitgauge.services.common.weight_cache import (
+    CachedWeights,
+    WeightCache,
+    read_scheme,
+    scheme_of,
+)
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.query import Settings
@@ -169,7 +174,7 @@ class BatchEstimator:
             same_on_all = key[1:4]
             if same_on_all not in self._asked:
                 self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
-            scheme = self._scheme(request.quantization, engine)
+            scheme = read_scheme(self._model, self._scheme(request.quantization, engine))
             self._refused[key] = refusal(
                 self._asked[same_on_all], scheme, accelerator, self._model.spec
             )

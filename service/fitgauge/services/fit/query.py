@@ -17,7 +17,7 @@ from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.schemas import FitRequest, LimitedBy
-from fitgauge.services.common.weight_cache import CachedWeights
+from fitgauge.services.common.weight_cache import CachedWeights, read_scheme
 from fitgauge.services.fit.checkpoints import CheckpointChoice
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
@@ -167,7 +167,10 @@ class FitEstimate:
     def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
         return self.too_long or refusal(
-            self.workload, self.prepared.scheme, self.asked.accelerator, self.asked.spec
+            self.workload,
+            read_scheme(self.asked.model, self.prepared.scheme),
+            self.asked.accelerator,
+            self.asked.spec,
         )
 
     @property

@@ -8,10 +8,10 @@ from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
-    Reading,
     Suggestion,
     TermAnswer,
 )
@@ -34,7 +34,8 @@ _SHOWN_ELSEWHERE = frozenset((
     "speeds-estimated", "speeds-at-peak", "server-settings", "command-placeholders",
     "model-is-a-size", "context-length-assumed", "requests-queued", "checkpoint-loaded",
     "sharded-not-replicated", "activations-unverified", "architecture-unverified",
-    "gpu-read-as", "model-read-as", "prices-unknown", "checkpoint-needed", "tool-defaults", "hub-counts-missing",
+    "gpu-read-as", "model-read-as", "prices-unknown", "checkpoint-needed", "tool-defaults",
+    "hub-counts-missing",
 ))  # fmt: skip
 """Codes of warnings that another field of a short answer shows, or that change no decision."""
 

@@ -178,7 +178,7 @@ def custom(
     source = (
         "as asked: a card of this size, all of it usable"
         if usable_bytes is None
-        else "the median of the cards sold with this size, or with the sizes beside it"
+        else "the median of the cards sold with this size, or of the sizes next to it"
     )
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",

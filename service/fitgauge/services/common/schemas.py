@@ -50,7 +50,10 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="Number of GPUs. Default 1, or the count in gpu.", examples=[4]),
+        Meta(
+            description="Number of GPUs. Default 1; the larger of this and the count in gpu.",
+            examples=[4],
+        ),
     ] = None
     engine: Annotated[
         Text | None,

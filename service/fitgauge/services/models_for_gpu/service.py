@@ -10,6 +10,7 @@ from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
@@ -43,7 +44,7 @@ class ModelsForGpu:
     ) -> ModelsForGpuAnswer:
         """Return a page of those that fit, the largest first. Raises InvalidRequestError for a
         format, an engine or a cache format unknown."""
-        count = request.gpu_count or found.count
+        count = sent_count(request.gpu_count, found.count) or 1
         formats = words.quantizations(request.quantizations)
         rows = [
             row

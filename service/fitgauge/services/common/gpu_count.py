@@ -9,7 +9,7 @@ def sent_count(gpu_count: int | None, named: int) -> int | None:
     """Return the larger of `gpu_count` and the count in `gpu` ("2x4090"); None where neither is
     sent.
 
-    Callers that fill in every field send a count of 1 that nobody means."""
+    Callers that fill in every field send a count of 1 as a filler."""
     if gpu_count is None:
         return named if named > 1 else None
     return max(gpu_count, named)

@@ -9,7 +9,7 @@ from fitgauge.engine.quantity import gib
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 
 _SAME = 0.01
-"""Share of the usable memory within which another reading is not judged anew."""
+"""Share of the usable memory within which another reading is not estimated."""
 
 
 def size_readings(sent: str, model: Model) -> Iterator[Reading]:

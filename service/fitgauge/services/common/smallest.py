@@ -40,27 +40,26 @@ def roles(
     return chosen
 
 
-def sizes_in_words(needs: Sequence[MemoryNeed], by: str) -> str:
-    """Return '177.0 GiB in bf16, 113.3 in fp8, 82.7 in awq'. by: "in" or "with"."""
-    first, *others = ((need.required_bytes.expected / GIB, need.name) for need in needs)
-    rest = "".join(f", {size:,.1f} {by} {name}" for size, name in others)
-    return f"{first[0]:,.1f} GiB {by} {first[1]}{rest}"
+def sizes_in_words(needs: Sequence[MemoryNeed], by: Callable[[str], str]) -> str:
+    """Return '177.0 GiB in bf16, 113.3 in fp8, 82.7 in awq'. by: a format or method in words."""
+    first, *others = (
+        (f"{need.required_bytes.expected / GIB:,.1f}", by(need.name)) for need in needs
+    )
+    return ", ".join((f"{first[0]} GiB {first[1]}", *map(" ".join, others)))
 
 
-def gpus_in_words(smallest: Sequence[SmallestGpus], by: str) -> str:
-    """Return the GPUs as a sentence to end a summary with. by: "in" or "with"."""
+def gpus_in_words(smallest: Sequence[SmallestGpus], by: Callable[[str], str]) -> str:
+    """Return the GPUs as a sentence to end a summary with. by: as in `sizes_in_words`."""
     if not smallest:
         return " No GPUs sold today hold it in one deployment."
-    names = dict.fromkeys(one.name for one in smallest)
-    parts = [
-        f"{by} {name} "
-        + ", ".join(
+    parts = []
+    for name in dict.fromkeys(one.name for one in smallest):
+        options = [
             f"{' and '.join(one.reasons)} {one.gpu_count} x {one.gpu}{_price(one)}"
             for one in smallest
             if one.name == name
-        )
-        for name in names
-    ]
+        ]
+        parts.append(f"{by(name)} {', '.join(options)}")
     return f" GPUs that hold it: {'; '.join(parts)}."
 
 

@@ -1,6 +1,6 @@
 """What a model needs where no GPU is named: the least that the workload takes, by format."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import structs
 
@@ -13,6 +13,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.assumptions import model_notes
+from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.readings import size_readings
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
@@ -50,17 +51,22 @@ _NARROWER = 0.97
 
 
 def needs_answer(
-    request: FitRequest, model: Model, smallest: Sequence[SmallestGpus], estimator: Estimator
+    request: FitRequest,
+    model: Model,
+    smallest: Callable[[], Sequence[SmallestGpus]],
+    estimator: Estimator,
 ) -> FitAnswer:
-    """Return the answer to a question without a GPU. smallest: the GPUs that hold the workload.
+    """Return the answer to a question without a GPU. smallest: find the GPUs that hold the
+    workload.
 
     Raises InvalidRequestError or UnsupportedError where the question is impossible."""
     alone = structs.replace(request, **dict.fromkeys(_OF_A_GPU))
-    main = _main(alone, model, estimator)
-    needs = [] if main.refused else list(_needs(main, estimator))
+    first = estimator.check(estimator.ask(alone, model, ANY_GPU))
+    main = _main(first, alone, model, estimator)
+    needs = [] if main.refused else list(_needs(request, main, estimator))
     held = [
         structs.replace(one, name=needs[0].name) if one.name == words.AS_PUBLISHED else one
-        for one in (smallest if needs else ())
+        for one in (smallest() if needs else ())
     ]
     understood = understood_as(main)
     sent = {name for name in request.__struct_fields__ if getattr(request, name) is not None}
@@ -80,7 +86,14 @@ def needs_answer(
         host_memory=None,
         suggestions=[],
         warnings=[*model_notes(model), *_ignored(request)],
-        assumed=assumptions(main),
+        assumed=[
+            *(
+                [other_engine(first.refused, main.workload.engine)]
+                if first.refused and not main.refused
+                else ()
+            ),
+            *assumptions(main),
+        ],
         understood_as={
             name: value
             for name, value in understood.items()
@@ -96,8 +109,8 @@ def needs_answer(
 def _formats(
     request: FitRequest, model: Model, engine: EngineName
 ) -> tuple[tuple[EngineName, str | None], ...]:
-    """Return the engines and formats whose need is told: what is sent, else as published and the
-    usual narrower ones, with a GGUF file's where no engine is sent."""
+    """Return the engines and formats to estimate: what is sent, else as published and the usual
+    narrower ones, with a GGUF file's where no engine is sent."""
     if request.quantization is not None:
         return ((engine, request.quantization),)
     usual: list[tuple[EngineName, str | None]] = [(engine, words.AS_PUBLISHED)]
@@ -112,27 +125,26 @@ def _formats(
     return tuple(dict.fromkeys(usual))
 
 
-def _main(request: FitRequest, model: Model, estimator: Estimator) -> FitEstimate:
-    """Return the question on one GPU of any size, on the engine that is sent, else on the first
-    default one that runs the model."""
-    first: FitEstimate | None = None
-    for engine in (request.engine,) if request.engine else DEFAULT_ENGINES:
-        question = structs.replace(request, engine=engine)
-        asked = estimator.ask(question, model, ANY_GPU)
-        checked = estimator.check(asked) if first is None else estimator.possible(asked)
-        if checked is not None and checked.refused is None:
-            return checked
-        first = first or checked
-    assert first is not None
+def _main(
+    first: FitEstimate, request: FitRequest, model: Model, estimator: Estimator
+) -> FitEstimate:
+    """Return the question on one GPU of any size: `first`, else, where no engine is sent, on the
+    next default one that runs the model."""
+    if request.engine is None and first.refused and not first.too_long:
+        for engine in DEFAULT_ENGINES[1:]:
+            question = structs.replace(request, engine=engine)
+            checked = estimator.possible(estimator.ask(question, model, ANY_GPU))
+            if checked is not None and checked.refused is None:
+                return checked
     return first
 
 
-def _needs(main: FitEstimate, estimator: Estimator) -> Iterator[MemoryNeed]:
+def _needs(request: FitRequest, main: FitEstimate, estimator: Estimator) -> Iterator[MemoryNeed]:
     """Yield what the workload takes in each format, the widest first: on an engine only those that
     take less than the one before."""
     model = main.asked.model
     previous: dict[EngineName, int] = {}
-    for engine, quantization in _formats(main.asked.original, model, main.workload.engine):
+    for engine, quantization in _formats(request, model, main.workload.engine):
         changes = {"engine": engine, "quantization": quantization}
         checked = estimator.possible(estimator.change(main.asked, changes))
         if checked is None or checked.refused:
@@ -180,8 +192,12 @@ def _summary(
     load = answers.load_in_words(workload.concurrency, workload.context_length)
     cache = needs[0].kv_cache_bytes
     held = f"; {cache / GIB:.1f} GiB of it is KV cache" if cache else ""
-    sizes = sizes_in_words(needs, "in")
-    return f"{main.asked.model.id} needs {sizes} for {load}{held}.{gpus_in_words(smallest, 'in')}"
+    sizes = sizes_in_words(needs, _in)
+    return f"{main.asked.model.id} needs {sizes} for {load}{held}.{gpus_in_words(smallest, _in)}"
+
+
+def _in(name: str) -> str:
+    return f"in {name}"
 
 
 def _ignored(request: FitRequest) -> Iterator[Note]:

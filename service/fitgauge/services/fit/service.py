@@ -1,6 +1,6 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -92,10 +92,10 @@ class FitService:
         return self.answer_for(self.check(request, model, found, siblings=siblings), siblings)
 
     def needs(
-        self, request: FitRequest, model: Model, smallest: Sequence[SmallestGpus]
+        self, request: FitRequest, model: Model, smallest: Callable[[], Sequence[SmallestGpus]]
     ) -> FitAnswer:
         """Return the answer to a question without a GPU: what the model needs by format, and the
-        smallest GPUs that hold it. Raise as `check`."""
+        smallest GPUs that hold it, which `smallest` finds. Raise as `check`."""
         return needs_answer(request, model, smallest, self._estimator)
 
     def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:

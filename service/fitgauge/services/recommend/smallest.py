@@ -13,7 +13,7 @@ from fitgauge.services.recommend.search import Option
 
 PRICED = 1e6
 """Dollars an hour that nothing reaches: with this limit, options without a price are left out,
-and with them what nobody rents out."""
+and with them GPUs that no cloud rents out."""
 
 
 def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:

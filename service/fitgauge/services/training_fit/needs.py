@@ -15,6 +15,7 @@ from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.readings import size_readings
 from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.common.smallest import gpus_in_words, sizes_in_words
+from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_fit.defaults import METHODS
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.responses import checkpoint_size, training_in_words
@@ -67,8 +68,8 @@ def needs_answer(
     return TrainingAnswer(
         verdict=None,
         summary=(
-            f"{training_in_words(model, main)} needs {sizes_in_words(needs, 'with')}."
-            f"{gpus_in_words(smallest, 'with')}"
+            f"{training_in_words(model, main)} needs {sizes_in_words(needs, _with)}."
+            f"{gpus_in_words(smallest, _with)}"
         ),
         fit_probability=None,
         model=answers.model_answer(model),
@@ -111,6 +112,10 @@ def _need(method: Method, trained: TrainingEstimate) -> MemoryNeed:
 def _rank(method: Method) -> int:
     """Return the place of a method: lora, qlora, full; others, which are only sent, first."""
     return METHODS.index(method) if method in METHODS else -1
+
+
+def _with(method: str) -> str:
+    return f"with {METHOD_TITLES[method]}"
 
 
 def _ignored(request: TrainingRequest) -> Iterator[Note]:

@@ -58,6 +58,6 @@ def test_degrees_are_ignored_and_said(answer):
 def test_a_guess_of_the_gpu_is_said_with_the_other_verdict():
     answer = train(model=MODEL, gpu="2x 4060 ti", method="qlora")
     (one,) = answer.read_as
-    assert answer.gpu.name == one.taken
+    assert f"2 x {answer.gpu.name}" == one.taken
     assert one.verdicts == {"RTX 4060 Ti 8GB": "does_not_fit"}
     assert train(model="7b", gpu="RTX 4090").read_as[0].field == "model"

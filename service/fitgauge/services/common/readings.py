@@ -13,9 +13,9 @@ _SAME = 0.01
 
 
 def size_readings(sent: str, model: Model) -> Iterator[Reading]:
-    """Yield how a size was read."""
+    """Yield how a size was read, unless its name was a guess too."""
     for note in model.spec.notes:
-        if note.code == "model-is-a-size":
+        if note.code == "model-is-a-size" and model.guessed_from is None:
             yield Reading(
                 field="model",
                 sent=sent,

@@ -9,7 +9,9 @@ _BAR = 24
 
 def fit_text(answer: dict[str, Any]) -> str:
     """Return a FitAnswer in a few lines: the verdict, a bar for each of the largest terms, what
-    to change."""
+    to change; without a GPU what the model needs."""
+    if answer["verdict"] is None:
+        return str(answer["summary"])
     lines = [f"{_SIGNS[answer['verdict']]} {answer['summary']}"]
     per_gpu = answer["per_gpu"]
     if per_gpu is not None:

@@ -102,8 +102,8 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
                 for kind in schema.get("anyOf", ())
             ]
             name, described = "--" + field.replace("_", "-"), schema["description"]
-            if field in schemas[request.__name__]["required"]:
-                continue
+            if field in (*schemas[request.__name__]["required"], "gpu"):
+                continue  # arguments
             if kinds[:2] == ["integer", "array"]:
                 command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(
                     command
@@ -138,16 +138,17 @@ def _misused(error: msgspec.ValidationError) -> click.UsageError:
 
 @main.command()
 @click.argument("model")
-@click.argument("gpu")
+@click.argument("gpu", required=False)
 @_question_options(FitRequest)
 @_as_json
-def check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is served? Exit code 0 if so, 3 if it is tight, 1 if
-    not, 4 where it is unsupported, 2 where the question cannot be answered."""
+def check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is served? Without GPU: what it needs, and the smallest GPUs
+    that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2
+    where the question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
-    sys.exit(_EXIT[answer.verdict])
+    sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
 
 
 @main.command()
@@ -181,16 +182,17 @@ def _show_ask(answer: AskAnswer) -> None:
 
 @main.command("train-check")
 @click.argument("model")
-@click.argument("gpu")
+@click.argument("gpu", required=False)
 @_question_options(TrainingRequest)
 @_as_json
-def train_check(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is trained? Exit code 0 if so, 3 if it is tight, 1 if
-    not, 4 where it is unsupported, 2 where the question cannot be answered."""
+def train_check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is trained? Without GPU: what it needs by method, and the
+    smallest GPUs that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is
+    unsupported, 2 where the question cannot be answered."""
     request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
-    sys.exit(_EXIT[answer.verdict])
+    sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
 
 
 @main.command("train-plan")

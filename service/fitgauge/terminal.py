@@ -39,7 +39,8 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
     """Print the verdict, a bar for every term against the budget, the limits and what to change."""
     console = console or open_console()
     _headline(answer, console)
-    if answer.per_gpu is not None and answer.terms is not None:
+    _needs(answer, console)
+    if answer.per_gpu is not None and answer.terms is not None and answer.verdict is not None:
         _picture(
             answer.terms,
             answer.per_gpu.required_bytes.expected,
@@ -69,7 +70,8 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
     console = console or open_console()
     _headline(answer, console)
     per_gpu = answer.per_gpu
-    if per_gpu is not None and answer.terms is not None:
+    _needs(answer, console)
+    if per_gpu is not None and answer.terms is not None and answer.verdict is not None:
         _picture(
             answer.terms,
             per_gpu.required_bytes.expected,
@@ -98,13 +100,32 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
 
 
 def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
-    colour = _COLOURS[answer.verdict]
+    verdict = answer.verdict
+    style = f"bold {_COLOURS[verdict]}" if verdict else "bold"
     console.print(
-        Text(answer.verdict.replace("_", " ").upper(), style=f"bold {colour}"),
+        Text(verdict.replace("_", " ").upper() if verdict else "NEEDS", style=style),
         Text(as_typed(answer.summary)),
         sep="  ",
     )
     console.print()
+
+
+def _needs(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
+    """Print what is needed by format or method, and the smallest GPUs with their commands."""
+    widest = max((need.required_bytes.expected for need in answer.needs), default=1)
+    for need in answer.needs:
+        size = need.required_bytes.expected
+        console.print(
+            Text(f"{need.name:<8}"),
+            _bar(size / widest * _BAR, "blue"),
+            Text(_gib(size), style="bold"),
+        )
+    for one in answer.smallest:
+        reasons, gpus = ", ".join(one.reasons), f"{one.gpu_count} x {one.gpu}"
+        console.print(f"\n{one.name}, {reasons}: [bold]{escape(gpus)}[/bold]", highlight=False)
+        console.print(f"  {escape(one.command)}", soft_wrap=True, highlight=False)
+    if answer.needs:
+        console.print()
 
 
 def _picture(

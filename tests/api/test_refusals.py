@@ -207,13 +207,13 @@ def test_a_value_out_of_type_or_bounds_is_a_422_that_names_the_field(http, field
     assert problem["field"] == field
 
 
-@pytest.mark.parametrize("missing", ["model", "gpu"])
-def test_a_missing_field_is_a_422_that_names_it(http, missing):
-    problem = refused(
-        http.post("/v1/fit", json={name: value for name, value in GOOD.items() if name != missing}),
-        422,
-        "invalid-request",
-    )
+@pytest.mark.parametrize(
+    ("operation", "missing"),
+    [("fit", "model"), ("training-plan", "gpu"), ("training-fit", "model")],
+)
+def test_a_missing_field_is_a_422_that_names_it(http, operation, missing):
+    fields = {name: value for name, value in GOOD.items() if name != missing}
+    problem = refused(http.post(f"/v1/{operation}", json=fields), 422, "invalid-request")
     assert problem["field"] == missing
     assert f'"{missing}"' in problem["hint"]
 

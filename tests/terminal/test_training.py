@@ -60,7 +60,7 @@ def test_a_plan_is_the_answer_of_the_api(run):
 def test_utilization_is_drawn_as_bars_with_what_to_change(run):
     result = run("utilization", "8xH100", "--model", "7b", "--tokens-per-second", 20000)
     assert result.exit_code == 0, result.output
-    assert "MFU 11.43%" in result.output
+    assert "MFU 11.24%" in result.output
     assert "█" in result.output
     assert "is low" in result.output
     assert run("utilization", "H100").exit_code == 2

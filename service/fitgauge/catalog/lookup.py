@@ -12,7 +12,9 @@ from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
 from fitgauge.catalog.gpu_phrases import parts, phrases
 from fitgauge.catalog.instances import Offer, Offers
-from fitgauge.engine.accelerator import Accelerator, custom
+from fitgauge.catalog.memory_sizes import note as size_note
+from fitgauge.catalog.memory_sizes import sold_with
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GB, GIB
 from fitgauge.errors import (
@@ -35,6 +37,9 @@ _LOOSE_TOLERANCE = 0.06
 
 _HOST_MEMORY = re.compile(r"(?!.*(?:\bgpus?\b|\bcards?\b|vram|显)).*\bram\b")
 """RAM alone is the memory of the host."""
+
+_MEMORY_IN_NAME = re.compile(r"\s*\b\d+ ?GB\b")
+"""What the names of a GPU's memory variants differ in."""
 
 _TYPO_SIMILARITY = 0.75
 """Least similarity of a word for a typo to be corrected: "gefroce", never "foo"."""
@@ -191,7 +196,7 @@ class Lookup:
         """Return the rows whose pattern matches, else a GPU of the size alone."""
         spelling = read(name, self._vocabulary)
         if not spelling.words:
-            return [] if _HOST_MEMORY.match(name) else _custom(spelling)
+            return [] if _HOST_MEMORY.match(name) else self._of_size(spelling)
         return self._matching(spelling, _SIZE_TOLERANCE)
 
     def _matching(self, spelling: Spelling, tolerance: float) -> list[Accelerator]:
@@ -209,7 +214,21 @@ class Lookup:
                         key=lambda entry: entry[0],
                     )
         nearest = min((distance for distance, _ in rows.values()), default=0.0)
-        return [row for distance, row in rows.values() if distance == nearest]
+        return _largest_first([row for distance, row in rows.values() if distance == nearest])
+
+    def _of_size(self, spelling: Spelling) -> list[Accelerator]:
+        """Return a GPU named by its size alone, "80GB", "24 gb gpu", and what else cards of this
+        size give. Raise InvalidRequestError for a size that is zero or absurd."""
+        if len(spelling.sizes) != 1 or spelling.vendors:
+            return []
+        size = spelling.sizes[0]
+        if not 0 < size.bytes <= MAX_CUSTOM_BYTES:
+            raise InvalidRequestError(
+                f"A GPU of {size} is out of range.",
+                hint='Send a size such as "24GB" or "80GiB".',
+                field="gpu",
+            )
+        return list(sold_with(size, self._accelerators.all()))
 
     def _phrase(self, text: str) -> GpuMatch | None:
         """Return the GPU that a text holds among other words; None where it holds none for
@@ -252,7 +271,7 @@ class Lookup:
         """Return the machines of unified memory that a vendor and a size name: "96GB Mac"; the
         GPU of a size alone where no vendor is named."""
         if spelling.vendors != {"Apple"} or len(spelling.sizes) != 1:
-            return _custom(spelling)
+            return self._of_size(spelling)
         return list(
             dict.fromkeys(
                 row
@@ -337,19 +356,14 @@ def _found(
     return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]))
 
 
-def _custom(spelling: Spelling) -> list[Accelerator]:
-    """Return a GPU named by its size alone: "80GB", "24 gb gpu". Raise InvalidRequestError for a
-    size that is zero or absurd."""
-    if len(spelling.sizes) != 1 or spelling.vendors:
-        return []
-    size = spelling.sizes[0]
-    if not 0 < size.bytes <= MAX_CUSTOM_BYTES:
-        raise InvalidRequestError(
-            f"A GPU of {size} is out of range.",
-            hint='Send a size such as "24GB" or "80GiB".',
-            field="gpu",
-        )
-    return [custom(size.bytes, str(size))]
+def _largest_first(rows: list[Accelerator]) -> list[Accelerator]:
+    """Return the rows with the memory variants of the likeliest one first, the largest ahead."""
+    if len(rows) < 2:
+        return rows
+    product = _MEMORY_IN_NAME.sub("", rows[0].name)
+    variants = [row for row in rows if _MEMORY_IN_NAME.sub("", row.name) == product]
+    variants.sort(key=lambda row: -row.marketed_bytes)
+    return variants + [row for row in rows if row not in variants]
 
 
 def _sizes_as_words(spelling: Spelling) -> frozenset[str]:
@@ -376,7 +390,7 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
     alone."""
     first, *others = rows
     if first.vendor == "custom":
-        return f"A GPU of {first.marketed_bytes:,} bytes, all of them usable."
+        return size_note(first)
     notes = []
     if others:
         notes.append(

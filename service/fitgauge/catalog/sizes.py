@@ -1,6 +1,10 @@
-"""Models that are only a size: the usual architecture of a model of that many parameters."""
+"""Models that are only a size: so many parameters in the shape of a named model of today."""
 
 import re
+from functools import cache
+from importlib.resources import files
+from math import exp, log
+from typing import NamedTuple
 
 from fitgauge.engine.model.spec import (
     Attention,
@@ -22,32 +26,43 @@ _SIZE = re.compile(
 _SCALE = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SMALLEST, _LARGEST = 10**6, 10**13
 
-_SHAPES: tuple[tuple[float, str, int, int, int, int, int, int], ...] = (
-    (0.125, "OPT-125M", 768, 12, 12, 12, 3072, 50272),
-    (0.5, "Qwen2.5-0.5B", 896, 24, 14, 2, 4864, 151936),
-    (1.2, "Llama-3.2-1B", 2048, 16, 32, 8, 8192, 128256),
-    (3.2, "Llama-3.2-3B", 3072, 28, 24, 8, 8192, 128256),
-    (6.7, "LLaMA-7B", 4096, 32, 32, 32, 11008, 32000),
-    (8.0, "Llama-3-8B", 4096, 32, 32, 8, 14336, 128256),
-    (13.0, "LLaMA-13B", 5120, 40, 40, 40, 13824, 32000),
-    (32.5, "LLaMA-33B", 6656, 60, 52, 52, 17920, 32000),
-    (65.2, "LLaMA-65B", 8192, 80, 64, 64, 22016, 32000),
-    (70.6, "Llama-3-70B", 8192, 80, 64, 8, 28672, 128256),
-    (176.2, "BLOOM-176B", 14336, 70, 112, 112, 57344, 250880),
-    (405.9, "Llama-3.1-405B", 16384, 126, 128, 8, 53248, 128256),
-)
-"""(billions, whose shape, hidden, layers, heads, KV heads, MLP width, vocabulary).
+_DATA = files("fitgauge.catalog") / "data"
 
-Source: config.json of each; LLaMA: arXiv 2302.13971, table 2."""
+_DEPTH_EXPONENT = 1 / 3
+"""Layers of models larger or smaller than all that are named grow with this power of the
+parameters: depth and both widths of a matrix alike."""
+
+
+class Shape(NamedTuple):
+    """The shape of one named model: a line of data/sizes.tsv."""
+
+    parameters: int
+    """The size in its name, not its exact count."""
+    model: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    context: int
+
+
+@cache
+def shapes() -> tuple[Shape, ...]:
+    """Return the named models, the smallest first."""
+    table = (_DATA / "sizes.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
+    named = (Shape(_parameters(row[0]), row[1], *map(int, row[2:9])) for row in rows)
+    return tuple(sorted(named))
 
 
 def parse_size(text: str) -> int | None:
     """Return the parameters that a text such as '7b', '0.5B' or '125m' names, None where it is
     no size. Raises InvalidRequestError beyond 1m to 10t."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
+    if _SIZE.fullmatch(text) is None:
         return None
-    parameters = round(float(match[1]) * _SCALE[match[2].lower()])
+    parameters = _parameters(text)
     if not _SMALLEST <= parameters <= _LARGEST:
         raise InvalidRequestError(
             f"A model of {text.strip()} is out of range.",
@@ -58,24 +73,30 @@ def parse_size(text: str) -> int | None:
     return parameters
 
 
+def _parameters(text: str) -> int:
+    """Return the parameters of a text that is a size."""
+    match = _SIZE.fullmatch(text)
+    assert match is not None
+    return round(float(match[1]) * _SCALE[match[2].lower()])
+
+
 def nominal_model(text: str, parameters: int) -> Model:
-    """Return a model of exactly `parameters` parameters in the shape of the known model nearest
-    in size (by ratio)."""
-    billions = parameters / 1e9
-    _, name, hidden, layers, heads, kv_heads, intermediate, vocabulary = min(
-        _SHAPES, key=lambda shape: max(shape[0] / billions, billions / shape[0])
+    """Return a model of exactly `parameters` parameters in the shape of the named model of this
+    size; between two of them with the width of the nearest (by ratio) and layers between both."""
+    shape, whose = _shape(parameters)
+    head_dim = shape.hidden // shape.heads
+    mixer = Attention(
+        query_heads=shape.heads, kv_heads=shape.kv_heads, head_dim=head_dim, value_dim=head_dim
     )
-    head_dim = hidden // heads
-    mixer = Attention(query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=head_dim)
-    each, rest = divmod(parameters, layers)
+    each, rest = divmod(parameters, shape.layers)
     blocks = [
         Block(
             part=Part.LANGUAGE,
             prefix="layers.{}.",
-            layers=tuple(range(layers)),
+            layers=tuple(range(shape.layers)),
             tensors=(Tensor("nominal.weight", (each, 1), Kind.LINEAR, Split.COLUMN),),
             mixers=(mixer,),
-            mlp=Mlp(intermediate_size=intermediate),
+            mlp=Mlp(intermediate_size=shape.intermediate),
         )
     ]
     if rest:
@@ -90,17 +111,40 @@ def nominal_model(text: str, parameters: int) -> Model:
         "model-is-a-size",
         "model",
         f"{text.strip()} is a size, not a model: assuming {parameters:,} parameters in the shape"
-        f" of {name}.",
+        f" of {whose}: {shape.layers} layers, {shape.heads} heads, {shape.kv_heads} KV heads of"
+        f" {head_dim}.",
     )
     spec = ModelSpec(
         model_type="nominal",
-        architecture=f"nominal ({name})",
-        hidden_size=hidden,
-        vocabulary_size=vocabulary,
-        max_context_length=131072,
+        architecture=f"nominal ({shape.model})",
+        hidden_size=shape.hidden,
+        vocabulary_size=shape.vocabulary,
+        max_context_length=shape.context,
         tied_embeddings=True,
         blocks=tuple(blocks),
         basis="assumed",
         notes=(note,),
     )
     return Model(id=text.strip().lower(), source="size", spec=spec)
+
+
+def _shape(parameters: int) -> tuple[Shape, str]:
+    """Return the shape of a model of this size and whose it is, in words."""
+    named = shapes()
+    nearest = min(named, key=lambda one: abs(log(one.parameters / parameters)))
+    if nearest.parameters == parameters:
+        return nearest, _short(nearest)
+    smaller = max((one for one in named if one.parameters < parameters), default=None)
+    larger = min((one for one in named if one.parameters > parameters), default=None)
+    if smaller is None or larger is None:
+        scale = (parameters / nearest.parameters) ** _DEPTH_EXPONENT
+        layers = max(1, round(nearest.layers * scale))
+        return nearest._replace(layers=layers), f"{_short(nearest)} with layers scaled"
+    share = log(parameters / smaller.parameters) / log(larger.parameters / smaller.parameters)
+    layers = round(exp((1 - share) * log(smaller.layers) + share * log(larger.layers)))
+    return nearest._replace(layers=layers), f"{_short(nearest)} with layers scaled"
+
+
+def _short(shape: Shape) -> str:
+    """Return the model's name without its owner."""
+    return shape.model.partition("/")[2]

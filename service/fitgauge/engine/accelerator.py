@@ -171,16 +171,29 @@ def most_cards(accelerator: Accelerator, count: int) -> int:
     return 1 if alone or accelerator.availability in ("slice", "laptop") else count
 
 
-def custom(size_bytes: int, name: str) -> Accelerator:
-    """Return a card of which nothing is known but its size [bytes]; all of it is usable.
+def custom(
+    size_bytes: int,
+    name: str,
+    usable_bytes: int | None = None,
+    derived_from: tuple[str, ...] = (),
+) -> Accelerator:
+    """Return a card of which nothing is known but its size [bytes].
 
-    `name`: the size as it was written ("80 GB")."""
+    `name`: the size as it was written ("80 GB"). `usable_bytes`: what `derived_from`, cards sold
+    with that size, give a process; without it all of the size is usable."""
+    usable = size_bytes if usable_bytes is None else usable_bytes
+    source = (
+        "as asked: a card of this size, all of it usable"
+        if usable_bytes is None
+        else "the median of the cards sold with this size, or of the sizes next to it"
+    )
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",
         name=f"{name} card",
         vendor="custom",
         marketed_bytes=size_bytes,
-        usable=Bytes(low=size_bytes, expected=size_bytes, high=size_bytes),
-        usable_basis="exact",
-        sources=(Source(of="usable", text="as asked: a card of this size, all of it usable"),),
+        usable=Bytes(low=usable, expected=usable, high=usable),
+        usable_basis="exact" if usable_bytes is None else "calibrated",
+        derived_from=derived_from,
+        sources=(Source(of="usable", text=source),),
     )

@@ -29,7 +29,7 @@ from fitgauge.services.common.long_questions import (
     queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
-from fitgauge.services.common.name_readings import find_gpu, readings, with_named_format
+from fitgauge.services.common.name_readings import find_gpu, model_readings, with_named_format
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
@@ -44,6 +44,7 @@ from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsF
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.service import Recommender
+from fitgauge.services.recommend.smallest_training import smallest_training
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
@@ -140,30 +141,26 @@ class Services:
 
         Where the model does not surely fit, or no checkpoint is known in the format to serve, look
         up quantized repositories of it, briefly."""
+        if request.gpu is None:
+            return await self._serving_needs(request)
         gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
         asked = with_named_format(request, model)
         dependencies, answer = await self._fit(asked, model, gpu)
-        read_as = list(
-            readings(
-                request.gpu, model, gpu, partial(self._verdict, asked, model, gpu), answer.verdict
-            )
-        )
-        return dependencies, structs.replace(answer, read_as=read_as) if read_as else answer
+        verdict_of = partial(self._verdict, asked, gpu)
+        answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
+        return dependencies, answer
 
     def _gpu(self, gpu: str, model: str) -> GpuMatch:
         """Return the GPU that is meant. Raises the errors of fitgauge.errors."""
         return find_gpu(self._catalog, self._models.snapshot, gpu, model)
 
-    def _verdict(
-        self, request: FitRequest, model: Model, gpu: GpuMatch, field: str, name: str
-    ) -> Verdict | None:
-        """Return the verdict of a question with another model or GPU; None where it has none."""
+    def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
+        """Return the verdict of a question with another model; None where it has none."""
+        model = self._models.bundled(name)
+        if model is None:
+            return None
         try:
-            if field == "gpu":
-                gpu = structs.replace(gpu, accelerator=self._catalog.find(name).accelerator)
-            elif (other := self._models.bundled(name)) is not None:
-                model = other
             checked = self._serving.check(request, model, gpu)
         except (FitgaugeError, UnsupportedError):
             return None
@@ -201,6 +198,26 @@ class Services:
             )
         return dependencies, self._serving.answer(request, model, gpu, siblings)
 
+    async def _serving_needs(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
+        """Return what a model needs where no GPU is named. Raises the errors of
+        fitgauge.errors."""
+        dependencies = CacheDependencies(self._catalog, request.model)
+        model = await self._models.find(request.model)
+        asked = with_named_format(request, model)
+        if asked.draft_model:
+            model = await self._drafted(model, asked, asked.draft_model)
+        recommender = self._recommender
+        answer = await self._long.run(
+            lambda checkpoint: self._serving.needs(
+                asked, model, lambda: recommender.smallest(asked, model, checkpoint)
+            )
+        )
+        answer.read_as = [
+            *model_readings(model, lambda _: None, answer.verdict),
+            *answer.read_as,
+        ]
+        return dependencies._replace(model=model), answer
+
     async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
         """Return the model with its draft model, attached as the engine does, else as a default
         one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
@@ -221,18 +238,26 @@ class Services:
         """Return the answer about training and what it depends on. Raises the errors of
         fitgauge.errors."""
         dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = self._gpu(request.gpu, request.model)
+        gpu = None if request.gpu is None else self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
         rl_models = await self._rl_models(request)
         alone = rl_models.reward is None and rl_models.critic is None
-        answer = await self._long.run(
-            lambda checkpoint: self._training.with_checkpoint(checkpoint).answer(
-                request, model, gpu, rl_models
+
+        def answers(checkpoint: Checkpoint) -> TrainingAnswer:
+            training = self._training.with_checkpoint(checkpoint)
+            if gpu is not None:
+                return training.answer(request, model, gpu, rl_models)
+            judged = training.alone(request, model, rl_models)
+            smallest = smallest_training(
+                request, model, rl_models, judged.main, training, dependencies.catalog
             )
-        )
-        read_as = list(readings(request.gpu, model, gpu, lambda *_: None, answer.verdict))
-        if read_as:
-            answer = structs.replace(answer, read_as=read_as)
+            return training.needs(request, model, judged, smallest, rl_models)
+
+        answer = await self._long.run(answers)
+        answer.read_as = [
+            *model_readings(model, lambda _: None, answer.verdict),
+            *answer.read_as,
+        ]
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
 
@@ -330,7 +355,7 @@ class Services:
         if asked is None:
             return self._ledger.answer(reading, None, None, full=full)
         try:
-            gpu = self._catalog.find(asked.gpu)
+            gpu = self._catalog.find(asked.gpu or "")
         except UnknownAcceleratorError:
             if request.gpu or reading.log.outcome not in RAN_OUT:
                 raise

@@ -221,7 +221,10 @@ def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> No
 
 def test_two_counts_that_differ_are_told(check_fit: Check) -> None:
     conflict = ("gpu-count-conflict", "gpu_count")
-    assert conflict in codes(check_fit(model=LLAMA, gpu="2x4090", gpu_count=4).warnings)
+    for gpu, gpu_count in (("2x4090", 4), ("4x4090", 1)):
+        answer = check_fit(model=LLAMA, gpu=gpu, gpu_count=gpu_count)
+        assert conflict in codes(answer.warnings)
+        assert answer.gpu.count == 4
     assert conflict not in codes(check_fit(model=LLAMA, gpu="4x4090", gpu_count=4).warnings)
 
 

@@ -12,57 +12,31 @@ from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.schemas import FitRequest
 
-VerdictOf = Callable[[str, str], Verdict | None]
-
 _MOST_COMPARED = 3
 """Other readings of one field whose verdict is compared."""
 
 
-def readings(
-    gpu_text: str,
-    model: Model,
-    gpu: GpuMatch,
-    verdict_of: VerdictOf,
-    verdict: str,
+def model_readings(
+    model: Model, verdict_of: Callable[[str], Verdict | None], verdict: Verdict | None
 ) -> Iterator[Reading]:
-    """Yield how the names of a question were read, where that was a guess. verdict_of: the verdict
-    of the same question with another field and name; None where it has none. verdict: the
-    answer's."""
+    """Yield how the name of a model was read, where that was a guess, and the model that it has
+    the shapes of. verdict_of: the verdict of the same question about another model; None where it
+    has none. verdict: the answer's."""
     if model.guessed_from is not None:
-        yield _compared(
-            Reading(
-                field="model",
-                sent=model.guessed_from,
-                taken=f"{model.id} in {model.named_format}" if model.named_format else model.id,
-                others=list(model.others),
+        estimated = {name: verdict_of(name) for name in model.others[:_MOST_COMPARED]}
+        verdicts = {name: one for name, one in estimated.items() if one is not None}
+        yield Reading(
+            field="model",
+            sent=model.guessed_from,
+            taken=f"{model.id} in {model.named_format}" if model.named_format else model.id,
+            others=list(model.others),
+            changes_verdict=(
+                any(one != verdict for one in verdicts.values()) if verdicts else None
             ),
-            verdict_of,
-            verdict,
+            verdicts=verdicts,
         )
     if model.base is not None:
         yield Reading(field="model", sent=model.id, taken=model.base, rule=model.rule)
-    if gpu.note is not None and gpu.accelerator.vendor != "custom":
-        yield _compared(
-            Reading(
-                field="gpu",
-                sent=gpu_text,
-                taken=f"{gpu.count} x {gpu.accelerator.name}",
-                others=[one.name for one in gpu.others],
-            ),
-            verdict_of,
-            verdict,
-        )
-
-
-def _compared(reading: Reading, verdict_of: VerdictOf, verdict: str) -> Reading:
-    """Return the reading with whether another one changes the verdict."""
-    estimated = {name: verdict_of(reading.field, name) for name in reading.others[:_MOST_COMPARED]}
-    verdicts = {name: one for name, one in estimated.items() if one is not None}
-    return structs.replace(
-        reading,
-        changes_verdict=any(one != verdict for one in verdicts.values()) if verdicts else None,
-        verdicts=verdicts,
-    )
 
 
 def with_named_format(request: FitRequest, model: Model) -> FitRequest:

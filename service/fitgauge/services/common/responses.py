@@ -123,9 +123,7 @@ def summary(
     host: what is offloaded.
     """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
-    requests = (
-        f"{_count(workload.concurrency, 'request')} of {_count(workload.context_length, 'token')}"
-    )
+    requests = load_in_words(workload.concurrency, workload.context_length)
     needs = (
         f"{requests} {'needs' if workload.concurrency == 1 else 'need'}"
         f" {gib(fullest.required.expected)}{each}"
@@ -203,6 +201,11 @@ def term_in_words(term: Term) -> str:
     return {"kv_cache": "the KV cache", "cuda_graphs": "CUDA graphs"}.get(
         term.name, term.name.replace("_", " ")
     )
+
+
+def load_in_words(concurrency: int, context_length: int) -> str:
+    """'8 requests of 32,768 tokens'."""
+    return f"{_count(concurrency, 'request')} of {_count(context_length, 'token')}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,6 +12,7 @@ from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choices_of_engine
+from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.reading_schemas import Verdict as Verdict
 
@@ -46,7 +47,8 @@ ChosenSettings = Annotated[
 
 
 class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
-    """Will this model fit on this GPU when it is served? Only `model` and `gpu` are needed."""
+    """Will this model fit on this GPU when it is served? Only `model` is needed: without `gpu`
+    the answer says what it needs."""
 
     # Not kw_only, so that msgspec lists these fields before those of EngineOptions.
 
@@ -61,15 +63,21 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
         ),
     ]
     gpu: Annotated[
-        Text,
+        Text | None,
         Meta(
-            description="Name or memory size: RTX 4090, 2x4090, A100 80G, 24GB.",
+            description=(
+                "Name or memory size: RTX 4090, 2x4090, A100 80G, 24GB. Without it: what the model"
+                " needs, and the smallest GPUs."
+            ),
             examples=["RTX 4090"],
         ),
-    ]
+    ] = None
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="Number of GPUs. Default 1, or the count in gpu.", examples=[4]),
+        Meta(
+            description="Number of GPUs. Default 1; the larger of this and the count in gpu.",
+            examples=[4],
+        ),
     ] = None
     engine: Annotated[
         Text | None,
@@ -369,13 +377,13 @@ class Assumption(Struct, frozen=True):
 class FitAnswer(Struct, kw_only=True):
     """The verdict, its evidence and suggestions."""
 
-    verdict: Verdict
+    verdict: Annotated[Verdict | None, Meta(description="Null without `gpu`.")]
     summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
     fit_probability: Annotated[
         float | None, Meta(description="Probability that it fits, 0 to 1; null if unsupported.")
     ]
     model: ModelAnswer
-    gpu: GpuAnswer
+    gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
     per_gpu: Annotated[PerGpu | None, Meta(description="Under `unsupported`: as if it ran.")]
     terms: Annotated[
         list[TermAnswer] | None, Meta(description="Under `unsupported`: as if it ran.")
@@ -403,6 +411,14 @@ class FitAnswer(Struct, kw_only=True):
     ] = None
     read_as: Annotated[
         list[Reading], Meta(description="What was guessed of the names in the request.")
+    ] = []
+    needs: Annotated[
+        list[MemoryNeed],
+        Meta(description="Without `gpu`: memory by format, the widest first; else empty."),
+    ] = []
+    smallest: Annotated[
+        list[SmallestGpus],
+        Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
     ] = []
     ranks: list[RankAnswer] | UnsetType = UNSET
 

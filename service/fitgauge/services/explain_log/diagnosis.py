@@ -40,7 +40,7 @@ class Launched(msgspec.Struct, frozen=True):
     terms: Sequence[MemoryPart]
     needs: int
     may_use: int
-    verdict: Verdict
+    verdict: Verdict | None
     suggestions: Sequence[Suggestion]
     commands: Sequence[str | None]
 

@@ -1,11 +1,13 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
@@ -15,6 +17,9 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
+from fitgauge.services.common.need_schemas import SmallestGpus
+from fitgauge.services.common.reading_schemas import Reading, Verdict
+from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Assumption, FitAnswer, FitRequest, Limits
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
@@ -26,6 +31,7 @@ from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import cache_tokens_of, fewest_cards
+from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.suggest import suggest, suggestions
@@ -85,6 +91,13 @@ class FitService:
         """
         return self.answer_for(self.check(request, model, found, siblings=siblings), siblings)
 
+    def needs(
+        self, request: FitRequest, model: Model, smallest: Callable[[], Sequence[SmallestGpus]]
+    ) -> FitAnswer:
+        """Return the answer to a question without a GPU: what the model needs by format, and the
+        smallest GPUs that hold it, which `smallest` finds. Raise as `check`."""
+        return needs_answer(request, model, smallest, self._estimator)
+
     def answer_for(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo] = ()) -> FitAnswer:
         """Return the FitAnswer of what `check` returned. siblings: repositories to suggest, of the
         same weights in other formats, or, where the context is too long, of models alike that
@@ -123,6 +136,7 @@ class FitService:
             assumed=[*assumptions(checked), *self._default_format(checked)],
             understood_as=understood_as(checked),
             launch=None,
+            read_as=list(size_readings(asked.original.model, asked.model)),
         )
         if refused:
             answer.summary = f"{asked.model.id} is unsupported on {cards}: {sentence(refused)}"
@@ -166,8 +180,28 @@ class FitService:
         answer.launch = launch_of(checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)
+        answer.read_as = self._readings(checked)
+        answer.summary += other_verdicts(answer.read_as, checked.verdict)
         if full and workload.pipeline_parallel > 1:
             answer.ranks = answers.rank_answers(estimate)
+
+    def _readings(self, checked: FitEstimate) -> list[Reading]:
+        """Return what was guessed of the model and the GPU."""
+        asked = checked.asked
+
+        def judge(accelerator: Accelerator) -> Verdict | None:
+            card = structs.replace(asked.card, accelerator=accelerator)
+            tried = self._estimator.possible(replace(asked, card=card))
+            if tried is None:
+                return None
+            return "unsupported" if tried.refused else tried.verdict
+
+        verdict = "unsupported" if checked.refused else checked.verdict
+        least = checked.estimate.fullest.required.low
+        return [
+            *size_readings(asked.original.model, asked.model),
+            *gpu_readings(asked.original.gpu or "", asked.card, verdict, least, judge),
+        ]
 
     def _default_format(self, checked: FitEstimate) -> Iterator[Assumption]:
         """Yield that the engine's default format is assumed, with what the published one needs."""

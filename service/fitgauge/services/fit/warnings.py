@@ -11,6 +11,7 @@ from fitgauge.engine.serving.fit import cache_tokens, fit_probability, verdict
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
+from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.common.parsing import version
 from fitgauge.services.fit.launch import source_of, unsupported_flags
 from fitgauge.services.fit.query import FitEstimate
@@ -44,13 +45,7 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
         checked.count,
     )
     yield from card.warnings
-    if request.gpu_count is not None and card.count not in (1, request.gpu_count):
-        yield Note(
-            "gpu-count-conflict",
-            "gpu_count",
-            f"`gpu` says {card.count}, `gpu_count` says {request.gpu_count}: using"
-            f" {request.gpu_count}.",
-        )
+    yield from count_conflict(request.gpu_count, card.count)
     if card.quota is not None and count > card.quota:
         yield Note(
             "gpu-quota",

@@ -12,6 +12,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.schemas import FitRequest
 
 DEFAULT_CONTEXT = 8192
@@ -163,14 +164,10 @@ def degrees(
     return tensor, pipeline, data
 
 
-def gpu_count(request: FitRequest, named: int | None) -> int:
-    """Return the number of GPUs: `gpu_count`, else the count in the name ("2x4090"), else the
-    product of the degrees."""
-    if request.gpu_count is not None:
-        return request.gpu_count
-    if named is not None and named > 1:
-        return named
-    return (
+def gpu_count(request: FitRequest, named: int) -> int:
+    """Return the number of GPUs: the larger of `gpu_count` and the count in the name ("2x4090"),
+    else the product of the degrees."""
+    return sent_count(request.gpu_count, named) or (
         (request.tensor_parallel or 1)
         * (request.pipeline_parallel or 1)
         * (request.data_parallel or 1)

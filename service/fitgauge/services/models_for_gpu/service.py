@@ -11,6 +11,7 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -68,7 +69,7 @@ class ModelsForGpu:
         """Return a page of those that fit, the most capable first. Raises InvalidRequestError for a
         format, an engine or a cache format unknown, and for a field of the other task."""
         _refuse_other_fields(request)
-        count = max(request.gpu_count or 1, found.count)
+        count = sent_count(request.gpu_count, found.count) or 1
         rows = [
             (-capability(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)

@@ -16,6 +16,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -39,6 +40,11 @@ from fitgauge.services.recommend.responses import ResponseBuilder, measurements,
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.search import MOST_CARDS, Option, Search, SearchFilter
 from fitgauge.services.recommend.shortlist import shortlist
+from fitgauge.services.recommend.smallest import (
+    recommend_request,
+    smallest_gpus,
+    smallest_options,
+)
 from fitgauge.services.recommend.training import TrainingRecommender
 
 _SHORTEST = 1024
@@ -142,6 +148,32 @@ class Recommender:
             ],
             understood_as=telling.understood(front[0]),
         )
+
+    def smallest(
+        self, fit: FitRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
+    ) -> list[SmallestGpus]:
+        """Return the fewest, the cheapest and the fastest GPUs that hold the workload of a
+        question without a GPU: of those that are rented out, else of all. Raise
+        InvalidRequestError where the question is impossible."""
+        fitting = BatchEstimator(
+            model, self._engines, self._preparer, checkpoint, self._checkpoints
+        )
+        for priced in (True, False):
+            request = recommend_request(fit, priced=priced)
+            if options := smallest_options(self.front(request, model, fitting)):
+                break
+        question = _question(request, model)
+        responses = ResponseBuilder(
+            request,
+            question,
+            model,
+            orders.objective(None),
+            self._costs(request),
+            self._prompts(request, question, model, fitting),
+            fitting,
+            self._estimator,
+        )
+        return [smallest_gpus(option, reasons, responses) for option, reasons in options]
 
     def front(
         self, request: RecommendRequest, model: Model, fitting: BatchEstimator

@@ -9,11 +9,8 @@ from fitgauge.services.compare.schemas import CompareRow
 from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
 from fitgauge.services.recommend.costs import CostAnswer
-from fitgauge.services.recommend.schemas import (
-    RecommendAnswer,
-    Recommendation,
-    TrainingRecommendation,
-)
+from fitgauge.services.recommend.option_schemas import Recommendation, TrainingRecommendation
+from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import TOOLS
 from fitgauge.services.tools.schemas import Fix, Option, ToolAnswer, Value
@@ -188,7 +185,7 @@ def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
 def _model_option(row: FittingModel) -> Option:
     return Option(
         model=row.model,
-        engine=row.engine,
+        engine=row.engine or UNSET,
         quantization=row.quantization,
         context_length=row.context_length,
         verdict=row.verdict,
@@ -229,7 +226,7 @@ def _cell(row: CompareRow) -> Option:
     return Option(
         model=row.model,
         gpu=counted(row.gpu, row.gpu_count),
-        engine=row.engine,
+        engine=row.engine or UNSET,
         quantization=row.quantization,
         context_length=row.context_length,
         concurrency=row.concurrency,

@@ -41,7 +41,7 @@ def fit_answer(
     tool: Tool, call: Arguments, answer: FitAnswer, quantization: str | None
 ) -> ToolAnswer:
     """Return the short answer about serving. quantization: the format of the weights."""
-    if answer.gpu is None:
+    if answer.gpu is None or answer.verdict is None:
         return needs_answer(call, answer)
     understood = answer.understood_as
     context, requests = number(understood, "context_length"), number(understood, "concurrency")
@@ -95,7 +95,7 @@ def fit_answer(
 
 def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> ToolAnswer:
     """Return the short answer about training."""
-    if answer.gpu is None:
+    if answer.gpu is None or answer.verdict is None:
         return needs_answer(call, answer)
     understood = answer.understood_as
     method = str(understood.get("method", ""))

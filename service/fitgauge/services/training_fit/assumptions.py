@@ -7,7 +7,7 @@ from msgspec import structs
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.assumptions import size_assumed
 from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.common.unsupported import IMPOSSIBLE
@@ -20,7 +20,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 Value = str | int | float | bool
 Opposite = tuple[str, dict[str, Value]] | None
 """Another value in words, and the fields of the workload that it changes."""
-_METHODS: Mapping[Method, str] = {
+METHOD_TITLES: Mapping[str, str] = {
     "lora": "LoRA",
     "dora": "DoRA",
     "qlora": "QLoRA",
@@ -62,9 +62,9 @@ def assumptions(
 
     messages = [*size_assumed(model), *images.assumptions(sent, workload, model.spec)]
     if sent.method is None:
-        rest = [f"{_METHODS[name]}: {gib(one.need)}" for name, one in judged.others.items()]
+        rest = [f"{METHOD_TITLES[name]}: {gib(one.need)}" for name, one in judged.others.items()]
         messages.append(
-            Assumption("method", workload.method, _with(_METHODS[workload.method], rest))
+            Assumption("method", workload.method, _with(METHOD_TITLES[workload.method], rest))
         )
     messages += _sharding(sent, trained, need)
     for field, value, words, opposite in _settings(sent, trained):

@@ -123,6 +123,16 @@ def summary(model: Model, gpus: str, trained: TrainingEstimate, accelerator: Acc
     return f"{model.id} does not fit on {gpus}: {training}; {decides}.{end}"
 
 
+def training_in_words(model: Model, trained: TrainingEstimate) -> str:
+    """'Training Qwen/Qwen3-8B with 1 x 2,048 tokens'."""
+    workload, algorithm = trained.workload, trained.setup.algorithm
+    kind = "" if algorithm == "sft" else f" ({algorithm.upper()})"
+    return (
+        f"Training {model.id}{kind} with {workload.micro_batch_size} x"
+        f" {workload.sequence_length:,} tokens"
+    )
+
+
 def _sharding(trained: TrainingEstimate) -> str:
     """Return how several GPUs share the model, where the framework leaves that open."""
     workload = trained.workload

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.phases import PhaseName
+from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
     Assumption,
@@ -19,14 +20,26 @@ from fitgauge.services.common.schemas import (
     RankAnswer,
     Suggestion,
     TermAnswer,
+    Text,
     Verdict,
 )
 from fitgauge.services.training_fit.fields import AlgorithmFields
 
 
 class TrainingRequest(AlgorithmFields, kw_only=True, forbid_unknown_fields=True):
-    """Will this model fit on this GPU when it is trained? Only `model` and `gpu` are needed."""
+    """Will this model fit on this GPU when it is trained? Only `model` is needed: without `gpu`
+    the answer says what it needs."""
 
+    gpu: Annotated[
+        Text | None,
+        Meta(
+            description=(
+                "The accelerator as people write it, or a memory size: 80GB. Without it: what the"
+                " training needs by method, and the smallest GPUs."
+            ),
+            examples=["A100 80GB"],
+        ),
+    ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
         Meta(
@@ -132,13 +145,13 @@ class SavedSegment(Struct, kw_only=True):
 class TrainingAnswer(Struct, kw_only=True):
     """The verdict, the evidence, and what to do instead."""
 
-    verdict: Verdict
+    verdict: Annotated[Verdict | None, Meta(description="Null without `gpu`.")]
     summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
     fit_probability: Annotated[
         float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
     ]
     model: ModelAnswer
-    gpu: GpuAnswer
+    gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
     per_gpu: Annotated[TrainingPerGpu | None, Meta(description="Null if unsupported.")]
     terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
     phases: list[PhaseAnswer]
@@ -170,6 +183,14 @@ class TrainingAnswer(Struct, kw_only=True):
     ]
     read_as: Annotated[
         list[Reading], Meta(description="What was guessed of the names in the request.")
+    ] = []
+    needs: Annotated[
+        list[MemoryNeed],
+        Meta(description="Without `gpu`: memory of one GPU by method; else empty."),
+    ] = []
+    smallest: Annotated[
+        list[SmallestGpus],
+        Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
     ] = []
     ranks: list[RankAnswer] | UnsetType = UNSET
     saved: Annotated[

@@ -1,6 +1,6 @@
 """check_training_fit: will this model fit on this GPU when it is trained?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 from msgspec import UNSET, structs
@@ -15,7 +15,11 @@ from fitgauge.engine.training.estimate import training_stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.need_schemas import SmallestGpus
+from fitgauge.services.common.reading_schemas import Verdict
+from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Launch, Limits
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import parsing as words
@@ -25,6 +29,7 @@ from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch_command
+from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
     other_methods,
@@ -95,12 +100,26 @@ class TrainingFitService:
         no_change_fits = trained.verdict == "does_not_fit" and not suggestions and not refused
         others = [of_workload(choice) for choice in other_choices(trained.asked, workload)]
         starts = refused is None and trained.verdict != "does_not_fit"
+        judgement: Verdict = "unsupported" if refused else trained.verdict
+
+        def judge(other: Accelerator) -> Verdict | None:
+            left = shared(other, int((request.other_memory_gib or 0) * GIB))
+            try:
+                tried = self.check(request, model, left, count, models)
+            except IMPOSSIBLE:
+                return None
+            return "unsupported" if refusal(tried.workload, left) else tried.verdict
+
+        read_as = [
+            *size_readings(request.model, model),
+            *gpu_readings(request.gpu or "", match, judgement, stage.need.low, judge),
+        ]
         return TrainingAnswer(
-            verdict="unsupported" if refused else trained.verdict,
+            verdict=judgement,
             summary=(
                 f"{model.id} cannot be trained this way on {gpus}: {refused}"
                 if refused
-                else summary(model, gpus, trained, accelerator)
+                else summary(model, gpus, trained, accelerator) + other_verdicts(read_as, judgement)
             ),
             fit_probability=None if refused else round(trained.probability, 4),
             model=answers.model_answer(model),
@@ -129,6 +148,7 @@ class TrainingFitService:
                 else None
             ),
             checkpoint_bytes=checkpoint_size(model, trained, models),
+            read_as=read_as,
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable)
                 if full and workload.pipeline_parallel > 1 and not refused
@@ -136,6 +156,32 @@ class TrainingFitService:
             ),
             saved=saved_segments(model.spec, workload) if full else UNSET,
         )
+
+    def alone(
+        self, request: TrainingRequest, model: Model, models: RlModels = ALONE
+    ) -> JudgedMethods:
+        """Return the methods on one GPU of any size. Raise as `answer`."""
+        return self._judge(on_one_gpu(request), model, ANY_GPU.accelerator, 1, models)
+
+    def needs(
+        self,
+        request: TrainingRequest,
+        model: Model,
+        judged: JudgedMethods,
+        smallest: Sequence[SmallestGpus],
+        models: RlModels = ALONE,
+    ) -> TrainingAnswer:
+        """Return the answer to a question without a GPU. judged: what `alone` returns. smallest:
+        the GPUs that hold the training. models: as for `answer`."""
+        trained, accelerator = judged.main, ANY_GPU.accelerator
+        assumed = assumptions(
+            request,
+            model,
+            judged,
+            echo(trained, accelerator, model),
+            lambda changed: self._estimate(trained.asked, changed, model, accelerator, 1, models),
+        )
+        return needs_answer(request, model, judged, smallest, assumed, models)
 
     def check(
         self,

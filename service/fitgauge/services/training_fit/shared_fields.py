@@ -25,7 +25,7 @@ ZeroStage = Annotated[int, Meta(ge=0, le=3)]
 
 
 class ModelFields(Struct, kw_only=True):
-    """What is trained, and on what."""
+    """What is trained, and on how many GPUs."""
 
     model: Annotated[
         Text,
@@ -34,17 +34,15 @@ class ModelFields(Struct, kw_only=True):
             examples=["meta-llama/Llama-3.1-8B"],
         ),
     ]
-    gpu: Annotated[
-        Text,
-        Meta(
-            description="The accelerator as people write it, or a memory size: 80GB.",
-            examples=["A100 80GB"],
-        ),
-    ]
-
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="How many of them. Default: what the degrees make.", examples=[8]),
+        Meta(
+            description=(
+                "How many GPUs; the larger of this and the count in gpu. Default: what the degrees"
+                " make."
+            ),
+            examples=[8],
+        ),
     ] = None
 
 

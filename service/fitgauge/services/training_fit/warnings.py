@@ -6,6 +6,7 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
+from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.training_fit import megatron, rl_setup
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
@@ -47,15 +48,7 @@ def warnings(
                 f" {match.accelerator.vendor}'s may differ.",
             )
         )
-    if request.gpu_count is not None and match.count not in (1, request.gpu_count):
-        notes.append(
-            Note(
-                "gpu-count-conflict",
-                "gpu_count",
-                f"`gpu` says {match.count}, `gpu_count` says {request.gpu_count}: using"
-                f" {request.gpu_count}.",
-            )
-        )
+    notes += count_conflict(request.gpu_count, match.count)
     notes += _framework_warnings(trained)
     notes += rl_setup.warnings(request, trained.setup, workload, trained.probability)
     notes += unsupported_settings(model, workload, trained.setup, trained.tool)

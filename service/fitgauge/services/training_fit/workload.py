@@ -1,5 +1,6 @@
 """Turn a training request into a TrainingWorkload: fill in defaults, refuse impossible settings."""
 
+from math import prod
 from typing import Any
 
 from msgspec import structs
@@ -13,6 +14,7 @@ from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.states.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
@@ -158,23 +160,16 @@ def _refuse_base(workload: TrainingWorkload, spec: ModelSpec) -> None:
         )
 
 
-def training_gpus(request: TrainingRequest, named: int | None) -> int:
-    """Return the number of GPUs: gpu_count, else the count in the name ("2x4090"), else the product
-    of the degrees."""
-    if request.gpu_count is not None:
-        return request.gpu_count
-    if named is not None and named > 1:
-        return named
+def training_gpus(request: TrainingRequest, named: int) -> int:
+    """Return the number of GPUs: the larger of gpu_count and the count in the name ("2x4090"), else
+    the product of the degrees."""
     degrees = (
         request.tensor_parallel,
         request.pipeline_parallel,
         request.context_parallel,
         request.data_parallel,
     )
-    product = 1
-    for degree in degrees:
-        product *= degree or 1
-    return product
+    return sent_count(request.gpu_count, named) or prod(degree or 1 for degree in degrees)
 
 
 def in_its_formats(request: TrainingRequest, accelerator: Accelerator) -> TrainingRequest:

@@ -14,6 +14,7 @@ from fitgauge.engine.training.search.layouts import (
 )
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.launchers.registry import (
     find_tool,
@@ -38,7 +39,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
     """Return what the search chooses from; fields of the request are fixed. Raises
     InvalidRequestError where two fields contradict each other."""
     most = request.max_gpu_count or DEFAULT_MOST
-    count = request.gpu_count or (match.count if match.count > 1 else None)
+    count = sent_count(request.gpu_count, match.count)
     if count is not None and request.max_gpu_count is not None and count > most:
         raise InvalidRequestError(
             f"gpu_count {count} exceeds max_gpu_count {most}.",

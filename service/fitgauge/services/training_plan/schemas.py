@@ -10,6 +10,7 @@ from fitgauge.services.common.schemas import (
     GpuAnswer,
     ModelAnswer,
     RankAnswer,
+    Text,
 )
 from fitgauge.services.training_fit.shared_fields import SharedFields
 
@@ -20,6 +21,13 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
     """Which layouts train this model on these GPUs? Only `model` and `gpu` are needed; what is
     left out is searched."""
 
+    gpu: Annotated[
+        Text,
+        Meta(
+            description="The accelerator as people write it, or a memory size: 80GB.",
+            examples=["A100 80GB"],
+        ),
+    ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         Meta(description="Exactly so many. Default: every power of two up to max_gpu_count."),

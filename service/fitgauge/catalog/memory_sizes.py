@@ -1,0 +1,91 @@
+"""GPUs named by their memory: "24GB" is a card sold with 24 GB, "24GiB" exactly that."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median_low
+
+from msgspec import structs
+
+from fitgauge.catalog.gpu_names import Size
+from fitgauge.engine.accelerator import Accelerator, custom
+from fitgauge.engine.quantity import GB, GIB, Bytes, gib
+
+_CARD_VENDORS = ("NVIDIA", "AMD", "Intel")
+"""Vendors of graphics cards, whose GB on the box are GiB less what the driver and ECC hold."""
+
+_SAME = 0.01
+"""Share of the memory within which two sizes are one."""
+
+
+def sold_with(size: Size, rows: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
+    """Return the GPU that a size alone means, and the same with the least and the most that
+    cards sold with this size give a process, where these differ.
+
+    Of a size that no card has, the usable memory lies between those of its neighbours."""
+    if size.unit.endswith("ib"):
+        return (custom(size.bytes, str(size)),)
+    cards = [row for row in rows if _is_card(row)]
+    if not cards:
+        return (custom(size.bytes, str(size)),)
+    amount = size.gigabytes * GB
+    sold: dict[int, list[Accelerator]] = {}
+    for row in sorted(cards, key=lambda row: (row.usable.expected, row.id)):
+        sold.setdefault(row.marketed_bytes, []).append(row)
+    usable, usual = _usable(amount, {marketed: _usual(rows) for marketed, rows in sold.items()})
+    gpu = custom(round(amount), str(size), usable, tuple(row.id for row in usual))
+    same = next((rows for marketed, rows in sold.items() if abs(marketed / amount - 1) < _SAME), ())
+    return gpu, *_extremes(gpu, same)
+
+
+def _usual(cards: Sequence[Accelerator]) -> Accelerator:
+    """Return the card whose usable memory is the median."""
+    usable = median_low(row.usable.expected for row in cards)
+    return next(row for row in cards if row.usable.expected == usable)
+
+
+def _usable(amount: float, usual: Mapping[int, Accelerator]) -> tuple[int, list[Accelerator]]:
+    """Return what is usable of so many bytes on the box, and the cards it follows from: in
+    proportion between the two nearest sizes that are sold, beyond all of them as of the last."""
+    below = max((size for size in usual if size <= amount), default=None)
+    above = min((size for size in usual if size >= amount), default=None)
+    if below is None or above is None or below == above:
+        nearest = max(size for size in (below, above) if size is not None)
+        return int(usual[nearest].usable.expected * amount / nearest), [usual[nearest]]
+    low, high = usual[below].usable.expected, usual[above].usable.expected
+    share = (amount - below) / (above - below)
+    return int(low + share * (high - low)), [usual[below], usual[above]]
+
+
+def _extremes(gpu: Accelerator, cards: Sequence[Accelerator]) -> Iterable[Accelerator]:
+    """Yield the GPU with the usable memory of the first and the last card, named by them."""
+    for row in (*cards[:1], *cards[-1:]):
+        usable = row.usable.expected
+        if abs(usable / gpu.usable.expected - 1) > _SAME:
+            yield structs.replace(
+                gpu,
+                name=f"{gpu.name} like {row.name} ({gib(usable)} usable)",
+                usable=Bytes(low=usable, expected=usable, high=usable),
+                derived_from=(row.id,),
+            )
+
+
+def _is_card(row: Accelerator) -> bool:
+    """Return whether people mean this kind of GPU by its size: no slice, laptop or unified
+    memory, and no card that its vendor never sold."""
+    return (
+        row.vendor in _CARD_VENDORS
+        and not row.unified_memory
+        and not row.id.startswith("mig-")
+        and " Laptop" not in row.name
+        and "(modded)" not in row.name
+    )
+
+
+def note(gpu: Accelerator) -> str:
+    """Return what is usable of a GPU named by its size alone."""
+    usable, size = gpu.usable.expected, gpu.marketed_bytes
+    if not gpu.derived_from:
+        return f"A GPU of {size:,} bytes, all of them usable."
+    return (
+        f"A GPU sold with {size / GB:g} GB: {usable / GIB:.1f} GiB of it are usable, the median of"
+        " such cards. Send GiB for an exact size."
+    )

@@ -1,0 +1,7 @@
+"""The GPU of a question that names none."""
+
+from fitgauge.catalog.lookup import MAX_CUSTOM_BYTES, GpuMatch
+from fitgauge.engine.accelerator import custom
+
+ANY_GPU = GpuMatch(custom(MAX_CUSTOM_BYTES, "GPU of any size"), 1)
+"""One GPU that holds whatever is asked."""

@@ -1,0 +1,45 @@
+"""Parts of an answer without a GPU: what a model needs, and the GPUs that hold it."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.quantity import Bytes
+
+Fields = dict[str, str | int | float | bool]
+
+
+class MemoryNeed(Struct, kw_only=True):
+    """The least that a workload takes in one format, or by one training method, on one GPU
+    [bytes]."""
+
+    name: Annotated[
+        str, Meta(description="The format (bf16, fp8, awq) or the method (lora, qlora, full).")
+    ]
+    engine: Annotated[str | None, Meta(description="Null for training.")]
+    required_bytes: Bytes
+    weights_bytes: int
+    kv_cache_bytes: Annotated[
+        int, Meta(description="KV cache and recurrent states of all requests; 0 for training.")
+    ]
+    request: Annotated[Fields, Meta(description="Fields to send with a `gpu`.")]
+
+
+class SmallestGpus(Struct, kw_only=True):
+    """GPUs sold today that hold the workload."""
+
+    reasons: Annotated[
+        list[Literal["fewest", "cheapest", "fastest"]],
+        Meta(
+            description=(
+                "fewest GPUs (of these the cheapest), cheapest an hour, fastest on the fewest GPUs."
+            )
+        ),
+    ]
+    name: Annotated[str, Meta(description="The format or the method, as in `needs`.")]
+    gpu: str
+    gpu_count: int
+    required_bytes: Annotated[int, Meta(description="Expected, of the fullest GPU.")]
+    usd_per_hour: Annotated[float | None, Meta(description="Lowest known price on demand.")]
+    request: Annotated[Fields, Meta(description="The request that fits.")]
+    command: str

@@ -1,0 +1,67 @@
+"""Memory needs and the smallest GPUs in words, and which of several options are those."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeVar
+
+from fitgauge.engine.quantity import GIB
+from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
+
+Reason = Literal["fewest", "cheapest", "fastest"]
+Option = TypeVar("Option")
+
+
+def roles(
+    options: Sequence[Option],
+    gpus: Callable[[Option], int],
+    price: Callable[[Option], tuple[float, ...]],
+    slowness: Callable[[Option], tuple[float, ...]],
+) -> list[tuple[Option, list[Reason]]]:
+    """Return the option on the fewest GPUs (of these the cheapest), the cheapest, and the fastest
+    on as few GPUs as the first, each once with its reasons."""
+    if not options:
+        return []
+    fewest = min(options, key=lambda one: (gpus(one), *price(one)))
+    cheapest = min(options, key=lambda one: (*price(one), gpus(one)))
+    few = [one for one in options if gpus(one) == gpus(fewest)]
+    fastest = min(few, key=lambda one: (*slowness(one), *price(one)))
+    chosen: list[tuple[Option, list[Reason]]] = []
+    reasons: Iterable[tuple[Reason, Option]] = (
+        ("fewest", fewest),
+        ("cheapest", cheapest),
+        ("fastest", fastest),
+    )
+    for reason, option in reasons:
+        for other, why in chosen:
+            if other is option:
+                why.append(reason)
+                break
+        else:
+            chosen.append((option, [reason]))
+    return chosen
+
+
+def sizes_in_words(needs: Sequence[MemoryNeed], by: Callable[[str], str]) -> str:
+    """Return '177.0 GiB in bf16, 113.3 in fp8, 82.7 in awq'. by: a format or method in words."""
+    first, *others = (
+        (f"{need.required_bytes.expected / GIB:,.1f}", by(need.name)) for need in needs
+    )
+    return ", ".join((f"{first[0]} GiB {first[1]}", *map(" ".join, others)))
+
+
+def gpus_in_words(smallest: Sequence[SmallestGpus], by: Callable[[str], str]) -> str:
+    """Return the GPUs as a sentence to end a summary with. by: as in `sizes_in_words`."""
+    if not smallest:
+        return " No GPUs sold today hold it in one deployment."
+    parts = []
+    for name in dict.fromkeys(one.name for one in smallest):
+        options = [
+            f"{' and '.join(one.reasons)} {one.gpu_count} x {one.gpu}{_price(one)}"
+            for one in smallest
+            if one.name == name
+        ]
+        parts.append(f"{by(name)} {', '.join(options)}")
+    return f" GPUs that hold it: {'; '.join(parts)}."
+
+
+def _price(one: SmallestGpus) -> str:
+    return f" ({one.usd_per_hour:.2f} USD an hour)" if one.usd_per_hour is not None else ""

@@ -1,0 +1,72 @@
+"""The smallest GPUs that serve a model: what an answer without a GPU names."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.need_schemas import SmallestGpus
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.smallest import Reason, roles
+from fitgauge.services.recommend.responses import ResponseBuilder
+from fitgauge.services.recommend.schemas import RecommendRequest
+from fitgauge.services.recommend.search import Option
+
+PRICED = 1e6
+"""Dollars an hour that nothing reaches: with this limit, options without a price are left out,
+and with them GPUs that no cloud rents out."""
+
+
+def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:
+    """Return the question of a model's GPUs, in the fields that both requests have."""
+    return RecommendRequest(
+        model=request.model,
+        context_length=request.context_length,
+        concurrency=request.concurrency,
+        engine=request.engine,
+        quantization=request.quantization,
+        kv_cache_dtype=request.kv_cache_dtype,
+        max_usd_per_hour=PRICED if priced else None,
+    )
+
+
+def smallest_options(front: Sequence[Option]) -> list[tuple[Option, list[Reason]]]:
+    """Return the options on the fewest, cheapest and fastest GPUs as published, or in the format
+    that is sent, then the fewest and the cheapest in any format."""
+    fitting = [option for option in front if option.fitted.verdict == "fits"]
+    published = [option for option in fitting if option.plan.quantization is None]
+    chosen = roles(published, _gpus, _price, _slowness)
+    for option, reasons in roles(fitting, _gpus, _price, _slowness):
+        fewer: list[Reason] = [reason for reason in reasons if reason != "fastest"]
+        if fewer and all(option is not other for other, _ in chosen):
+            chosen.append((option, fewer))
+    return chosen
+
+
+def smallest_gpus(
+    option: Option, reasons: list[Reason], responses: ResponseBuilder
+) -> SmallestGpus:
+    """Return one option."""
+    deployment = responses.recommendation(option)
+    price = option.criteria[4]
+    return SmallestGpus(
+        reasons=reasons,
+        name=option.plan.quantization or words.AS_PUBLISHED,
+        gpu=deployment.gpu.name,
+        gpu_count=deployment.gpu.count,
+        required_bytes=deployment.required_bytes.expected,
+        usd_per_hour=round(price, 2) if isfinite(price) else None,
+        request=deployment.request,
+        command=deployment.launch.command,
+    )
+
+
+def _gpus(option: Option) -> int:
+    return option.gpus
+
+
+def _price(option: Option) -> tuple[float, ...]:
+    return (option.criteria[4], option.criteria[2])
+
+
+def _slowness(option: Option) -> tuple[float, ...]:
+    return (option.criteria[2],)

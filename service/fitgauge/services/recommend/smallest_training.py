@@ -1,0 +1,112 @@
+"""The smallest GPUs that train a model: what an answer without a GPU names."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.engine.accelerator import Accelerator, most_cards
+from fitgauge.engine.model.spec import Model
+from fitgauge.services.common.need_schemas import Fields, SmallestGpus
+from fitgauge.services.common.responses import COUNTS
+from fitgauge.services.common.smallest import roles
+from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.recommend.costs import Costs
+from fitgauge.services.training_fit.launchers.command import launch_command
+from fitgauge.services.training_fit.result import TrainingEstimate
+from fitgauge.services.training_fit.rl_models import RlModels
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
+from fitgauge.services.training_fit.support import refusal
+
+_SHARDED = ("weights", "master_weights", "gradients", "optimizer_states")
+"""Terms of which many GPUs together hold at least one copy."""
+
+
+class _Option(NamedTuple):
+    accelerator: Accelerator
+    gpus: int
+    usd_per_hour: float
+    trained: TrainingEstimate
+
+
+def smallest_training(
+    request: TrainingRequest,
+    model: Model,
+    models: RlModels,
+    alone: TrainingEstimate,
+    training: TrainingFitService,
+    catalog: Catalog,
+) -> list[SmallestGpus]:
+    """Return the fewest, the cheapest and the fastest rented GPUs on which a training fits, with
+    data parallelism alone. alone: the training on one GPU of any size; its method is taken.
+    models: the named reward model and critic."""
+    method = alone.workload.method
+    asked = structs.replace(request, method=method)
+    costs = Costs(catalog.offers, None, owned=False)
+    least = sum(term.low for term in alone.fullest.terms if term.name in _SHARDED)
+    options = [
+        option
+        for accelerator in catalog.all()
+        for option in _fewest(asked, model, models, accelerator, least, training, costs)
+    ]
+    return [
+        SmallestGpus(
+            reasons=reasons,
+            name=method,
+            gpu=option.accelerator.name,
+            gpu_count=option.gpus,
+            required_bytes=option.trained.need,
+            usd_per_hour=round(option.usd_per_hour, 2),
+            request=_fields(asked, option),
+            command=launch_command(
+                model, option.trained.workload, option.trained.setup, option.trained.tool
+            ),
+        )
+        for option, reasons in roles(
+            options, lambda one: one.gpus, lambda one: (one.usd_per_hour,), _slowness
+        )
+    ]
+
+
+def _fewest(
+    request: TrainingRequest,
+    model: Model,
+    models: RlModels,
+    accelerator: Accelerator,
+    least_bytes: int,
+    training: TrainingFitService,
+    costs: Costs,
+) -> Iterator[_Option]:
+    """Yield the fewest of one accelerator on which it fits, where they have a price."""
+    most = most_cards(accelerator, COUNTS[-1])
+    for count in COUNTS:
+        price = costs.usd_per_hour(accelerator, count) if count <= most else None
+        if price is None or count * accelerator.usable.high < least_bytes:
+            continue
+        try:
+            trained = training.check(request, model, accelerator, count, models)
+        except IMPOSSIBLE:
+            continue
+        if trained.verdict == "fits" and refusal(trained.workload, accelerator) is None:
+            yield _Option(accelerator, count, price, trained)
+            return
+
+
+def _slowness(option: _Option) -> tuple[float, ...]:
+    """Return what orders options by peak arithmetic, the fastest first."""
+    peak = option.accelerator.bf16_tflops_dense
+    return (inf if peak is None else -peak * option.gpus,)
+
+
+def _fields(request: TrainingRequest, option: _Option) -> Fields:
+    """Return the request with these GPUs, without what is left out."""
+    sent: dict[str, Any] = structs.asdict(request)
+    sent |= {"gpu": option.accelerator.name, "gpu_count": option.gpus}
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in sent.items()
+        if value is not None and name != "detail"
+    }

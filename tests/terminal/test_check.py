@@ -1,0 +1,31 @@
+"""`fitgauge check` and `train-check` without a GPU."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from fitgauge.cli import main
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, arguments, env={"HF_HUB_OFFLINE": "1"})
+
+
+@pytest.mark.parametrize(
+    "command, names",
+    [("check", ("bf16", "fp8", "awq")), ("train-check", ("lora", "qlora", "full"))],
+)
+def test_without_a_gpu_the_needs_are_printed(command, names):
+    result = run(command, "Qwen/Qwen3-8B")
+    assert result.exit_code == 0
+    lines = [line.split()[0] for line in result.output.splitlines() if line.strip()]
+    assert set(names) <= set(lines)
+    answer = json.loads(run(command, "Qwen/Qwen3-8B", "--json").output)
+    assert answer["verdict"] is answer["gpu"] is None
+    for one in answer["smallest"]:
+        assert one["gpu"] in result.output
+
+
+def test_a_gpu_is_no_option():
+    assert run("check", "Qwen/Qwen3-8B", "--gpu", "4090").exit_code == 2

@@ -87,5 +87,5 @@ def note(gpu: Accelerator) -> str:
         return f"A GPU of {size:,} bytes, all of them usable."
     return (
         f"A GPU sold with {size / GB:g} GB: {usable / GIB:.1f} GiB of it are usable, the median of"
-        " such cards. Send GiB for an exact size."
+        " such GPUs. Send GiB for an exact size."
     )

@@ -189,7 +189,7 @@ def custom(
     )
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",
-        name=f"{name} card",
+        name=f"{name} GPU",
         vendor="custom",
         marketed_bytes=size_bytes,
         usable=Bytes(low=usable, expected=usable, high=usable),

@@ -3,5 +3,5 @@
 from fitgauge.catalog.lookup import MAX_CUSTOM_BYTES, GpuMatch
 from fitgauge.engine.accelerator import custom
 
-ANY_GPU = GpuMatch(custom(MAX_CUSTOM_BYTES, "GPU of any size"), 1)
+ANY_GPU = GpuMatch(custom(MAX_CUSTOM_BYTES, "any-size"), 1)
 """One GPU that holds whatever is asked."""

@@ -56,7 +56,7 @@ def test_a_name_is_read_with_its_format(text: str, model_id: str, named: str | N
         ("llama 3", {"meta", "llama", "3", "8b"}),
         ("mixtral", {"mixtral", "8x7b"}),
         ("gpt oss", {"gpt", "oss", "20b"}),
-        ("Qwen 72B", {"72b"}),
+        ("Qwen 32B", {"32b"}),
     ],
 )
 def test_the_usual_member_of_a_family_is_a_guess_with_others(text: str, words: set[str]) -> None:

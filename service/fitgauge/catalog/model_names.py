@@ -191,7 +191,8 @@ def says_all(text: str, model_id: str) -> bool:
     """Return whether a text holds every word of a name that tells models apart."""
     said = _parts(text, tokens(text))
     name = Name.of(model_id)
-    return name.words - _SILENT - said.words <= {"base"} and name.sizes <= said.sizes
+    is_sized = not said.sizes or name.sizes <= said.sizes
+    return is_sized and name.words - _SILENT - said.words <= {"base"}
 
 
 class Names:

@@ -207,14 +207,9 @@ class Snapshot:
         return tuple(
             found
             for _, _, found in process.extract(
-                plain(text), self._plain, scorer=_likeness, limit=5, score_cutoff=65
+                plain(text), self._written, scorer=_likeness, limit=5, score_cutoff=65
             )
         )
-
-    @cached_property
-    def _plain(self) -> dict[str, str]:
-        """The words of every model's name, in one line."""
-        return {model_id: plain(model_id) for model_id in self.named_ids()}
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
@@ -298,6 +293,11 @@ class Snapshot:
                 and variants.read_suffix(model_id) is None
             ):
                 yield model_id
+
+    @cached_property
+    def _written(self) -> dict[str, str]:
+        """The words of every model's name, by id."""
+        return {model_id: plain(model_id) for model_id in self.named_ids()}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

@@ -29,7 +29,13 @@ from fitgauge.services.common.long_questions import (
     queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
-from fitgauge.services.common.name_readings import find_gpu, model_readings, with_named_format
+from fitgauge.services.common.name_readings import (
+    find_gpu,
+    gguf_engine,
+    model_readings,
+    with_gguf_engine,
+    with_named_format,
+)
 from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
@@ -145,8 +151,10 @@ class Services:
             return await self._serving_needs(request)
         gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
-        asked = with_named_format(request, model)
+        asked = with_gguf_engine(with_named_format(request, model), model)
         dependencies, answer = await self._fit(asked, model, gpu)
+        if asked.engine is not None and request.engine is None:
+            answer.assumed = [gguf_engine(asked.engine), *answer.assumed]
         verdict_of = partial(self._verdict, asked, gpu)
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer

@@ -63,6 +63,13 @@ def test_a_repository_with_the_shapes_of_another_is_said(
     assert weights[0] < 0.8 * weights[1]
 
 
+def test_a_gguf_file_is_judged_on_an_engine_that_reads_it(check_fit: Check) -> None:
+    answer = check_fit(model="somebody/Qwen3-14B-GGUF:Q5_K_M", gpu="RTX 4090")
+    assert answer.understood_as["engine"] == "llama.cpp"
+    assert "engine" in [one.field for one in answer.assumed]
+    assert answer.verdict == "fits"
+
+
 def test_a_format_that_is_sent_wins_over_the_one_in_the_name(check_fit: Check) -> None:
     answer = check_fit(model="gemma2:9b", gpu="H100", quantization="fp8")
     assert answer.understood_as["quantization"] == "fp8"

@@ -8,9 +8,10 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
 from fitgauge.services.common.reading_schemas import Reading, Verdict
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.schemas import Assumption, FitRequest
 
 _MOST_COMPARED = 3
 """Other readings of one field whose verdict is compared."""
@@ -44,6 +45,23 @@ def with_named_format(request: FitRequest, model: Model) -> FitRequest:
     if request.quantization is not None or model.named_format is None:
         return request
     return structs.replace(request, quantization=model.named_format)
+
+
+def with_gguf_engine(request: FitRequest, model: Model) -> FitRequest:
+    """Return the request on an engine that reads GGUF files, where the model is one and no engine
+    is sent."""
+    is_gguf = model.stored is not None and model.stored.file_name is not None
+    if not is_gguf or request.engine is not None or request.engine_version is not None:
+        return request
+    reading = next(engine for engine in DEFAULT_ENGINES if ENGINES[engine].reads_gguf)
+    return structs.replace(request, engine=reading)
+
+
+def gguf_engine(engine: str) -> Assumption:
+    """Return why this engine is assumed for a GGUF file."""
+    return Assumption(
+        "engine", engine, f"`engine` not set: assuming {engine}, because the model is a GGUF file."
+    )
 
 
 def find_gpu(catalog: Catalog, snapshot: Snapshot, gpu: str, model: str) -> GpuMatch:

@@ -107,7 +107,14 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
     name = config.text("model_type") or "of this config"
     inner = with_tie(language_section(config), config)
     family = known_family(inner, readers)
-    spec = readers[family](inner) if family else usual_decoder(inner)
+    try:
+        spec = readers[family](inner) if family else usual_decoder(inner)
+    except MalformedModelError as error:
+        raise MalformedModelError(
+            f"The architecture {name!r} is not known here, and its config cannot be read as a usual"
+            f" decoder's: {error.detail}",
+            hint=error.hint,
+        ) from None
     how = f"as {family}" if family else "as a usual decoder by its config's names"
     seeing = vision_blocks(config, spec.hidden_size)
     notes = [

@@ -55,7 +55,7 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
             laid,
             shares=shares,
             scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)),
-            basis="exact",
+            basis="computed" if stored.is_estimated else "exact",
         )
     return msgspec.structs.replace(laid, shares=shares)
 

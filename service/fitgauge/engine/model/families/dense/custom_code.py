@@ -23,7 +23,9 @@ from fitgauge.engine.model.families.dense.dense import (
     read_stack,
 )
 from fitgauge.engine.model.families.dense.dialects import LLAMA, QWEN2, UNBIASED, reader
-from fitgauge.engine.model.families.dense.gpt2_era import amended
+from fitgauge.engine.model.families.dense.gpt2_era import BLOOM, amended
+from fitgauge.engine.model.families.experts import NUMBERED, Naming
+from fitgauge.engine.model.families.mixture.mixture import Family, read_mixture
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.note import Note
 
@@ -46,12 +48,22 @@ CHATGLM = Dialect(
     final="encoder.final_layernorm",
     head="transformer.output_layer", out_bias="add_bias_linear", mlp_bias="add_bias_linear",
 )  # fmt: skip
+CHATGLM_6B = replace(
+    BLOOM, layers="layers", attention="attention", final="final_layernorm", rotary="tables"
+)
 EXAONE = Dialect(
     stem="transformer", layers="h", embed="wte", attention="attn.attention", out="out_proj",
     norms=("ln_1", "ln_2"), final="ln_f",
     mlp=("mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"), mlp_bias="mlp_bias",
 )  # fmt: skip
 ORION = replace(UNBIASED, layer_norm=True)
+MINICPM_MOE = Family(
+    defaults={"num_experts_per_tok": 2},
+    experts=8,
+    naming=Naming(projections=NUMBERED),
+    bias=None,
+    width="intermediate_size",
+)
 
 
 def read_baichuan(config: Config) -> ModelSpec:
@@ -81,6 +93,8 @@ def read_chatglm(config: Config) -> ModelSpec:
     """ChatGLM 2 and 3, GLM-4-9B with its own code: fused projections, two or as many KV groups,
     half of a head rotated."""
     full = completed(config)
+    if full.has("inner_hidden_size"):
+        return read_chatglm_6b(full)
     heads = full.integer("num_attention_heads", low=1)
     groups = (
         full.integer("multi_query_group_num", default=1, low=1)
@@ -104,6 +118,26 @@ def read_chatglm(config: Config) -> ModelSpec:
             layer_norm=not full.flag("rmsnorm", default=True),
         ),
     )
+
+
+def read_chatglm_6b(config: Config) -> ModelSpec:
+    """Return the first ChatGLM-6B: LayerNorms with a shift, a plain MLP, biases everywhere, tied
+    words; positions in two dimensions rotate half of a head each."""
+    sized = amended(
+        config,
+        intermediate_size=config.integer("inner_hidden_size"),
+        max_position_embeddings=config.integer("max_sequence_length", default=2048),
+        tie_word_embeddings=True,
+    )
+    return read_dense(sized, CHATGLM_6B)
+
+
+def read_minicpm(config: Config) -> ModelSpec:
+    """MiniCPM, and MiniCPM-MoE, whose experts Mixtral's blocks hold."""
+    full = completed(config)
+    if not full.integer("num_experts", default=0):
+        return read_dense(full, UNBIASED)
+    return read_mixture(full, MINICPM_MOE)
 
 
 def read_mimo(config: Config) -> ModelSpec:
@@ -209,7 +243,7 @@ def assumed(read: Reader) -> Reader:
     return reading
 
 
-CONFIRMED: Mapping[str, Dialect] = {"internlm2": INTERNLM2, "minicpm": UNBIASED}
+CONFIRMED: Mapping[str, Dialect] = {"internlm2": INTERNLM2}
 UNCONFIRMED: Mapping[str, Dialect] = {
     "aquila": UNBIASED,
     "exaone": EXAONE,
@@ -227,6 +261,7 @@ READERS: dict[str, Reader] = {
     "baichuan": read_baichuan,
     "qwen": read_qwen,
     "chatglm": read_chatglm,
+    "minicpm": read_minicpm,
     "mimo": assumed(read_mimo),
     "deci": assumed(read_deci),
     "nemotron-nas": assumed(read_deci),

@@ -99,6 +99,24 @@ def qwen2_audio(_vision: Config, config: Config, hidden: int) -> tuple[Block, ..
     return audio.whisper(config.section("audio_config"), hidden)
 
 
+def voxtral(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Voxtral: Whisper's encoder under other keys, four positions stacked, two linears."""
+    keys = config.section("audio_config")
+    renamed = {
+        "d_model": keys.integer("hidden_size", default=1280, low=1),
+        "encoder_layers": keys.integer("num_hidden_layers", default=32, low=1),
+        "encoder_attention_heads": keys.integer("num_attention_heads", default=20, low=1),
+        "encoder_ffn_dim": keys.integer("intermediate_size", default=5120, low=1),
+    }
+    encoder = audio.whisper(Config({**keys.values, **renamed}, keys.where), hidden)
+    name, stacked = "multi_modal_projector", 4 * renamed["d_model"]
+    projector = (
+        *parts.linear(f"{name}.linear_1", hidden, stacked),
+        *parts.linear(f"{name}.linear_2", hidden, hidden),
+    )
+    return (*encoder[:-1], parts.single(Part.PROJECTOR, "", projector))
+
+
 def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LFM2-VL: SigLIP 2, pixel unshuffle, a norm (`projector_use_layernorm`) and two linears."""
     vision = filled(vision, towers.SIGLIP2_DEFAULTS)

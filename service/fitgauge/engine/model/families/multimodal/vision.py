@@ -122,6 +122,8 @@ WRAPPERS: Mapping[str, Wrapper] = {
         head="language_model.lm_head.", ties="text"),
     "qwen2_audio": Wrapper("qwen2", projectors.qwen2_audio, stem="language_model.model.",
         head="language_model.lm_head."),
+    "voxtral": Wrapper("llama", projectors.voxtral, stem="language_model.model.",
+        head="language_model.lm_head."),
     "lfm2_vl": Wrapper("lfm2", projectors.lfm2, stem="model.language_model.", tied=True),
     "step3p7": Wrapper("step3p5", perception.step, stem="model."),
     "minimax_m3_vl": Wrapper(

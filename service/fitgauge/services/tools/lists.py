@@ -62,7 +62,7 @@ def _load(answer: RecommendAnswer) -> list[str]:
     understood, texts = answer.understood_as, list[str]()
     if answer.training:
         length = understood.get("sequence_length")
-        texts = [f"training, {understood.get('method')}"]
+        texts = ["training"]
         texts += [f"{length:,} tokens a sequence"] if isinstance(length, int) else []
         if (batch := understood.get("global_batch_size")) is not None:
             texts.append(f"{batch} sequences a step")
@@ -165,6 +165,8 @@ def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
     """Return the models that fit a GPU, in the service's order."""
     rows = [_model_option(row) for row in answer.items[:_ROWS]]
     names = ", ".join(short_name(row.model) for row in answer.items[:3])
+    is_training = call.fields.get("task") == "training"
+    load = ["training"] if is_training else _unset(call, {"concurrency": "1 request at once"})
     first = (
         f"{answer.total} models fit on {gpus(answer.gpu)}, first {names}"
         if rows
@@ -176,7 +178,7 @@ def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
         gpu_count=answer.gpu.count,
         options=rows,
         more=max(0, answer.total - len(rows)) or UNSET,
-        assumed=[*call.notes, *_unset(call, {"concurrency": "1 request at once"})] or UNSET,
+        assumed=[*call.notes, *load] or UNSET,
         warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(_hoisted(short, rows))

@@ -20,6 +20,9 @@ from fitgauge.services.tools.wording import (
 )
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 
+_ASSUMED = 8
+"""What was assumed, the decisive first."""
+
 
 def needs_answer(call: Arguments, answer: FitAnswer | TrainingAnswer) -> ToolAnswer:
     """Return what a model needs by format or by method. `needs_gib` is of the first: the widest
@@ -61,7 +64,12 @@ def needs_answer(call: Arguments, answer: FitAnswer | TrainingAnswer) -> ToolAns
         needs_by_format=by_name or UNSET,
         smallest=rows or UNSET,
         command=smallest[0].command if smallest else UNSET,
-        assumed=[*call.notes, *readings(answer.read_as), *assumed(answer.assumed)] or UNSET,
+        assumed=[*call.notes, *readings(answer.read_as), *_assumed(answer)] or UNSET,
         warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)
+
+
+def _assumed(answer: FitAnswer | TrainingAnswer) -> list[str]:
+    read = {row.field for row in answer.read_as}
+    return assumed(answer.assumed, without=read)[:_ASSUMED]

@@ -46,7 +46,7 @@ def fit_answer(
     understood = answer.understood_as
     context, requests = number(understood, "context_length"), number(understood, "concurrency")
     short = ToolAnswer(
-        verdict=answer.verdict,
+        verdict=answer.verdict or UNSET,
         answer="",
         model=answer.model.id,
         gpu=answer.gpu.name,
@@ -81,7 +81,7 @@ def fit_answer(
         if limit and answer.verdict != "does_not_fit":
             short.max_context = limit
         short.answer = _sentence(
-            f"{written} {_VERDICTS[answer.verdict]} on {place}", short, load, answer.fit_probability
+            f"{written} {_in_words(answer.verdict)} on {place}", short, load, answer.fit_probability
         )
     short.assumed = [
         *notes,
@@ -101,7 +101,7 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
     method = str(understood.get("method", ""))
     batch, length = number(understood, "micro_batch_size"), number(understood, "sequence_length")
     short = ToolAnswer(
-        verdict=answer.verdict,
+        verdict=answer.verdict or UNSET,
         answer="",
         model=answer.model.id,
         gpu=answer.gpu.name,
@@ -130,7 +130,7 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
         algorithm = understood.get("algorithm")
         title = _METHODS.get(method, method)
         title = title if algorithm in (None, "sft") else f"{str(algorithm).upper()} by {title}"
-        subject = f"{title} of {short_name(answer.model.id)} {_VERDICTS[answer.verdict]}"
+        subject = f"{title} of {short_name(answer.model.id)} {_in_words(answer.verdict)}"
         short.answer = _sentence(
             f"{subject} on {gpus(answer.gpu)}",
             short,
@@ -144,6 +144,10 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
     ] or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
+
+
+def _in_words(verdict: Verdict | None) -> str:
+    return _VERDICTS[verdict] if verdict else ""
 
 
 def _plain(value: object) -> str:

@@ -88,10 +88,14 @@ def parts(terms: Sequence[TermAnswer], needs: float) -> dict[str, float]:
     return {**named, "other": other} if other > 0 else named
 
 
-def assumed(rows: Iterable[Assumption], fields: Sequence[str] = ()) -> list[str]:
+def assumed(
+    rows: Iterable[Assumption], fields: Sequence[str] = (), without: Iterable[str] = ()
+) -> list[str]:
     """Return what was assumed, in a few words each. fields: only these, in this order; all where
-    empty."""
+    empty. without: fields that were read as something already."""
     texts = {row.field: _assumption(row) for row in rows}
+    for name in without:
+        texts.pop(name, None)
     order = [name for name in fields if name in texts] if fields else list(texts)
     return [texts[name] for name in order]
 

@@ -110,7 +110,7 @@ def test_a_remark_in_brackets_is_left_out_and_told():
 
 def test_a_count_before_a_size_is_of_such_cards():
     found = find("8 x 80gb")
-    assert (found.count, found.accelerator.name) == (8, "80 GB card")
+    assert (found.count, found.accelerator.name) == (8, "80 GB GPU")
 
 
 @pytest.mark.parametrize(

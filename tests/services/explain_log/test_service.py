@@ -172,7 +172,7 @@ def test_a_gpu_that_is_not_named_is_taken_by_its_size(explain):
         " gpu_memory_utilization (0.90) = 71.27GiB"
     )
     answer = explain(vllm(more=more))
-    assert answer.gpu.name == "79.19 GiB card"
+    assert answer.gpu.name == "79.19 GiB GPU"
     assert ("log-without-gpu", "gpu") in codes(answer.warnings)
 
 

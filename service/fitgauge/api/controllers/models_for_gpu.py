@@ -20,14 +20,14 @@ class ModelsForGpuController(Controller):
         status_code=200,
         summary="Which models run on this GPU?",
         description=(
-            "Holds every bundled model, as published or in formats of your choice, against a card"
+            "Holds every bundled model, as published or in formats of your choice, against a GPU"
             " and a workload, and lists those that fit or are tight, the largest first, in pages."
         ),
         responses=errors(*BODY_ERRORS, 404, 422, 503),
         opt={
             "body": BodyDecoder(ModelsForGpuRequest, {"gpu": "RTX 3090"}),
             "examples": {
-                "one card": {"gpu": "RTX 3090", "task": "generate"},
+                "one GPU": {"gpu": "RTX 3090", "task": "generate"},
                 "in 4 bits too": {
                     "gpu": "RTX 3090",
                     "quantizations": "as published, awq",

@@ -20,16 +20,16 @@ class RecommendController(Controller):
         status_code=200,
         summary="Which GPUs should this model be served or trained on?",
         description=(
-            "Searches every card of the catalog in counts of 1 to 16 and the usual formats for what"
-            " fits: those that nothing beats in cards, memory, speed, bits a weight and price, each"
+            "Searches every GPU of the catalog in counts of 1 to 16 and the usual formats for what"
+            " fits: those that nothing beats in GPUs, memory, speed, bits a weight and price, each"
             " with its cost, quality and command."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         opt={
             "body": BodyDecoder(RecommendRequest, {"model": "Qwen/Qwen3-32B"}),
             "examples": {
-                "any card": {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16},
-                "cards at hand": {
+                "any GPU": {"model": "Qwen/Qwen3-32B", "context_length": 32768, "concurrency": 16},
+                "GPUs at hand": {
                     "model": "70b",
                     "gpus": "4x L40S, 2x RTX 4090",
                     "owned": True,

@@ -1,7 +1,12 @@
-"""Hold the code to the terms of the field: phrases that only this project used do not return."""
+"""Hold the code to the terms of the field: phrases and names that only this project used do not
+return."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,3 +26,68 @@ def test_no_line_of_the_service_or_the_plugin_holds_a_banned_phrase() -> None:
         if BANNED.search(line)
     ]
     assert not lines, "\n".join(lines)
+
+
+BANNED_NAMES = frozenset(
+    {
+        "asked", "beside", "card", "cards", "cut", "found", "given", "kept", "known", "laid",
+        "made", "play", "played", "remembered", "room", "said", "scene", "seat", "taught", "told",
+    }
+)  # fmt: skip
+"""Names that tell what happened to a value, or are of this project alone, instead of what it is."""
+
+NOT_YET = (
+    "service/fitgauge/catalog/gpu_names.py",
+    "service/fitgauge/catalog/lookup.py",
+    "service/fitgauge/catalog/model_names.py",
+    "service/fitgauge/catalog/snapshot.py",
+    "service/fitgauge/cli.py",
+    "service/fitgauge/services/",
+    "service/fitgauge/terminal.py",
+)
+"""Packages and modules that still have such names. Take out what is done."""
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Yield every name that a module defines: functions, classes, arguments, variables, fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def banned_names(path: Path) -> list[str]:
+    """Return the banned names of a module, without the underscores of private ones."""
+    every = names(ast.parse(path.read_text("utf-8")))
+    return sorted({name for name in every if name.strip("_").lower() in BANNED_NAMES})
+
+
+SOURCES = {
+    str(path.relative_to(ROOT)): path
+    for folder in ("service", "plugin", "tools")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+
+
+def test_no_module_uses_a_banned_name() -> None:
+    used = {
+        name: banned_names(path)
+        for name, path in SOURCES.items()
+        if not name.startswith(NOT_YET) and banned_names(path)
+    }
+    assert not used, used
+
+
+@pytest.mark.parametrize("place", NOT_YET)
+def test_no_module_without_banned_names_is_excused(place: str) -> None:
+    assert any(banned_names(path) for name, path in SOURCES.items() if name.startswith(place))
+
+
+def test_the_check_sees_a_banned_name_wherever_it_is_defined() -> None:
+    tree = ast.parse("def f(given):\n    _found = given\n    self.told = 1\nclass Card: ...\n")
+    assert {name.strip("_").lower() for name in names(tree)} >= {"given", "found", "told", "card"}

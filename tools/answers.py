@@ -64,8 +64,8 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
     draw = random.Random(SEED)
     model = lambda: draw.choice(models) if draw.random() < 0.85 else draw.choice(NAMES)  # noqa: E731
     gpu = lambda: draw.choice(GPUS)  # noqa: E731
-    asked: list[tuple[str, str, Any]] = []
-    add = asked.append
+    requests: list[tuple[str, str, Any]] = []
+    add = requests.append
     for number in range(460):
         own = {"settings": "defaults"} if number % 2 else {}
         add(("POST", "/v1/fit", own | {"model": model(), "gpu": gpu()} | optional(
@@ -145,10 +145,10 @@ def questions(models: list[str], logs: list[str]) -> list[tuple[str, str, Any]]:
     add(("GET", "/v1/gpus?limit=1000", None))
     for _ in range(18):
         add(("GET", f"/v1/gpus/{gpu()}", None))
-    return asked
+    return requests
 
 
-async def answers(asked: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
+async def answers(requests: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
     """Return status and body of each question, asked of the service in this process."""
     import httpx
 
@@ -162,7 +162,7 @@ async def answers(asked: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
         lifespan(app),
         httpx.AsyncClient(transport=transport, base_url="http://test", timeout=300) as client,
     ):
-        for method, path, body in asked:
+        for method, path, body in requests:
             response = await client.request(method, path, json=body)
             results.append(
                 {

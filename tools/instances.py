@@ -23,7 +23,7 @@ from fitgauge.catalog.instances import Offer
 
 DATA = Path(__file__).parent.parent / "service/fitgauge/catalog/data/instances.jsonl"
 
-AWS_CARDS = {
+AWS_GPUS = {
     ("a100", 40): "a100-40gb-sxm", ("a100", 80): "a100-80gb-sxm", ("a10g", 22): "a10g-24gb",
     ("b200", 179): "b200-192gb",
     ("b300", 268): "b300-288gb", ("h100", 80): "h100-sxm-80gb", ("h200", 141): "h200-sxm-141gb",
@@ -36,7 +36,7 @@ AWS_CARDS = {
 }  # fmt: skip
 """The label of a card and its memory [GiB]; slices of an L4 have less and are left out."""
 
-AZURE_CARDS = {
+AZURE_GPUS = {
     r"NC\d+s_v3|NC\d+rs_v3": "v100-16gb", r"ND40rs_v2": "v100-32gb", r"NC\d+as_T4_v3": "t4-16gb",
     r"NC\d+ads_A10_v4": "a10-24gb",
     r"NV(36|72)adm?s_A10_v5": "a10-24gb", r"NC\d+ads_A100_v4": "a100-80gb-pcie",
@@ -47,7 +47,7 @@ AZURE_CARDS = {
     r"ND128isr_NDR_GB200_v6": "gb200-192gb",
 }  # fmt: skip
 
-GCP_CARDS = {
+GCP_GPUS = {
     "a100": "a100-40gb-sxm", "a100-80gb": "a100-80gb-sxm", "h100-80gb": "h100-sxm-80gb",
     "h100-80gb-mega": "h100-sxm-80gb",
     "l4": "l4-24gb", "rtx6000": "rtx-pro-6000-blackwell-server-96gb",
@@ -62,7 +62,7 @@ TPU_SLICES = {
 """Slices of one host and the machines of Kubernetes: names with what they count a chip as, and
 the chips of those that are sold."""
 
-OCI_CARDS = {
+OCI_GPUS = {
     "GPU2": "p100-16gb", "GPU3": "v100-16gb", "GPU4": "a100-40gb-sxm", "GPU.A10": "a10-24gb",
     "GPU.A100-v2": "a100-80gb-sxm",
     "GPU.L40S": "l40s-48gb", "GPU.H100": "h100-sxm-80gb", "GPU.H200": "h200-sxm-141gb",
@@ -70,7 +70,7 @@ OCI_CARDS = {
     "GPU.GB200": "gb200-192gb", "GPU.MI300X": "mi300x-192gb", "GPU.MI355X": "mi355x-288gb",
 }  # fmt: skip
 
-COREWEAVE_CARDS = {
+COREWEAVE_GPUS = {
     "b200-8x": "b200-192gb", "gd-1xgh200": "gh200-96gb", "gd-8xa100-i128": "a100-80gb-sxm",
     "gd-8xh100ib-i128": "h100-sxm-80gb",
     "gd-8xh200ib-i128": "h200-sxm-141gb", "gd-8xl40-i128": "l40-48gb",
@@ -78,7 +78,7 @@ COREWEAVE_CARDS = {
     "rtxp6000-8x": "rtx-pro-6000-blackwell-server-96gb",
 }  # fmt: skip
 
-ALIBABA_CARDS = {
+ALIBABA_GPUS = {
     r"gn5-": "p100-16gb", r"gn5i-": "p4-8gb", r"(ebm)?gn6i[.-]": "t4-16gb",
     r"(ebm)?gn6v[.-]": "v100-16gb", r"gn6e-": "v100-32gb",
     r"gn7i-": "a10-24gb", r"ebmgn7ix\.": "a10-24gb", r"gn7e-": "a100-80gb-sxm",
@@ -92,7 +92,7 @@ LISTED_CLOUDS = {
     "verda": "verda", "vultr": "vultr",
 }  # fmt: skip
 
-LISTED_CARDS = {
+LISTED_GPUS = {
     ("A10", 24): "a10-24gb", ("A16", 16): "a16-16gb", ("A30", 24): "a30-24gb",
     ("A40", 48): "a40-48gb",
     ("A100 PCIe", 40): "a100-40gb-pcie", ("A100 SXM", 40): "a100-40gb-sxm",
@@ -192,11 +192,16 @@ class Clone:
 
 def _range(prices: list[float], day: str) -> dict[str, Any]:
     """Return the fields of a price over regions; a price of nothing is none."""
-    known = [price for price in prices if price > 0]
-    if not known:
+    positive = [price for price in prices if price > 0]
+    if not positive:
         return {}
-    low, high = (float(f"{price:.6g}") for price in (min(known), max(known)))
-    return {"usd_per_hour_low": low, "usd_per_hour_high": high, "as_of": day, "regions": len(known)}
+    low, high = (float(f"{price:.6g}") for price in (min(positive), max(positive)))
+    return {
+        "usd_per_hour_low": low,
+        "usd_per_hour_high": high,
+        "as_of": day,
+        "regions": len(positive),
+    }
 
 
 def _go_types(text: str) -> dict[str, dict[str, int]]:
@@ -224,8 +229,8 @@ def aws(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
     cost = {name: float(price) for name, price in re.findall(r'"([\w.-]+)": ([\d.]+)', table)}
     for block in karpenter.text(types).split("### `")[1:]:
         labels = dict(re.findall(r"\|karpenter\.k8s\.aws/instance-([\w-]+)\|([^|]+)\|", block))
-        card = labels.get("gpu-name") or labels.get("accelerator-name", "")
-        accelerator = AWS_CARDS.get((card, int(labels.get("gpu-memory", 0)) // 1024))
+        gpu = labels.get("gpu-name") or labels.get("accelerator-name", "")
+        accelerator = AWS_GPUS.get((gpu, int(labels.get("gpu-memory", 0)) // 1024))
         if accelerator:
             name = block[: block.index("`")]
             yield Offer(
@@ -265,19 +270,19 @@ def azure(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
     for name, price in re.findall(r'"(Standard_N\w+)":\s*([\d.]+)', table):
         cost[name].append(float(price))
     for name, spec in _go_types(autoscaler.text(specifications)).items():
-        card = next(
+        gpu = next(
             (
-                card
-                for pattern, card in AZURE_CARDS.items()
+                gpu
+                for pattern, gpu in AZURE_GPUS.items()
                 if re.fullmatch(f"Standard_({pattern})", name)
             ),
             None,
         )
-        if card and spec["GPU"]:
+        if gpu and spec["GPU"]:
             yield Offer(
                 cloud="azure",
                 instance=name,
-                accelerator_id=card,
+                accelerator_id=gpu,
                 count=spec["GPU"],
                 vcpus=spec["VCPU"],
                 memory_gib=spec["MemoryMb"] / 1024,
@@ -296,13 +301,13 @@ def gcp(karpenter: Clone, calculator: Clone, gpuhunt: Clone) -> Iterator[Offer]:
     )
     for name, body in machines:
         spec = dict(re.findall(r"      ([\w-]+): ([\d.]+)", body))
-        card = next((key for key in GCP_CARDS if key in spec), None)
-        if card and float(spec[card]) >= 1:
+        gpu = next((key for key in GCP_GPUS if key in spec), None)
+        if gpu and float(spec[gpu]) >= 1:
             yield Offer(
                 cloud="gcp",
                 instance=name,
-                accelerator_id=GCP_CARDS[card],
-                count=int(spec[card]),
+                accelerator_id=GCP_GPUS[gpu],
+                count=int(spec[gpu]),
                 vcpus=int(spec["cpu"]),
                 memory_gib=float(spec["ram"]),
                 source=f"{calculator.source('build/gcp.yml')}; {karpenter.source(path)}",
@@ -332,14 +337,14 @@ def oci(karpenter: Clone) -> Iterator[Offer]:
     path = "chart/config/oci-shape-meta.json"
     for row in json.loads(karpenter.text(path))["prices"]:
         shape = re.fullmatch(r"((?:VM|BM)\.(GPU[\w.-]*)\.(\d+))(?: .*)?", row["shapeName"])
-        if shape and (card := OCI_CARDS.get(shape[2])):
+        if shape and (gpu := OCI_GPUS.get(shape[2])):
             price = _range([row["ocpuUnitPrice"] * int(shape[3])], karpenter.day(path)) | {
                 "regions": None
             }
             yield Offer(
                 cloud="oci",
                 instance=shape[1],
-                accelerator_id=card,
+                accelerator_id=gpu,
                 count=int(shape[3]),
                 source=karpenter.source(path),
                 **price,
@@ -350,11 +355,11 @@ def coreweave(autoscaler: Clone) -> Iterator[Offer]:
     """Specifications; no price is public there."""
     path = "cluster-autoscaler/cloudprovider/coreweave/coreweave_instance_types.go"
     for name, spec in _go_types(autoscaler.text(path)).items():
-        if name in COREWEAVE_CARDS:
+        if name in COREWEAVE_GPUS:
             yield Offer(
                 cloud="coreweave",
                 instance=name,
-                accelerator_id=COREWEAVE_CARDS[name],
+                accelerator_id=COREWEAVE_GPUS[name],
                 count=spec["GPU"],
                 vcpus=spec["VCPU"],
                 memory_gib=round(spec["MemoryKi"] / 2**20, 1),
@@ -368,20 +373,20 @@ def alibaba(priceserver: Clone) -> Iterator[Offer]:
     seen: set[str] = set()
     for region in json.loads(priceserver.text(path)).values():
         for name, spec in region["instanceTypePrices"].items():
-            card = next(
+            gpu = next(
                 (
-                    card
-                    for pattern, card in ALIBABA_CARDS.items()
+                    gpu
+                    for pattern, gpu in ALIBABA_GPUS.items()
                     if re.match(rf"ecs\.{pattern}", name)
                 ),
                 None,
             )
-            if card and spec["gpu"] and name not in seen:
+            if gpu and spec["gpu"] and name not in seen:
                 seen.add(name)
                 yield Offer(
                     cloud="alibaba",
                     instance=name,
-                    accelerator_id=card,
+                    accelerator_id=gpu,
                     count=spec["gpu"],
                     vcpus=spec["vcpu"],
                     memory_gib=spec["memory"],
@@ -395,16 +400,16 @@ def listed(pricing: Clone) -> Iterator[Offer]:
     path = "src/data/offerings.json"
     for row in json.loads(pricing.text(path)):
         name = row["gpu_model"].removeprefix("NVIDIA ").removeprefix("AMD ")
-        cloud, card = (
+        cloud, gpu = (
             LISTED_CLOUDS.get(row["provider_id"]),
-            LISTED_CARDS.get((name, row["vram_gb"])),
+            LISTED_GPUS.get((name, row["vram_gb"])),
         )
         lent = row["is_spot"] or row["tier"] == "community" or "Bare Metal" in (row["notes"] or "")
-        if cloud and card and not lent:
+        if cloud and gpu and not lent:
             yield Offer(
                 cloud=cloud,
                 instance=LAMBDA_MACHINES[name] if cloud == "lambda" else f"{name} by the card",
-                accelerator_id=card,
+                accelerator_id=gpu,
                 count=1,
                 sizes=LISTED_SIZES_OF.get((cloud, name), LISTED_SIZES.get(cloud, ())),
                 vcpus=row["vcpu"],
@@ -469,11 +474,11 @@ def main(checkouts: Path) -> None:
     rows.sort(key=lambda row: (row.cloud, row.accelerator_id, row.count, row.instance))
     for row in rows:
         load().get(row.accelerator_id)
-    kept = (
+    offers = (
         {key: value for key, value in msgspec.to_builtins(row).items() if value not in (None, ())}
         for row in rows
     )
-    DATA.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+    DATA.write_text("".join(json.dumps(row) + "\n" for row in offers), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -58,17 +58,17 @@ class Client:
     async def check_fit(self, question: Mapping[str, Any]) -> Answer:
         """Will a model fit on a GPU when it is served? `question`: the fields of FitRequest.
         Raises ProblemError."""
-        return await self._asked("POST", "/v1/fit", question)
+        return await self._request("POST", "/v1/fit", question)
 
     async def get_model(self, owner: str, name: str) -> Answer:
         """Return what a model is made of. Raises ProblemError."""
-        return await self._asked("GET", f"/v1/models/{_segment(owner)}/{_segment(name)}")
+        return await self._request("GET", f"/v1/models/{_segment(owner)}/{_segment(name)}")
 
     async def get_gpu(self, gpu: str) -> Answer:
         """Return what is known of an accelerator. Raises ProblemError."""
-        return await self._asked("GET", f"/v1/gpus/{_segment(gpu)}")
+        return await self._request("GET", f"/v1/gpus/{_segment(gpu)}")
 
-    async def _asked(
+    async def _request(
         self, method: str, path: str, question: Mapping[str, Any] | None = None
     ) -> Answer:
         try:

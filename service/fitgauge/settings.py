@@ -66,11 +66,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Setting(Struct, frozen=True):
-    """One setting in force. source: default or environment; value: set or not set for a secret."""
+    """One setting in force."""
 
     name: str
+    """Name of the environment variable."""
     value: str | int | float
+    """Its value; of a secret, whether it is set."""
     source: Literal["default", "environment"]
+    """Where the value comes from."""
 
 
 def variable(field: str) -> str:
@@ -83,7 +86,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
 
     Raise InvalidSettingsError, which names every wrong value.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     wrong = []
     for field in msgspec.structs.fields(Settings):
         text = environment.get(variable(field.name))
@@ -91,7 +94,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
             continue
         try:
             value = msgspec.convert(_lowered(field.name, text), field.type, strict=False)
-            given[field.name] = _finite(value)
+            values[field.name] = _finite(value)
         except ValueError:  # of msgspec too
             wrong.append(_line(variable(field.name), text, _wanted(field.name)))
     endpoint = environment.get("HF_ENDPOINT", "")
@@ -99,7 +102,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         wrong.append(_line("HF_ENDPOINT", endpoint, "an address, such as https://huggingface.co"))
     if wrong:
         raise InvalidSettingsError("\n".join(wrong), hint="The README describes every setting.")
-    return Settings(**given)
+    return Settings(**values)
 
 
 def unknown(environment: Mapping[str, str] = os.environ) -> list[str]:

@@ -49,7 +49,12 @@ def test_the_estimate_beats_the_rules_that_calculators_use() -> None:
 def test_nothing_that_the_question_tells_is_promised_and_fails() -> None:
     """In the check part: runs of a printed release, on a card that others left free, without
     settings the question has no word for."""
-    assert dict(score.told(score.outcomes("check")))["without any of these"]["broken_promises"] == 0
+    assert (
+        dict(score.calibration_bins(score.outcomes("check")))["without any of these"][
+            "broken_promises"
+        ]
+        == 0
+    )
 
 
 def test_what_is_untold_is_judged_by_the_source_and_not_by_what_came_out() -> None:

@@ -32,7 +32,7 @@ def test_doubt_makes_probabilities_no_worse(odds: report_odds.Odds) -> None:
 
 
 def test_no_large_campaign_is_covered_in_fewer_than_three_of_four() -> None:
-    needs = [one for one in left_out.asked() if one.need is not None]
+    needs = [one for one in left_out.judgements() if one.need is not None]
     for campaign in {one.run.campaign for one in needs}:
         own = [bool(one.covered) for one in needs if one.run.campaign == campaign]
         assert len(own) < 8 or sum(own) >= 0.75 * len(own), campaign

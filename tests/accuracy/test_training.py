@@ -34,7 +34,7 @@ def drops_out(step):
     return bool(step.row["model"].startswith(("openai-community/", "facebook/opt")))
 
 
-@pytest.mark.parametrize("step", truth.given(), ids=name_of)
+@pytest.mark.parametrize("step", truth.provided(), ids=name_of)
 def test_weights_gradients_and_optimizer_states_are_exact(step):
     found = [
         p for unit in units(step.spec, step.workload) for _ in unit.layers for p in unit.parameters
@@ -47,7 +47,7 @@ def test_weights_gradients_and_optimizer_states_are_exact(step):
 
 
 @pytest.mark.parametrize(
-    "step", [step for step in truth.given() if not drops_out(step)], ids=name_of
+    "step", [step for step in truth.provided() if not drops_out(step)], ids=name_of
 )
 def test_what_lives_between_the_passes_and_at_the_peak_is_within_half_a_percent(step):
     passes, measured = activations(step.spec, step.workload), step.row["bytes"]
@@ -56,24 +56,24 @@ def test_what_lives_between_the_passes_and_at_the_peak_is_within_half_a_percent(
 
 
 def test_a_training_step_is_within_two_permille_in_nineteen_cases_of_twenty():
-    for step in truth.given():
+    for step in truth.provided():
         assert sum(term.bytes for term in step.stage.terms) == pytest.approx(
             step.stage.need.expected, abs=len(step.stage.terms)
         )
-    errors = sorted(abs(step.error) for step in truth.given())
+    errors = sorted(abs(step.error) for step in truth.provided())
     assert median(errors) <= 0.0001
     assert errors[int(0.95 * len(errors))] <= 0.002
 
 
 def test_families_and_settings_of_our_own_measuring_are_met_as_well():
-    errors = sorted(abs(step.error) for step in truth.own() if step.taught)
+    errors = sorted(abs(step.error) for step in truth.own() if step.verified)
     assert len(errors) >= 200
     assert median(errors) <= 0.0005
     assert errors[int(0.95 * len(errors))] <= 0.01
 
 
 def test_a_family_that_nobody_taught_says_so_and_is_still_near():
-    others = [step for step in truth.own() if not step.taught]
+    others = [step for step in truth.own() if not step.verified]
     activations_of = {
         term.basis
         for step in others

@@ -35,7 +35,7 @@ def test_every_bar_is_reached():
 
 
 def test_the_estimate_beats_every_rule_that_people_quote():
-    steps = truth.given()
+    steps = truth.provided()
     ours = training_score.steps(steps)["median"]
     for rule, size in training_peers.RULES.items():
         errors = [

@@ -5,10 +5,9 @@ from statistics import median
 
 import pytest
 
+from accuracy import training_score
 from accuracy.training_calibrate import ran
-from accuracy.training_score import found, outcomes, runs
-from accuracy.training_truth import COUNTERS, own_model, rows
-from accuracy.training_truth import found as asked
+from accuracy.training_truth import COUNTERS, literature, own_model, rows
 from accuracy.truth import GIB
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -94,15 +93,18 @@ def test_megatrons_kernels_keep_what_a_run_without_checkpointing_printed():
 
 
 def test_half_of_their_figures_are_met_within_a_tenth_and_nine_of_ten_within_a_fifth():
-    errors = sorted(abs(one.error) for one in found())
+    errors = sorted(abs(one.error) for one in training_score.literature())
     assert median(errors) <= 0.1
     assert errors[int(0.9 * len(errors))] <= 0.2
 
 
 def test_most_of_their_figures_lie_within_the_interval():
-    assert runs(found())["coverage"] >= 80
+    assert training_score.runs(training_score.literature())["coverage"] >= 80
 
 
 def test_nine_of_ten_outcomes_are_told_rightly():
-    judged = [*outcomes(asked().runs, ran=True), *outcomes(asked().runs, ran=False)]
+    judged = [
+        *training_score.outcomes(literature().runs, ran=True),
+        *training_score.outcomes(literature().runs, ran=False),
+    ]
     assert sum(one.right for one in judged) >= 0.9 * len(judged)

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from accuracy.training_calibrate import DATA, allocated, calibrated, part, ran, samples
-from accuracy.training_questions import asked
+from accuracy.training_questions import request_of
 from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
 from accuracy.truth import GIB
@@ -33,7 +33,7 @@ def compared(which):
 
 def test_the_questions_in_the_file_are_those_that_the_rows_make():
     for row in rows("training_gpu"):
-        assert row.get("question") == asked(row), row["id"]
+        assert row.get("question") == request_of(row), row["id"]
 
 
 def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():

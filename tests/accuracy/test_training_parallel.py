@@ -85,7 +85,7 @@ def test_both_passes_of_context_parallelism_are_near(which, most):
     and the input of the layer at work."""
     for rank in truth.context_ranks():
         whole = rank.row["loss"] == "own" and rank.row["regime"] == "bf16"
-        played = getattr(rank.played, f"{which}_peak")
+        played = getattr(rank.passes, f"{which}_peak")
         assert played == pytest.approx(
             rank.row["bytes"][f"{which}_peak"], rel=0.001 if whole else most
         ), rank.row
@@ -117,8 +117,8 @@ def test_a_rank_that_offloads_holds_in_host_memory_what_the_framework_puts_there
 @pytest.mark.parametrize("phase", ["forward", "backward"])
 def test_what_offload_leaves_on_the_card_is_near(phase):
     for row, stage in truth.offload_ranks():
-        on_card = next(one.total for one in stage.phases if one.name == phase)
-        assert on_card == pytest.approx(row["bytes"][phase], rel=0.035), row
+        padded_for = next(one.total for one in stage.phases if one.name == phase)
+        assert padded_for == pytest.approx(row["bytes"][phase], rel=0.035), row
 
 
 def test_every_stage_of_a_megatron_layout_has_the_parameters_that_megatron_makes():

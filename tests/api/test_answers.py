@@ -112,7 +112,7 @@ def test_a_gpu_is_found_by_its_id_and_by_what_people_call_it(http, name):
     assert http.get(f"/v1/gpus/{name}").json()["name"] == "RTX 4090"
 
 
-GET_GPU_ALONE = {
+GET_GPU_ALONE = {"availability", 
     "total_bytes",
     "usable_windows_bytes",
     "unified_memory",

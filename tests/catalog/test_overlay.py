@@ -225,7 +225,7 @@ def test_files_of_a_folder_are_one_catalog():
         ({"quotas": {"L4": -1}}, "quotas, 'L4': Expected `int` >= 0."),
         ({"quotas": {"L4": 1.5}}, "quotas, 'L4': Expected `int`, got `float`."),
         ({"quotas": {"L4": 2, "l4-24gb": 3}}, "quotas, 'l4-24gb': L4 has a quota already."),
-        ({"quotas": {"2x L4": 3}}, "quotas, '2x L4': '2x L4' means 2 cards."),
+        ({"quotas": {"2x L4": 3}}, "quotas, '2x L4': '2x L4' means 2 GPUs."),
         ({"quotas": {"24GB": 3}}, "quotas, '24GB': '24GB' is ambiguous: "),
         ({"prices": {"L4": 0.5}}, "prices, 'L4': the price has no date."),
         ({"as_of": "soon", "prices": {"L4": 0.5}}, "0.json: as_of: "),

@@ -26,7 +26,7 @@ TOLERANCES = {"bandwidth_gbps": 0.03, "shader_tflops": 0.04}
 def ours(fact):
     """Return what the catalog says of the fields of `fact`; what it does not know is left out."""
     row = load().get(fact["id"])
-    known = {
+    scheme_names = {
         "memory_gb": row.marketed_bytes / GB,
         "bandwidth_gbps": row.bandwidth_gbps,
         "tdp_watts": row.tdp_watts,
@@ -34,7 +34,9 @@ def ours(fact):
         "compute_capability": row.compute_capability and list(row.compute_capability),
         "shader_tflops": row.bf16_tflops_dense,
     }
-    return {field: value for field, value in known.items() if value is not None and field in fact}
+    return {
+        field: value for field, value in scheme_names.items() if value is not None and field in fact
+    }
 
 
 def differences():

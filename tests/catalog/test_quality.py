@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.catalog.quality import load, recovery
-from fitgauge.engine.quantization.requested import canonical_name, known
+from fitgauge.engine.quantization.requested import canonical_name, scheme_names
 
 ROWS = [row for one in load().values() for row in one.measurements]
 
@@ -12,7 +12,7 @@ def test_every_measurement_has_a_source_and_a_format_that_is_understood():
     for row in ROWS:
         assert row.source
         assert canonical_name(row.quantization) == row.quantization
-        assert row.quantization in known()
+        assert row.quantization in scheme_names()
 
 
 def test_shares_follow_from_what_was_printed():

@@ -13,7 +13,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import HubBusyError, HubUnreachableError, UnknownModelError
 from fitgauge.hub import Reference
-from fitgauge.hub.cache import MAX_FILE, SCHEMA, Disk, Known, Memory, NegativeCache, deep_size
+from fitgauge.hub.cache import MAX_FILE, SCHEMA, CachedModel, Disk, Memory, NegativeCache, deep_size
 from fitgauge.hub.metadata import RepoMetadata
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
@@ -275,7 +275,7 @@ def test_cached_files_are_the_users_own(open_hub, tmp_path):
 
 def known(size=0):
     model = Model(id="acme/tiny", source="hub", spec=read_config(llama_config()))
-    return Known(facts(), model, size)
+    return CachedModel(facts(), model, size)
 
 
 def test_memory_forgets_what_was_not_used_for_longest():
@@ -308,8 +308,8 @@ def test_a_model_in_memory_weighs_what_it_holds():
     ignored = [f"model.layers.{number}.mlp" for number in range(1000)]
     config = llama_config(quantization_config={"quant_method": "fp8", "ignore": ignored})
     text = json.dumps(config).encode()
-    plain = Known.of(facts(config=json.dumps(llama_config()).encode()))
-    heavy = Known.of(facts(config=text))
+    plain = CachedModel.of(facts(config=json.dumps(llama_config()).encode()))
+    heavy = CachedModel.of(facts(config=text))
     assert heavy.weight - plain.weight > len(text) + sum(map(sys.getsizeof, ignored))
     assert deep_size(ignored, ignored) == sys.getsizeof(ignored) + sum(map(sys.getsizeof, ignored))
 

@@ -5,7 +5,7 @@ import pytest
 
 from fitgauge.engine.serving.start_log.arguments import argument, flag
 from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS, clean_lines
-from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
 from fitgauge.engine.serving.vllm.start_log import rank_of
 from fitgauge.logs.detect import detect
 from fitgauge.services.explain_log.comparison import Measured
@@ -132,7 +132,7 @@ def test_a_path_is_no_model(text, model):
     ],
 )
 def test_a_card_is_recognised_by_the_tool_that_prints_it(line, name):
-    assert card(clean_lines(line)) == name
+    assert gpu_name(clean_lines(line)) == name
 
 
 @pytest.mark.parametrize(

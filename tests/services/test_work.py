@@ -152,7 +152,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
         workload = serving_workload(
             FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile
         )
-        laid.remembered.clear()
+        laid.memo.clear()
         required = row.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
         assert (
             first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required

@@ -24,7 +24,7 @@ from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
 from fitgauge.engine.serving.vllm.profile_run import (
-    kept_workspace,
+    retained_workspace,
     runs_second,
     stage_bytes,
     workspace_bytes,
@@ -125,22 +125,22 @@ def evidence(
         if not within(run, versions) or model(run.question["model"]) is None:
             continue
         try:
-            found = check(run)
+            result = check(run)
         except FitgaugeError:
             continue
-        value = shows(run, found) if found is not None else None
+        value = shows(run, result) if result is not None else None
         if value is not None:
             seen.append(Seen(run, value))
     return seen
 
 
-def beside(found: FitEstimate, run: Run) -> tuple[float, float, float]:
+def sampler_parts(result: FitEstimate, run: Run) -> tuple[float, float, float]:
     """(bytes of the pass that are neither layers' nor sampler's own, layers' width [bytes],
     logits of one copy [bytes])."""
     spec = spec_of(run)
-    work, card = found.workload, found.estimate.accelerator
-    seen = images(spec, work, first_engine=first_engine(card, work.engine_version))
-    extra = workspace_bytes(card) + stage_bytes(spec, work) + (seen.held if seen else 0)
+    work, gpu = result.workload, result.estimate.accelerator
+    seen = images(spec, work, first_engine=first_engine(gpu, work.engine_version))
+    extra = workspace_bytes(gpu) + stage_bytes(spec, work) + (seen.held if seen else 0)
     row = HALF * work.max_batched_tokens
     width = max(
         (
@@ -159,38 +159,40 @@ def beside(found: FitEstimate, run: Run) -> tuple[float, float, float]:
 
 def spec_of(run: Run) -> Any:
     """Return the architecture of a run's model."""
-    known = model(run.question["model"])
-    assert known is not None
-    return known.spec
+    resolved = model(run.question["model"])
+    assert resolved is not None
+    return resolved.spec
 
 
-def copies_of_logits(run: Run, found: FitEstimate) -> float | None:
+def copies_of_logits(run: Run, result: FitEstimate) -> float | None:
     """(activation peak - what is held beside) / one copy of the logits."""
     measured = run.measured.get("activation_gib")
-    extra, _, one = beside(found, run)
-    return None if measured is None else float((measured * GIB - extra - held(run, found)) / one)
+    extra, _, one = sampler_parts(result, run)
+    return None if measured is None else float((measured * GIB - extra - held(run, result)) / one)
 
 
-def held(run: Run, found: FitEstimate) -> float:
+def held(run: Run, result: FitEstimate) -> float:
     """Hidden states and experts' workspaces alive while the sampler runs [bytes]."""
-    spec, work = spec_of(run), found.workload
-    kept = kept_workspace(spec, work) if work.engine_version >= releases.WORKSPACES_KEPT else 0
+    spec, work = spec_of(run), result.workload
+    workspaces = (
+        retained_workspace(spec, work) if work.engine_version >= releases.WORKSPACES_RETAINED else 0
+    )
     return (
         HALF
         * spec.hidden_size
         * (work.max_batched_tokens + min(work.max_num_seqs, work.max_batched_tokens))
-        + kept
+        + workspaces
     )
 
 
-def sampler_rules(run: Run, found: FitEstimate) -> bool:
+def sampler_rules(run: Run, result: FitEstimate) -> bool:
     """Return whether the sampler's peak is the higher one, both by the copies that the source
     shows."""
-    spec, work = spec_of(run), found.workload
-    _, width, one = beside(found, run)
+    spec, work = spec_of(run), result.workload
+    _, width, one = sampler_parts(result, run)
     copies = SAMPLERS[SORTED if within(run, SORTED) else TRITON]["expected"]
     layers = width + COPIES["expected"] * HALF * work.max_batched_tokens * spec.hidden_size
-    return bool(copies * one + held(run, found) > layers)
+    return bool(copies * one + held(run, result) > layers)
 
 
 def second(run: Run) -> bool:
@@ -200,28 +202,28 @@ def second(run: Run) -> bool:
     return runs_second(spec_of(run), group.second)
 
 
-def first_runner(run: Run, found: FitEstimate) -> float | None:
+def first_runner(run: Run, result: FitEstimate) -> float | None:
     """Return the copies of the logits in the first model runner, where its sampler ruled."""
-    return None if second(run) or not sampler_rules(run, found) else copies_of_logits(run, found)
+    return None if second(run) or not sampler_rules(run, result) else copies_of_logits(run, result)
 
 
-def copies_of_hidden(run: Run, found: FitEstimate) -> float | None:
+def copies_of_hidden(run: Run, result: FitEstimate) -> float | None:
     """(activation peak - widest product - what is held beside) / one copy of the hidden states,
     where the layers ruled."""
     measured = run.measured.get("activation_gib")
     towers = any(block.part is Part.VISION for block in spec_of(run).blocks)
-    if measured is None or towers or second(run) or sampler_rules(run, found):
+    if measured is None or towers or second(run) or sampler_rules(run, result):
         return None
-    extra, width, _ = beside(found, run)
+    extra, width, _ = sampler_parts(result, run)
     return float(
         (measured * GIB - extra - width)
-        / (HALF * found.workload.max_batched_tokens * spec_of(run).hidden_size)
+        / (HALF * result.workload.max_batched_tokens * spec_of(run).hidden_size)
     )
 
 
-def process(run: Run, found: FitEstimate) -> float | None:
+def process(run: Run, result: FitEstimate) -> float | None:
     """Return what is not PyTorch's on one rank [bytes]."""
-    if max(found.workload.tensor_parallel, found.workload.pipeline_parallel) > 1:
+    if max(result.workload.tensor_parallel, result.workload.pipeline_parallel) > 1:
         return None
     return non_torch(run)
 
@@ -230,9 +232,9 @@ def collectives(baseline: float, symmetric: bool) -> Callable[[Run, FitEstimate]
     """Return what ranks hold more than one alone [bytes]; `symmetric`: where cards share
     symmetric memory alone."""
 
-    def shows(run: Run, found: FitEstimate) -> float | None:
-        several = found.workload.tensor_parallel > 1 and (
-            not symmetric or shares_memory(found.estimate.accelerator)
+    def shows(run: Run, result: FitEstimate) -> float | None:
+        several = result.workload.tensor_parallel > 1 and (
+            not symmetric or shares_memory(result.estimate.accelerator)
         )
         size = non_torch(run) if several else None
         return None if size is None else max(0.0, size - baseline)
@@ -249,10 +251,14 @@ def plain_collectives(chosen: Sequence[Run], baseline: float) -> dict[str, Any]:
     so its logs tell nothing of NCCL."""
     seen = []
     for run in chosen:
-        card = run.question.get("gpu")
-        if run.engine != "vllm" or (run.question.get("tensor_parallel") or 1) < 2 or card is None:
+        gpu_name = run.question.get("gpu")
+        if (
+            run.engine != "vllm"
+            or (run.question.get("tensor_parallel") or 1) < 2
+            or gpu_name is None
+        ):
             continue
-        accelerator = bundled().find(card).accelerator
+        accelerator = bundled().find(gpu_name).accelerator
         size = non_torch(run)
         apart = accelerator.vendor == "NVIDIA" and not accelerator.unified_memory
         if size is not None and apart and not shares_memory(accelerator):
@@ -291,7 +297,7 @@ def non_torch(run: Run) -> float | None:
     return None
 
 
-def graphs(run: Run, found: FitEstimate) -> float | None:
+def graphs(run: Run, result: FitEstimate) -> float | None:
     """Return the estimate of CUDA graphs that vLLM printed [bytes]."""
     value = run.measured.get("graphs_est_gib", run.measured.get("graphs_estimated_gib"))
     return None if value is None else value * GIB
@@ -552,7 +558,7 @@ def profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
                 [
                     one
                     for one in seen
-                    if one[0].engine == row["engine"] and told_by(one[0], row, rows)
+                    if one[0].engine == row["engine"] and depends_on(one[0], row, rows)
                 ]
             ),
             "measured_ever": campaigns([one for one in seen if one[0].engine == row["engine"]]),
@@ -561,7 +567,7 @@ def profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def told_by(run: Run, row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+def depends_on(run: Run, row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
     """Return whether a run's release is one that a row of its engine holds for."""
     since = [tuple(other["since"]) for other in rows if other["engine"] == row["engine"]]
     later = min((one for one in since if one > tuple(row["since"])), default=None)
@@ -582,11 +588,11 @@ def class_of(run: Run) -> str | None:
 def campaigns(seen: list[tuple[Run, str]]) -> dict[str, int]:
     """Return how many campaigns measured on every class of GPU; a card known by its size alone is
     any of NVIDIA's."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for run, name in seen:
-        for known in {name, ANY_NVIDIA} if name.startswith(f"{ANY_NVIDIA} ") else {name}:
-            found.setdefault(known, set()).add(run.campaign)
-    return {name: len(found[name]) for name in sorted(found)}
+        for key in {name, ANY_NVIDIA} if name.startswith(f"{ANY_NVIDIA} ") else {name}:
+            result.setdefault(key, set()).add(run.campaign)
+    return {name: len(result[name]) for name in sorted(result)}
 
 
 def calibrated() -> str:
@@ -598,10 +604,10 @@ def differing(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Of every row what is not as in the row before it of the same engine: what
     `fitgauge.catalog.engines.whole` puts together again."""
     latest: dict[str, dict[str, Any]] = {}
-    found = []
+    result = []
     for row in rows:
         before, name = latest.get(row["engine"], {}), row["engine"]
-        found.append(
+        result.append(
             {
                 field: value
                 for field, value in row.items()
@@ -609,7 +615,7 @@ def differing(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
         latest[name] = row
-    return found
+    return result
 
 
 if __name__ == "__main__":

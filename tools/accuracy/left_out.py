@@ -31,7 +31,7 @@ ROUNDING = 0.02 * GIB
 """Logs print sizes in hundredths of a GiB, and a need is the difference of two."""
 
 
-class Asked(NamedTuple):
+class Judgement(NamedTuple):
     """One run as an unseen one: the need that its pool shows, and whether it held what was asked
     with the probability that was given; None where the run does not tell."""
 
@@ -61,10 +61,10 @@ class Asked(NamedTuple):
 
 
 @cache
-def asked(doubted: bool = True) -> tuple[Asked, ...]:
+def judgements(doubted: bool = True) -> tuple[Judgement, ...]:
     """Return every run that may be scored for its need, its tokens or its outcome; by the terms
     alone where it is not to be `doubted`."""
-    found = []
+    rows = []
     for fold in range(FOLDS):
         others = [run for run in runs() if run.fold != fold]
         profiles = msgspec.convert(calibrate.profiles(others), tuple[EngineProfile, ...])
@@ -77,12 +77,12 @@ def asked(doubted: bool = True) -> tuple[Asked, ...]:
             except FitgaugeError:
                 continue
             if estimate is not None and not estimate.refused:
-                found.append(_asked(run, estimate if doubted else _bare(estimate)))
-    return tuple(found)
+                rows.append(_judgement(run, estimate if doubted else _bare(estimate)))
+    return tuple(rows)
 
 
-def _asked(run: Run, estimate: FitEstimate) -> Asked:
-    return Asked(
+def _judgement(run: Run, estimate: FitEstimate) -> Judgement:
+    return Judgement(
         run,
         gpu_class(estimate.estimate.accelerator),
         _need(run, estimate),
@@ -91,20 +91,20 @@ def _asked(run: Run, estimate: FitEstimate) -> Asked:
     )
 
 
-def _bare(found: FitEstimate) -> FitEstimate:
+def _bare(result: FitEstimate) -> FitEstimate:
     """Return an estimate with the intervals that its terms have, and the probability of those."""
     stages = tuple(
         msgspec.structs.replace(stage, required=total((*stage.fixed, *stage.cache)))
-        for stage in found.estimate.stages
+        for stage in result.estimate.stages
     )
-    estimate = msgspec.structs.replace(found.estimate, stages=stages)
+    estimate = msgspec.structs.replace(result.estimate, stages=stages)
     chance = fit_probability(estimate.fullest.required, estimate.budget)
-    if ENGINES[found.workload.engine].budget_is_device_share:
+    if ENGINES[result.workload.engine].budget_is_device_share:
         usable = estimate.accelerator.usable
         chance = starting_probability(
-            estimate.fullest.required, estimate.budget, found.outside, usable
+            estimate.fullest.required, estimate.budget, result.outside, usable
         )
-    return replace(found, estimate=estimate, probability=chance)
+    return replace(result, estimate=estimate, probability=chance)
 
 
 def _need(run: Run, estimate: FitEstimate) -> Interval | None:
@@ -126,7 +126,7 @@ def _held(run: Run) -> bool:
     return run.outcome == "served" and not (tokens and context and tokens < context)
 
 
-def by_campaign(chosen: Iterable[Asked], figure: Callable[[Asked], float]) -> float:
+def by_campaign(chosen: Iterable[Judgement], figure: Callable[[Judgement], float]) -> float:
     """Return the mean over campaigns of their own mean."""
     values = defaultdict(list)
     for one in chosen:
@@ -134,7 +134,7 @@ def by_campaign(chosen: Iterable[Asked], figure: Callable[[Asked], float]) -> fl
     return mean(mean(own) for own in values.values()) if values else 0.0
 
 
-def figures(chosen: Iterable[Asked]) -> dict[str, float]:
+def figures(chosen: Iterable[Judgement]) -> dict[str, float]:
     """Return coverage [%] and width [%] of intervals, Brier score and log loss of probabilities,
     over runs and over campaigns."""
     needs = [one for one in chosen if one.need is not None]

@@ -37,10 +37,10 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
 
     Raises FitgaugeError where the question is refused.
     """
-    found = check(run)
-    if found is None:
+    result = check(run)
+    if result is None:
         return
-    stage, measured = found.estimate.fullest, run.measured
+    stage, measured = result.estimate.fullest, run.measured
     if "weights" in run.scores:
         yield (
             "weights",
@@ -52,14 +52,14 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
     if "activations" in run.scores and measured["activation_gib"] > 0:
         yield "activations", part_of(stage, PASS) / GIB / measured["activation_gib"] - 1
     if "kv_tokens" in run.scores and measured["kv_tokens"]:
-        yield "kv_tokens", tokens(found) / measured["kv_tokens"] - 1
-    given = (
+        yield "kv_tokens", tokens(result) / measured["kv_tokens"] - 1
+    pool = (
         check(run, kv_cache_memory_gib=measured["kv_gib"])
         if "planner" in run.scores and measured["kv_tokens"]
         else None
     )
-    if given is not None:
-        yield "planner", tokens(given) / measured["kv_tokens"] - 1
+    if pool is not None:
+        yield "planner", tokens(pool) / measured["kv_tokens"] - 1
 
 
 def report(runs: tuple[Run, ...]) -> Iterator[str]:
@@ -73,17 +73,22 @@ def report(runs: tuple[Run, ...]) -> Iterator[str]:
             yield f"{name}: the model or the card is not known"
             continue
         try:
-            told = [f"{scored} {error:+.2%}" for scored, error in errors(run)]
-            found = answer(run)
+            errors_in_words = [f"{scored} {error:+.2%}" for scored, error in errors(run)]
+            result = answer(run)
         except FitgaugeError as error:
             yield f"{name}: {error.detail}"
             continue
-        if found is None:
+        if result is None:
             yield f"{name}: not in the bundled snapshot"
             continue
         yield (
             f"{name}: "
-            + ", ".join([*told, f"{found.verdict} where it {_ENDED.get(run.outcome, run.outcome)}"])
+            + ", ".join(
+                [
+                    *errors_in_words,
+                    f"{result.verdict} where it {_ENDED.get(run.outcome, run.outcome)}",
+                ]
+            )
         )
 
 

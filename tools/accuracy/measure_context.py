@@ -55,12 +55,12 @@ def flash_attention() -> Iterator[None]:
     before = functional.scaled_dot_product_attention
 
     def flash(
-        *given: Any, is_causal: bool = False, scale: float | None = None, **kwargs: Any
+        *batch: Any, is_causal: bool = False, scale: float | None = None, **kwargs: Any
     ) -> torch.Tensor:
         if torch.is_autocast_enabled("cpu"):
-            given = tuple(part.to(torch.get_autocast_dtype("cpu")) for part in given)
+            batch = tuple(part.to(torch.get_autocast_dtype("cpu")) for part in batch)
         return torch.ops.aten._scaled_dot_product_flash_attention(
-            *given, 0.0, is_causal, scale=scale
+            *batch, 0.0, is_causal, scale=scale
         )[0]
 
     flash.__name__ = (  # by which context_parallel puts its own in place
@@ -110,7 +110,7 @@ def exchange_heads(model: Any, row: dict[str, Any], group: Any) -> None:
     )
 
 
-def given_of(row: dict[str, Any], length: int) -> dict[str, torch.Tensor]:
+def batch_of(row: dict[str, Any], length: int) -> dict[str, torch.Tensor]:
     """Return tokens, their places, and labels that are shifted already."""
     tokens = torch.zeros((row["batch"], length), dtype=torch.long)
     places = torch.arange(length).expand(row["batch"], -1).clone()
@@ -123,18 +123,18 @@ def divided(model: Any, row: dict[str, Any], mesh: Any) -> Iterator[dict[str, to
     if row["way"] == "ulysses":
         before = ALL_ATTENTION_FUNCTIONS["sdpa"]
         exchange_heads(model, row, mesh.get_group())
-        yield given_of(row, row["seq"] // row["context_parallel"])
+        yield batch_of(row, row["seq"] // row["context_parallel"])
         ALL_ATTENTION_FUNCTIONS["sdpa"] = before
         return
     from accelerate.big_modeling import _attach_context_parallel_hooks
 
     _attach_context_parallel_hooks(model)
-    given = given_of(row, row["seq"])
-    buffers = list(given.values())
+    batch = batch_of(row, row["seq"])
+    buffers = list(batch.values())
     with context_parallel(
         mesh, buffers=buffers, buffer_seq_dims=[1] * len(buffers), no_restore_buffers=set(buffers)
     ):
-        yield given
+        yield batch
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
@@ -149,40 +149,40 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
             model = build(row)
             parameters = list(model.parameters())
             optimizer = optimizer_of(row, parameters)
-            with divided(model, row, mesh) as given:
+            with divided(model, row, mesh) as batch:
                 if row["loss"] == "none":
                     model.model.norm = torch.nn.Identity()
-                    model, given = (
+                    model, batch = (
                         model.model,
-                        {name: value for name, value in given.items() if name != "shift_labels"},
+                        {name: value for name, value in batch.items() if name != "shift_labels"},
                     )
-                live = LiveHere([*parameters, *given.values()])
-                found: dict[str, int] = {}
+                live = LiveHere([*parameters, *batch.values()])
+                sizes: dict[str, int] = {}
                 with live:
                     with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
                         output = (
-                            model(**given)
+                            model(**batch)
                             if row["loss"] == "none"
-                            else model(**given, labels=given["shift_labels"])
+                            else model(**batch, labels=batch["shift_labels"])
                         )
                         loss = (
                             Ended.apply(output.last_hidden_state)
                             if row["loss"] == "none"
                             else output.loss
                         )
-                    found |= {"after_forward": live.live, "forward_peak": live.peak}
+                    sizes |= {"after_forward": live.live, "forward_peak": live.peak}
                     live.peak = live.live
                     loss.backward()
-                    found["backward_peak"] = live.peak
+                    sizes["backward_peak"] = live.peak
                     del output, loss
                     gradients = sum(
                         _size(parameter.grad)
                         for parameter in parameters
                         if parameter.grad is not None
                     )
-                    found["after_backward"] = live.peak = live.live
+                    sizes["after_backward"] = live.peak = live.live
                     optimizer.step()
-                    found |= {"step_peak": live.peak, "after_step": live.live}
+                    sizes |= {"step_peak": live.peak, "after_step": live.live}
     finally:
         dist.destroy_process_group()
     states = sum(
@@ -192,9 +192,9 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         if isinstance(value, torch.Tensor)
     )
     weights = sum(_size(parameter) for parameter in parameters)
-    passes = states + max(found["forward_peak"], found["backward_peak"])
-    steady = weights + max(passes, found["step_peak"])
-    return found | {
+    passes = states + max(sizes["forward_peak"], sizes["backward_peak"])
+    steady = weights + max(passes, sizes["step_peak"])
+    return sizes | {
         "parameters": weights,
         "gradients": gradients,
         "optimizer": states,

@@ -132,8 +132,8 @@ def mixture(config: Any, row: Row) -> Row:
 
 def transformer(config: Any, row: Row) -> TransformerConfig:
     """Return the configuration in Megatron's words."""
-    made = MLATransformerConfig if hasattr(config, "kv_lora_rank") else TransformerConfig
-    return made(
+    config_type = MLATransformerConfig if hasattr(config, "kv_lora_rank") else TransformerConfig
+    return config_type(
         num_layers=row["layers"], hidden_size=config.hidden_size,
         ffn_hidden_size=config.intermediate_size,
         num_attention_heads=config.num_attention_heads, gated_linear_unit=True,
@@ -213,12 +213,12 @@ def model_of(source: Any, config: TransformerConfig, row: Row) -> GPTModel:
     return model.train()
 
 
-class Kept:
+class SavedStorages:
     """What autograd saves, by the module at work, each storage once."""
 
-    def __init__(self, model: GPTModel, given: Iterable[torch.Tensor]) -> None:
-        self.found: list[list[Any]] = []
-        self._seen = {tensor.untyped_storage()._cdata for tensor in given}
+    def __init__(self, model: GPTModel, inputs: Iterable[torch.Tensor]) -> None:
+        self.tensors: list[list[Any]] = []
+        self._seen = {tensor.untyped_storage()._cdata for tensor in inputs}
         self._path = [""]
         for name, module in model.named_modules():
             module.register_forward_pre_hook(lambda *_, name=name: self._path.append(name))
@@ -232,7 +232,7 @@ class Kept:
         storage = tensor.untyped_storage()
         if storage._cdata not in self._seen:
             self._seen.add(storage._cdata)
-            self.found.append(
+            self.tensors.append(
                 [
                     self._path[-1],
                     list(tensor.shape),
@@ -254,20 +254,22 @@ def passes(model: GPTModel, row: Row) -> Row:
         if row["attn"] == "flash"
         else torch.ones(1, 1, row["seq"], row["seq"], dtype=torch.bool).triu(1)
     )
-    given = [
+    inputs = [
         tensor for parameter in model.parameters() for tensor in (parameter, parameter.main_grad)
     ]
-    given += [*model.buffers(), ids, positions, *([] if mask is None else [mask])]
-    tracker, kept, ends = Tracker(given), Kept(model, given), []
+    inputs += [*model.buffers(), ids, positions, *([] if mask is None else [mask])]
+    tracker, hooks, ends = Tracker(inputs), SavedStorages(model, inputs), []
     for layer in model.decoder.layers:
         layer.register_forward_hook(lambda *_: ends.append(tracker.live))
     Tracker.at_work = tracker
     try:
-        with tracker, torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda tensor: tensor):
+        with tracker, torch.autograd.graph.saved_tensors_hooks(hooks.pack, lambda tensor: tensor):
             loss = model(ids, positions, mask, labels=ids)
             forward, tracker.peak = tracker.peak, 0
             between = ends[MEASURED] - ends[MEASURED - 1]
-            saved = [one for one in kept.found if one[0].startswith(f"decoder.layers.{MEASURED}.")]
+            saved = [
+                one for one in hooks.tensors if one[0].startswith(f"decoder.layers.{MEASURED}.")
+            ]
             loss.backward(torch.ones_like(loss))
     finally:
         Tracker.at_work = None

@@ -37,7 +37,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 from transformers import masking_utils
 
-CARD = torch.device("cpu", 0)
+DEVICE = torch.device("cpu", 0)
 
 
 def block(size: int) -> int:
@@ -99,25 +99,25 @@ class Places(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
-        made = func(*args, **(kwargs or {}))
-        asked = (kwargs or {}).get("device")
-        given = [
+        result = func(*args, **(kwargs or {}))
+        target = (kwargs or {}).get("device")
+        sources = [
             self.of(x)
             for x in torch.utils._pytree.tree_leaves((args, kwargs))
             if isinstance(x, torch.Tensor)
         ]
-        inherited = "card" if "card" in given else "host"
+        inherited = "card" if "card" in sources else "host"
         place = (
             inherited
-            if asked is None or (given and asked.index is None)
+            if target is None or (sources and target.index is None)
             else "card"
-            if asked.index == 0
+            if target.index == 0
             else "host"
         )
-        for tensor in torch.utils._pytree.tree_leaves(made):
+        for tensor in torch.utils._pytree.tree_leaves(result):
             if isinstance(tensor, torch.Tensor):
                 self.put(tensor, place)
-        return made
+        return result
 
 
 def moving(places: Places) -> None:
@@ -126,23 +126,23 @@ def moving(places: Places) -> None:
     of_tensor, plain = torch.Tensor.device.__get__, torch.Tensor.to
 
     def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        made = plain(tensor, *args, **kwargs)
-        asked = kwargs.get("device", args[0] if args else None)
-        if asked is None or isinstance(asked, torch.dtype | torch.Tensor):
-            return made
-        source, place = places.of(tensor), "card" if torch.device(str(asked)) == CARD else "host"
-        new = made.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
-        if (source == "card") == (place == "card") or (new and places.of(made) == place):
-            return made
+        result = plain(tensor, *args, **kwargs)
+        target = kwargs.get("device", args[0] if args else None)
+        if target is None or isinstance(target, torch.dtype | torch.Tensor):
+            return result
+        source, place = places.of(tensor), "card" if torch.device(str(target)) == DEVICE else "host"
+        new = result.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+        if (source == "card") == (place == "card") or (new and places.of(result) == place):
+            return result
         with torch.utils._python_dispatch._disable_current_modes():
-            moved = torch.empty_like(made).copy_(made)
+            moved = torch.empty_like(result).copy_(result)
         places.put(moved, "pinned" if place == "host" and kwargs.get("non_blocking") else place)
         return moved
 
     torch.Tensor.to = to
     torch.Tensor.cpu = lambda tensor: to(tensor, "cpu")
     torch.Tensor.device = property(
-        lambda tensor: CARD if places.of(tensor) == "card" else of_tensor(tensor)
+        lambda tensor: DEVICE if places.of(tensor) == "card" else of_tensor(tensor)
     )
 
 
@@ -162,7 +162,7 @@ def pinned(places: Places) -> Any:
 def sharded(row: dict[str, Any]) -> Any:
     """Return the model under FSDP2, with what steps it: a DeepSpeed engine's three calls."""
     mesh = init_device_mesh("cpu", (row["ranks"],))
-    _fully_shard._get_device_from_mesh = lambda mesh: CARD
+    _fully_shard._get_device_from_mesh = lambda mesh: DEVICE
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
     mixed = row["regime"] == "mixed_bf16"
@@ -189,8 +189,8 @@ def sharded(row: dict[str, Any]) -> Any:
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 
     class Engine:
-        def __call__(self, **given: torch.Tensor) -> Any:
-            return model(**given)
+        def __call__(self, **sources: torch.Tensor) -> Any:
+            return model(**sources)
 
         def backward(self, loss: torch.Tensor) -> None:
             loss.backward()
@@ -216,19 +216,19 @@ def offloading(row: dict[str, Any]) -> Any:
 
 def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
     """Return the most on the card in every part of one step."""
-    found = {"forward": 0, "backward": 0}
+    peaks = {"forward": 0, "backward": 0}
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long, device="cpu:0")
     for _ in range(row["micro_batches"]):
         places.peak = places.alive["card"]
         loss = engine(input_ids=tokens, labels=tokens).loss
-        found["forward"] = max(found["forward"], places.peak)
+        peaks["forward"] = max(peaks["forward"], places.peak)
         places.peak = places.alive["card"]
         engine.backward(loss)
         del loss
-        found["backward"] = max(found["backward"], places.peak)
+        peaks["backward"] = max(peaks["backward"], places.peak)
         places.peak = places.alive["card"]
         engine.step()
-    return found | {"step": places.peak}
+    return peaks | {"step": places.peak}
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
@@ -254,9 +254,9 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         engine = (offloading if row["framework"] == "deepspeed" else sharded)(row)
         for _ in range(2):
             step(engine, row, places)
-        card, places.most = places.alive["card"], 0
-        found = step(engine, row, places)
-    return {"card": card, "host": places.most} | found
+        on_device, places.most = places.alive["card"], 0
+        peaks = step(engine, row, places)
+    return {"card": on_device, "host": places.most} | peaks
 
 
 if __name__ == "__main__":

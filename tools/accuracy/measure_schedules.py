@@ -95,16 +95,18 @@ def held(passes: Iterable[Pass]) -> tuple[int, int]:
 
 def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Yield every line that is a schedule, with what its ranks hold and the version it is of."""
-    play = {"torch": torch_passes, "megatron": megatron_passes, "deepspeed": deepspeed_passes}
+    passes_of = {"torch": torch_passes, "megatron": megatron_passes, "deepspeed": deepspeed_passes}
     for line in lines:
         row = json.loads(line)
         if row["kind"] != "schedule":
             continue
-        found = [held(play[row["framework"]](row, rank)) for rank in range(row["stages"])]
+        held_by_rank = [
+            held(passes_of[row["framework"]](row, rank)) for rank in range(row["stages"])
+        ]
         versions = {row["framework"]: version(PACKAGES[row["framework"]])}
         yield row | {
-            "held": [most for most, _ in found],
-            "waiting": [waiting for _, waiting in found],
+            "held": [most for most, _ in held_by_rank],
+            "waiting": [waiting for _, waiting in held_by_rank],
             "versions": versions,
         }
 

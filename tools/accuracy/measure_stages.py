@@ -58,9 +58,9 @@ class Piece(nn.Module):
         self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False) if last else None
         self.rotary = LlamaRotaryEmbedding(config)
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Of tokens or of the stream, the stream or logits."""
-        stream = given if self.embedding is None else self.embedding(given)
+        stream = x if self.embedding is None else self.embedding(x)
         positions = torch.arange(stream.shape[1])[None]
         rotary = self.rotary(stream, positions)
         for layer in self.layers:
@@ -91,19 +91,19 @@ def stage_of(piece: Piece, config: Any, row: dict[str, Any], mesh: DeviceMesh) -
     logits = torch.empty(
         row["batch"], row["seq"], config.vocab_size, dtype=torch.bfloat16, requires_grad=True
     )
-    given = (
+    inputs = (
         stream
         if piece.embedding is None
         else torch.zeros(row["batch"], row["seq"], dtype=torch.long)
     )
-    made = stream if piece.head is None else logits
+    outputs = stream if piece.head is None else logits
     stage = PipelineStage(
         piece,
         row["stage"],
         row["stages"],
         torch.device("cpu"),
-        input_args=(given,),
-        output_args=(made,),
+        input_args=(inputs,),
+        output_args=(outputs,),
         group=mesh.get_group(),
     )
     stage._inference_mode = InferenceMode.STATIC
@@ -132,7 +132,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     try:
         with (
             patch.multiple(schedules, **silent),
-            patch.object(schedules._PipelineSchedule, "_warmup_p2p", lambda *given: None),
+            patch.object(schedules._PipelineSchedule, "_warmup_p2p", lambda *inputs: None),
             FakeTensorMode(allow_non_fake_inputs=True),
             cuda_dropout(),
         ):
@@ -150,9 +150,9 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
                     tokens = torch.zeros(
                         row["micro_batches"] * row["batch"], row["seq"], dtype=torch.long
                     )
-                    given = () if piece.embedding is None else (tokens,)
+                    inputs = () if piece.embedding is None else (tokens,)
                     targets = {} if piece.head is None else {"target": tokens, "losses": []}
-                    schedule.step(*given, **targets, return_outputs=False)
+                    schedule.step(*inputs, **targets, return_outputs=False)
                     optimizer.step()
                     optimizer.zero_grad()
                     if step == 0:

@@ -88,21 +88,21 @@ class Live(TorchDispatchMode):
     """Bytes of storages that operations made and nobody has let go of yet, and the most there
     were."""
 
-    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+    def __init__(self, inputs_: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self.live = self.peak = 0
-        self._seen = WeakIdKeyDictionary({tensor.untyped_storage(): 0 for tensor in given})
+        self._seen = WeakIdKeyDictionary({tensor.untyped_storage(): 0 for tensor in inputs_})
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in torch.utils._pytree.tree_leaves(made):
+        result = func(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(result):
             if isinstance(tensor, torch.Tensor) and tensor.untyped_storage() not in self._seen:
                 storage = tensor.untyped_storage()
                 self._seen[storage] = size = storage.nbytes()
                 self.live += size
                 self.peak = max(self.peak, self.live)
                 weakref.finalize(storage, self._gone, size)
-        return made
+        return result
 
     def _gone(self, size: int) -> None:
         self.live -= size
@@ -166,9 +166,9 @@ def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -
     }
     if layers:
         config |= {key: layers for key in ("num_hidden_layers", "n_layer") if key in config}
-    made = transformers.AutoConfig.for_model(**config)
-    made.own_head = config.get("tie_word_embeddings") is False
-    return made
+    settings = transformers.AutoConfig.for_model(**config)
+    settings.own_head = config.get("tie_word_embeddings") is False
+    return settings
 
 
 def build(row: dict[str, Any]) -> Any:
@@ -236,8 +236,8 @@ def _maker(config: Any) -> Any:
     named = getattr(transformers, (config.architectures or ["none"])[0], None)
     if named is not None:
         return named._from_config
-    known = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
-    return (transformers.AutoModelForCausalLM if known else transformers.AutoModel).from_config
+    causal = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    return (transformers.AutoModelForCausalLM if causal else transformers.AutoModel).from_config
 
 
 def _keeps_products(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
@@ -261,17 +261,17 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
         }
     if row.get("routing") == "even":
         tokens.random_(config.vocab_size)
-    given = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
+    batch = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
     if row.get("packed", 1) > 1:
-        given["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(
+        batch["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(
             row["batch"], -1
         )
     if "Classification" in architecture:
-        return given | {"labels": tokens[:, 0].contiguous()}
+        return batch | {"labels": tokens[:, 0].contiguous()}
     headless = architecture.endswith(("Model", "Encoder")) and not architecture.endswith(
         "LMHeadModel"
     )
-    return given if headless else given | {"labels": tokens}
+    return batch if headless else batch | {"labels": tokens}
 
 
 def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -337,12 +337,12 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
             }
     if not hasattr(vision, "spatial_merge_size"):
         side = vision.image_size if isinstance(vision.image_size, int) else vision.image_size[0]
-        given = {
+        inputs_ = {
             "pixel_values": torch.zeros(
                 (count, 3, side, side), dtype=model.dtype if config.model_type == "llama4" else None
             )
         }
-        return given | ({"token_type_ids": kinds} if config.model_type == "gemma3" else {})
+        return inputs_ | ({"token_type_ids": kinds} if config.model_type == "gemma3" else {})
     numbers = 3 * vision.temporal_patch_size * vision.patch_size**2
     grid = torch.tensor([[1, side, side]] * count)
     return {
@@ -355,9 +355,9 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
 def loss_of(output: Any) -> torch.Tensor:
     """Return the model's own loss, or the mean of its hidden states; `output` is let go of by
     the caller."""
-    found = output.get("loss")
-    if found is not None:
-        return found
+    loss = output.get("loss")
+    if loss is not None:
+        return loss
     pooled = output.get("pooler_output")
     return output.last_hidden_state.mean() + (0 if pooled is None else pooled.mean())
 
@@ -399,27 +399,27 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         model = build(row)
         parameters = list(model.parameters())
         trained = [parameter for parameter in parameters if parameter.requires_grad]
-        optimizer, given = optimizer_of(row, trained), inputs(model, row)
-        pixels = given.get("pixel_values")
+        optimizer, inputs_ = optimizer_of(row, trained), inputs(model, row)
+        pixels = inputs_.get("pixel_values")
         live = Live(parameters if pixels is None else [*parameters, pixels])
         live.live = live.peak = 0 if pixels is None else _size(pixels)
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         half = AUTOCAST.get(row["regime"])
         with live:
             with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
-                output = model(**given)
+                output = model(**inputs_)
                 loss = loss_of(output)
-            found |= {"after_forward": live.live, "forward_peak": live.peak}
+            sizes |= {"after_forward": live.live, "forward_peak": live.peak}
             live.peak = live.live
             loss.backward()
-            found["backward_peak"] = live.peak
+            sizes["backward_peak"] = live.peak
             del output, loss
             gradients = sum(
                 _size(parameter.grad) for parameter in trained if parameter.grad is not None
             )
-            found["after_backward"] = live.peak = live.live
+            sizes["after_backward"] = live.peak = live.live
             optimizer.step()
-            found |= {"step_peak": live.peak, "after_step": live.live}
+            sizes |= {"step_peak": live.peak, "after_step": live.live}
     states = sum(
         _size(value)
         for state in optimizer.state.values()
@@ -429,14 +429,14 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     weights = sum(
         {id(parameter.untyped_storage()): _size(parameter) for parameter in parameters}.values()
     )
-    passes = states + max(found["forward_peak"], found["backward_peak"])
-    return found | {
+    passes = states + max(sizes["forward_peak"], sizes["backward_peak"])
+    return sizes | {
         "parameters": weights,
         "n_parameters": sum(parameter.numel() for parameter in parameters),
         "n_trainable": sum(parameter.numel() for parameter in trained),
         "gradients": gradients,
         "optimizer": states,
-        "steady_peak": weights + max(passes, found["step_peak"]),
+        "steady_peak": weights + max(passes, sizes["step_peak"]),
     }
 
 
@@ -451,11 +451,11 @@ def measured(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     for line in lines:
         row = json.loads(line)
         try:
-            found = measure(row)
+            sizes = measure(row)
         except Exception as error:
             print(line.strip()[:200], "->", type(error).__name__, str(error)[:300], file=sys.stderr)
             continue
-        yield row | versions | {"bytes": found}
+        yield row | versions | {"bytes": sizes}
 
 
 if __name__ == "__main__":

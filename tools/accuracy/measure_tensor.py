@@ -141,13 +141,13 @@ def measure_sharded(row: dict[str, Any]) -> dict[str, int]:
             with unset_fake_temporarily():  # meshes are put together from real numbers
                 for module in (*model.model.layers, model):
                     fully_shard(module, **sharding)
-            optimizer, given = optimizer_of(row, list(model.parameters())), inputs(model, row)
-            given["position_ids"] = torch.arange(row["seq"]).expand(row["batch"], -1)
+            optimizer, batch = optimizer_of(row, list(model.parameters())), inputs(model, row)
+            batch["position_ids"] = torch.arange(row["seq"]).expand(row["batch"], -1)
             tracker = FSDPMemTracker(model, optimizer)
-            tracker.track_inputs(tuple(given.values()))
+            tracker.track_inputs(tuple(batch.values()))
             with tracker:
                 for step in range(2):
-                    output = model(**given)
+                    output = model(**batch)
                     loss = output.loss
                     del output
                     loss.backward()
@@ -184,24 +184,24 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         with Fake(allow_non_fake_inputs=True), cuda_dropout():
             model = build(row, mesh)
             parameters = list(model.parameters())
-            optimizer, given = optimizer_of(row, parameters), inputs(model, row)
-            given["position_ids"] = torch.arange(row["seq"]).expand(
+            optimizer, batch = optimizer_of(row, parameters), inputs(model, row)
+            batch["position_ids"] = torch.arange(row["seq"]).expand(
                 row["batch"], -1
             )  # a cut stream does not tell them
             live = LiveHere([local(parameter) for parameter in parameters])
-            found: dict[str, int] = {}
+            sizes: dict[str, int] = {}
             with live, loss_parallel() if row["sequence_parallel"] else contextlib.nullcontext():
-                output = model(**given)
+                output = model(**batch)
                 loss = output.loss
-                found |= {"after_forward": live.live, "forward_peak": live.peak}
+                sizes |= {"after_forward": live.live, "forward_peak": live.peak}
                 live.peak = live.live
                 loss.backward()
-                found["backward_peak"] = live.peak
+                sizes["backward_peak"] = live.peak
                 del output, loss
                 gradients = sum(_size(local(parameter.grad)) for parameter in parameters)
-                found["after_backward"] = live.peak = live.live
+                sizes["after_backward"] = live.peak = live.live
                 optimizer.step()
-                found |= {"step_peak": live.peak, "after_step": live.live}
+                sizes |= {"step_peak": live.peak, "after_step": live.live}
     finally:
         dist.destroy_process_group()
     states = sum(
@@ -211,12 +211,12 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
         if isinstance(value, torch.Tensor)
     )
     weights = sum({id(local(p).untyped_storage()): _size(local(p)) for p in parameters}.values())
-    passes = states + max(found["forward_peak"], found["backward_peak"])
-    return found | {
+    passes = states + max(sizes["forward_peak"], sizes["backward_peak"])
+    return sizes | {
         "parameters": weights,
         "gradients": gradients,
         "optimizer": states,
-        "steady_peak": weights + max(passes, found["step_peak"]),
+        "steady_peak": weights + max(passes, sizes["step_peak"]),
     }
 
 

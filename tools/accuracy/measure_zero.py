@@ -28,8 +28,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import masking_utils
 
 
-def engine_of(row: dict[str, Any], **beside: Any) -> Any:
-    """Return the model in DeepSpeed's hands. `beside`: more settings of ZeRO."""
+def engine_of(row: dict[str, Any], **options: Any) -> Any:
+    """Return the model in DeepSpeed's hands. `options`: more settings of ZeRO."""
     config = transformers.AutoConfig.for_model(**row["config"])
     config._attn_implementation, config.use_cache = "sdpa", False
     zero = {
@@ -37,7 +37,7 @@ def engine_of(row: dict[str, Any], **beside: Any) -> Any:
         "overlap_comm": row["overlap"],
         "contiguous_gradients": True,
     }
-    zero |= beside | ({"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {})
+    zero |= options | ({"zero_hpz_partition_size": row["hpz"]} if "hpz" in row else {})
     settings = {
         "train_micro_batch_size_per_gpu": row["batch"],
         "gradient_accumulation_steps": row["micro_batches"],
@@ -64,9 +64,9 @@ def storages() -> dict[int, torch.UntypedStorage]:
     """Return every storage that a tensor of this process has, by its address."""
     gc.collect()
     tensors = [
-        found
-        for found in gc.get_objects()
-        if type(found) in (torch.Tensor, torch.nn.Parameter) and found.device.type == "cpu"
+        each
+        for each in gc.get_objects()
+        if type(each) in (torch.Tensor, torch.nn.Parameter) and each.device.type == "cpu"
     ]
     return {
         storage.data_ptr(): storage
@@ -77,19 +77,19 @@ def storages() -> dict[int, torch.UntypedStorage]:
 
 def step(engine: Any, row: dict[str, Any], live: Live) -> dict[str, int]:
     """Return the highest moments of one step."""
-    found = {"forward": 0, "backward": 0}
+    peaks = {"forward": 0, "backward": 0}
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long)
     for _ in range(row["micro_batches"]):
         live.peak = live.live
         loss = engine(input_ids=tokens, labels=tokens).loss
-        found["forward"] = max(found["forward"], live.peak)
+        peaks["forward"] = max(peaks["forward"], live.peak)
         live.peak = live.live
         engine.backward(loss)
         del loss
-        found["backward"] = max(found["backward"], live.peak)
+        peaks["backward"] = max(peaks["backward"], live.peak)
         live.peak = live.live
         engine.step()
-    return found | {"step": live.peak}
+    return peaks | {"step": live.peak}
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
@@ -103,8 +103,8 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     resident = sum(storage.nbytes() for storage in there.values())
     live = Live([torch.empty(0, dtype=torch.uint8).set_(storage) for storage in there.values()])
     with live:
-        found = step(engine, row, live)
-    return {"resident": resident} | {name: resident + size for name, size in found.items()}
+        peaks = step(engine, row, live)
+    return {"resident": resident} | {name: resident + size for name, size in peaks.items()}
 
 
 if __name__ == "__main__":

@@ -68,9 +68,9 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
         if tracker is None or not tracker.looks:
             return function(*args, **kwargs)
         with tracker.inside():
-            made = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda x: x.view_as(x), made
+            torch.Tensor, lambda x: x.view_as(x), result
         )  # seen from here on
 
     return kernel
@@ -119,7 +119,7 @@ def without_gpu() -> None:
 
 
 class _Kernel(torch.autograd.Function):
-    """Makes a tensor of `inputs`; saves those whose numbers are `saves`, what is `beside` and,
+    """Makes a tensor of `inputs`; saves those whose numbers are `saves`, what is `extra` and,
     where asked, its output."""
 
     @staticmethod
@@ -127,13 +127,13 @@ class _Kernel(torch.autograd.Function):
         ctx: Any,
         shape: Shape,
         saves: Sequence[int],
-        beside: Any,
+        extra: Any,
         saves_output: bool,
         *inputs: torch.Tensor,
     ) -> torch.Tensor:
         ctx.inputs = [(x.shape, x.dtype) for x in inputs]
         output = inputs[0].new_empty(shape)
-        own = [torch.empty(size, dtype=dtype) for size, dtype in beside]
+        own = [torch.empty(size, dtype=dtype) for size, dtype in extra]
         ctx.save_for_backward(
             *(inputs[number] for number in saves), *own, *((output,) if saves_output else ())
         )
@@ -158,11 +158,11 @@ def kernel(
     shape: Shape,
     *inputs: torch.Tensor,
     saves: Sequence[int] = (),
-    beside: Sequence[tuple[Shape, torch.dtype]] = (),
+    extra: Sequence[tuple[Shape, torch.dtype]] = (),
     saves_output: bool = False,
 ) -> torch.Tensor:
     """Return an operation of which only sizes matter."""
-    return _Kernel.apply(tuple(shape), saves, beside, saves_output, *inputs)
+    return _Kernel.apply(tuple(shape), saves, extra, saves_output, *inputs)
 
 
 class Norm(torch.nn.Module):
@@ -177,7 +177,7 @@ class Norm(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x.contiguous()
         return kernel(
-            x.shape, x, saves=[0], beside=[((self.statistics, *x.shape[:-1]), torch.float32)]
+            x.shape, x, saves=[0], extra=[((self.statistics, *x.shape[:-1]), torch.float32)]
         )
 
 
@@ -234,7 +234,7 @@ class FlashAttention(torch.nn.Module):
             k,
             v,
             saves=[0, 1, 2],
-            beside=[sums],
+            extra=[sums],
             saves_output=True,
         )
         return mixed.transpose(0, 1).contiguous().view(tokens, batch, -1)
@@ -251,8 +251,8 @@ def permuted(
     """Save a map of rows: of every token twice as many numbers as there are experts, and one
     (permutation.py)."""
     mapped = torch.empty(tokens.shape[0], 2 * routing_map.shape[1] + 1, dtype=torch.int32)
-    made = kernel((num_out_tokens, tokens.shape[1]), tokens, mapped, saves=[1])
-    return made, kernel((num_out_tokens,), probs), mapped
+    result = kernel((num_out_tokens, tokens.shape[1]), tokens, mapped, saves=[1])
+    return result, kernel((num_out_tokens,), probs), mapped
 
 
 def unpermuted(
@@ -264,7 +264,7 @@ def unpermuted(
 
 def sorted_chunks(tokens: torch.Tensor, *others: Any) -> torch.Tensor:
     """Save where each row goes."""
-    return kernel(tokens.shape, tokens, beside=[((tokens.shape[0],), torch.int32)])
+    return kernel(tokens.shape, tokens, extra=[((tokens.shape[0],), torch.int32)])
 
 
 def sorted_chunks_and_probs(tokens: torch.Tensor, probs: torch.Tensor, *others: Any) -> Any:

@@ -15,10 +15,10 @@ from it."""
 def assert_no_worse(was: Mapping[str, float], now: Mapping[str, float], name: str) -> None:
     """Fails for the first figure of `now` that is worse than that of `was`."""
     for key, committed in was.items():
-        said = f"{name} {key}: {committed} -> {now[key]}"
+        change = f"{name} {key}: {committed} -> {now[key]}"
         if key == "coverage":
-            assert abs(now[key] - AIMED) <= abs(committed - AIMED) + AWAY, said
+            assert abs(now[key] - AIMED) <= abs(committed - AIMED) + AWAY, change
         elif key in HIGHER_IS_BETTER:
-            assert now[key] >= committed - MARGIN, said
+            assert now[key] >= committed - MARGIN, change
         else:
-            assert now[key] <= committed + MARGIN, said
+            assert now[key] <= committed + MARGIN, change

@@ -20,7 +20,7 @@ OTHER_CHECKPOINT = {"f115"}
 """Rows whose loaded weights show another checkpoint than the repository named: 16.4 GiB of 56.9
 in 16 bits."""
 
-ASKED: dict[str, Row] = {
+REQUESTED: dict[str, Row] = {
     "s035": {"quantization": "fp8"},
     "v047": {"quantization": "fp8"},
     "v049": {"quantization": "fp32"},
@@ -59,7 +59,7 @@ RELEASED = ("vllm", "sglang", "tensorrt-llm", "transformers", "tgi")
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?:\.\d+)?(?:[.+-]?(?:rc|dev|post)\S*)?")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _REMARK = re.compile(r"\s*\((?![^()]*GiB of )[^()]*\)")
-_BESIDE = re.compile(
+_OTHER_PROCESSES = re.compile(
     r"MTP|draft|dflash|EPLB|offload|patched|desktop|another server|co-resident", re.IGNORECASE
 )
 _UNSTATED = re.compile(
@@ -67,7 +67,7 @@ _UNSTATED = re.compile(
     r"\b(?:not (?:printed|restated|stated|in the)|unknown)"
 )
 """Says that nobody printed which share of the card the engine was given."""
-_ODD_CARD = re.compile(r"[(,+]|card|device")
+_ODD_GPU = re.compile(r"[(,+]|card|device")
 _LOG = re.compile(r"log (accuracy/\S+\.log)")
 
 
@@ -153,7 +153,7 @@ def _question(row: Row) -> tuple[Row, str | None]:
         and not build.startswith("0.1.")
     ):
         question["engine_version"] = release.group(1)
-    return question | ASKED.get(row["id"], {}), (
+    return question | REQUESTED.get(row["id"], {}), (
         build if build != question.get("engine_version") else None
     )
 
@@ -166,12 +166,12 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
     doubt = (row.get("check") and row["id"] not in SETTLED) or any(
         row.get(name) for name in ("verify", "estimate_only", "mtp", "speculative")
     )
-    known = (
+    listed = (
         row.get("model_exact", True)
         and not row.get("ambiguous_model")
         and _HUB_ID.fullmatch(row["model"])
     )
-    if not known or "model" in row.get("inferred", []):
+    if not listed or "model" in row.get("inferred", []):
         return
     if measured.get("weights_gib") is not None and not doubt:
         yield "weights"
@@ -180,8 +180,8 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
         yield "planner"
     if "gpu" not in question or "split is not in the quoted part" in note:
         return
-    beside = bool(_BESIDE.search(note) or _UNSTATED.search(note))
-    if row.get("outcome") == "served" and tokens and not doubt and not beside:
+    shared = bool(_OTHER_PROCESSES.search(note) or _UNSTATED.search(note))
+    if row.get("outcome") == "served" and tokens and not doubt and not shared:
         yield "kv_tokens"
     staged, dated = (
         (row.get("pipeline_parallel") or 1) > 1,
@@ -195,13 +195,13 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
         and measured.get("kv_gib") is not None
         and sized
         and not doubt
-        and not beside
+        and not shared
         and dated
         and not staged
     ):
         yield "need"
     judged = row.get("outcome") in ("served", "oom", "kv_too_small")
-    odd = _ODD_CARD.search(question["gpu"]) or _UNSTATED.search(note)
+    odd = _ODD_GPU.search(question["gpu"]) or _UNSTATED.search(note)
     if judged and not row.get("estimate_only") and not odd:
         yield "outcome"
 

@@ -31,19 +31,19 @@ _BYTES = {
 
 def spec_of(run: Run) -> ModelSpec:
     """Return the architecture of a run's model."""
-    known = model(run.question["model"])
-    assert known is not None
-    return known.spec
+    resolved = model(run.question["model"])
+    assert resolved is not None
+    return resolved.spec
 
 
-def weights(run: Run, found: FitEstimate) -> float:
+def weights(run: Run, result: FitEstimate) -> float:
     """Return parameters x bytes over all ranks [bytes]."""
-    work = found.workload
-    bytes_each = _BYTES.get(found.prepared.scheme.name if found.prepared.scheme.form else "", 2.0)
+    work = result.workload
+    bytes_each = _BYTES.get(result.prepared.scheme.name if result.prepared.scheme.form else "", 2.0)
     return spec_of(run).parameters * bytes_each / (work.tensor_parallel * work.pipeline_parallel)
 
 
-def token_bytes(run: Run, found: FitEstimate) -> float:
+def token_bytes(run: Run, result: FitEstimate) -> float:
     """KV cache of one token as if every layer were full attention [bytes]."""
     spec, size = spec_of(run), 0
     for block in spec.blocks:
@@ -60,19 +60,19 @@ def token_bytes(run: Run, found: FitEstimate) -> float:
                 case _:
                     width = 0
             size += width * len(block.layers)
-    each = 1 if "8" in found.workload.kv_cache_dtype else 2
-    return size * each / (found.workload.tensor_parallel * found.workload.pipeline_parallel)
+    each = 1 if "8" in result.workload.kv_cache_dtype else 2
+    return size * each / (result.workload.tensor_parallel * result.workload.pipeline_parallel)
 
 
-def budget(found: FitEstimate) -> float:
+def budget(result: FitEstimate) -> float:
     """card x gpu_memory_utilization [bytes], of the marketed size."""
-    return found.estimate.accelerator.marketed_bytes * found.workload.gpu_memory_utilization
+    return result.estimate.accelerator.marketed_bytes * result.workload.gpu_memory_utilization
 
 
 def weight_errors(part: str | None) -> list[Error]:
     return [
-        Error(run, weights(run, found) / GIB / run.measured["weights_gib"] - 1)
-        for run, found in estimates(
+        Error(run, weights(run, result) / GIB / run.measured["weights_gib"] - 1)
+        for run, result in estimates(
             part, "weights", gpu=lambda run: run.question.get("gpu", "H200")
         )
         if run.engine == "vllm"
@@ -80,17 +80,17 @@ def weight_errors(part: str | None) -> list[Error]:
 
 
 def planner_errors(part: str | None) -> list[Error]:
-    asked = {"gpu": lambda run: run.question.get("gpu", "H200")}
+    required = {"gpu": lambda run: run.question.get("gpu", "H200")}
     return [
         Error(
             run,
             run.measured["kv_gib"]
             * GIB
-            / (token_bytes(run, found) or 1)
+            / (token_bytes(run, result) or 1)
             / run.measured["kv_tokens"]
             - 1,
         )
-        for run, found in estimates(part, "planner", **asked)
+        for run, result in estimates(part, "planner", **required)
     ]
 
 
@@ -98,12 +98,12 @@ def token_errors(part: str | None) -> list[Error]:
     return [
         Error(
             run,
-            max(0.0, budget(found) - OVERHEAD * weights(run, found))
-            / (token_bytes(run, found) or 1)
+            max(0.0, budget(result) - OVERHEAD * weights(run, result))
+            / (token_bytes(run, result) or 1)
             / run.measured["kv_tokens"]
             - 1,
         )
-        for run, found in estimates(part, "kv_tokens")
+        for run, result in estimates(part, "kv_tokens")
     ]
 
 
@@ -111,16 +111,16 @@ def activation_errors(part: str | None) -> list[Error]:
     """Return the fifth of the weights that they keep for all overhead, against the peak it must
     hold."""
     return [
-        Error(run, (OVERHEAD - 1) * weights(run, found) / GIB / run.measured["activation_gib"] - 1)
-        for run, found in estimates(part, "activations")
+        Error(run, (OVERHEAD - 1) * weights(run, result) / GIB / run.measured["activation_gib"] - 1)
+        for run, result in estimates(part, "activations")
     ]
 
 
 def need_errors(part: str | None) -> list[Interval]:
     intervals = []
-    for run, found in estimates(part, "need"):
+    for run, result in estimates(part, "need"):
         assert run.total_gpu_gib is not None
-        need = OVERHEAD * weights(run, found)
+        need = OVERHEAD * weights(run, result)
         measured = (
             run.total_gpu_gib * run.question["gpu_memory_utilization"] - run.measured["kv_gib"]
         ) * GIB
@@ -130,13 +130,13 @@ def need_errors(part: str | None) -> list[Interval]:
 
 def outcomes(part: str | None) -> list[Judged]:
     judged = []
-    for run, found in estimates(part, "outcome"):
+    for run, result in estimates(part, "outcome"):
         cache = (
-            found.workload.requests_per_replica
-            * found.workload.context_length
-            * token_bytes(run, found)
+            result.workload.requests_per_replica
+            * result.workload.context_length
+            * token_bytes(run, result)
         )
-        fits = OVERHEAD * weights(run, found) + cache <= budget(found)
+        fits = OVERHEAD * weights(run, result) + cache <= budget(result)
         judged.append(
             Judged(run, run.outcome == "served", "fits" if fits else "does_not_fit", float(fits))
         )

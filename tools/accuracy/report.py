@@ -259,19 +259,19 @@ def grouped(name: str, group: Callable[[Run], str]) -> str:
         (
             key,
             *(
-                f"{median(found[kind]):.2f} ({len(found[kind])})" if kind in found else ""
+                f"{median(members[kind]):.2f} ({len(members[kind])})" if kind in members else ""
                 for kind in names
             ),
         )
-        for key, found in sorted(cells.items())
+        for key, members in sorted(cells.items())
     ]
     return table((name, *(f"{kind}, %" for kind in names)), rows)
 
 
 def architecture(run: Run) -> str:
     """Return the model type."""
-    known = model(run.question["model"])
-    return known.spec.model_type if known else "unknown"
+    resolved = model(run.question["model"])
+    return resolved.spec.model_type if resolved else "unknown"
 
 
 def release(run: Run) -> str:
@@ -294,8 +294,8 @@ def worst(intervals: list[Interval]) -> str:
             continue
         campaigns.add(one.run.campaign)
         size = [f"{value / GIB:.2f}" for value in (one.measured, one.low, one.expected, one.high)]
-        asked = one.run.question
-        what = f"{asked['model']} on {asked.get('gpu')}, {release(one.run)}"
+        question = one.run.question
+        what = f"{question['model']} on {question.get('gpu')}, {release(one.run)}"
         rows.append((one.run.id, what, *size, CAUSES.get(one.run.id, ""), one.run.source))
         if len(rows) == 10:
             break
@@ -320,13 +320,13 @@ def without_untold() -> str:
             (
                 part or "all",
                 kind,
-                found["runs"],
-                found["served"],
-                found["failed"],
-                found["balanced"],
-                found["broken_promises"],
+                members["runs"],
+                members["served"],
+                members["failed"],
+                members["balanced"],
+                members["broken_promises"],
             )
-            for kind, found in score.told(judged)
+            for kind, members in score.calibration_bins(judged)
         ]
     failed = sum(
         not one.served and score.untold(one.run) is None for one in score.outcomes("check")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 
 from accuracy import left_out
-from accuracy.left_out import Asked
+from accuracy.left_out import Judgement
 from accuracy.table import table
 
 Odds = dict[str, dict[str, float]]
@@ -30,14 +30,14 @@ doubt of what lies outside the engine's share gained nothing in one half, so the
 def odds() -> Odds:
     """Return the figures of left-out campaigns, with and without the doubt."""
     return {
-        "terms alone": left_out.figures(left_out.asked(False)),
-        "served": left_out.figures(left_out.asked()),
+        "terms alone": left_out.figures(left_out.judgements(False)),
+        "served": left_out.figures(left_out.judgements()),
     }
 
 
 def section(odds: Odds) -> str:
     """Return the part of the page."""
-    asked = left_out.asked()
+    judgements = left_out.judgements()
     return "\n\n".join(
         (
             "## Campaigns left out",
@@ -46,10 +46,10 @@ def section(odds: Odds) -> str:
             "![Reliability of probabilities by campaign, engine and GPU](reliability.svg)",
             "*held*: the share of runs that served what was asked; the diagram has a circle for"
             " every group, its area by its campaigns, against the mean probability.",
-            groups("probability", binned, asked),
-            groups("engine", lambda one: one.run.engine, asked),
-            groups("GPU", lambda one: one.gpu, asked),
-            covered(asked),
+            groups("probability", binned, judgements),
+            groups("engine", lambda one: one.run.engine, judgements),
+            groups("GPU", lambda one: one.gpu, judgements),
+            covered(judgements),
         )
     )
 
@@ -75,22 +75,24 @@ def compared(odds: Odds) -> str:
     return table(("figure", "must be", "terms alone", "served"), list(body)) + f"\n\n{counted}"
 
 
-def binned(one: Asked) -> str:
+def binned(one: Judgement) -> str:
     """Return the bin of a probability in words."""
     number = max(index for index, edge in enumerate(BINS) if edge <= one.probability)
     return f"{BINS[number]:g} to {min(1.0, BINS[number + 1]):g}"
 
 
-def grouped(group: Callable[[Asked], str], asked: Sequence[Asked]) -> list[tuple[str, list[Asked]]]:
+def grouped(
+    group: Callable[[Judgement], str], judgements: Sequence[Judgement]
+) -> list[tuple[str, list[Judgement]]]:
     """Return the judged runs of every group, by its name."""
-    found = defaultdict(list)
-    for one in asked:
+    groups_ = defaultdict(list)
+    for one in judgements:
         if one.held is not None:
-            found[group(one)].append(one)
-    return sorted(found.items())
+            groups_[group(one)].append(one)
+    return sorted(groups_.items())
 
 
-def groups(name: str, group: Callable[[Asked], str], asked: Sequence[Asked]) -> str:
+def groups(name: str, group: Callable[[Judgement], str], judgements: Sequence[Judgement]) -> str:
     """Return a row for every group: its runs and campaigns, what was said and what came of it."""
     rows: list[tuple[object, ...]] = [
         (
@@ -101,30 +103,30 @@ def groups(name: str, group: Callable[[Asked], str], asked: Sequence[Asked]) -> 
             f"{left_out.by_campaign(ones, lambda one: bool(one.held)):.2f}",
             f"{left_out.by_campaign(ones, lambda one: one.brier):.3f}",
         )
-        for words, ones in grouped(group, asked)
+        for words, ones in grouped(group, judgements)
     ]
     return table((name, "runs", "campaigns", "mean probability", "held", "Brier score"), rows)
 
 
-def covered(asked: Sequence[Asked]) -> str:
+def covered(judgements: Sequence[Judgement]) -> str:
     """Return how many needs of every campaign lie within their interval."""
-    found = defaultdict(list)
-    for one in asked:
+    by_campaign = defaultdict(list)
+    for one in judgements:
         if one.need is not None:
-            found[one.run.campaign].append(bool(one.covered))
+            by_campaign[one.run.campaign].append(bool(one.covered))
     rows: list[tuple[object, ...]] = [
-        (campaign, len(ones), sum(ones)) for campaign, ones in sorted(found.items())
+        (campaign, len(ones), sum(ones)) for campaign, ones in sorted(by_campaign.items())
     ]
     return table(("campaign", "needs", "within the interval"), rows)
 
 
 def diagram() -> str:
     """Return the reliability diagram as SVG: a panel each by probability, engine and GPU."""
-    asked = left_out.asked()
+    judgements = left_out.judgements()
     panels = (
-        ("by probability", grouped(binned, asked)),
-        ("by engine", grouped(lambda one: one.run.engine, asked)),
-        ("by GPU", grouped(lambda one: one.gpu, asked)),
+        ("by probability", grouped(binned, judgements)),
+        ("by engine", grouped(lambda one: one.run.engine, judgements)),
+        ("by GPU", grouped(lambda one: one.gpu, judgements)),
     )
     width, height = len(panels) * (SIZE + EDGE) + EDGE, SIZE + 2 * EDGE
     lines = [
@@ -132,12 +134,12 @@ def diagram() -> str:
         f' height="{height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    for number, (title, found) in enumerate(panels):
-        lines += panel(title, found, EDGE + number * (SIZE + EDGE), EDGE)
+    for number, (title, by_group) in enumerate(panels):
+        lines += panel(title, by_group, EDGE + number * (SIZE + EDGE), EDGE)
     return "\n".join([*lines, "</svg>", ""])
 
 
-def panel(title: str, found: list[tuple[str, list[Asked]]], left: int, top: int) -> list[str]:
+def panel(title: str, points: list[tuple[str, list[Judgement]]], left: int, top: int) -> list[str]:
     """Return one panel: mean probability to the right, share that held upwards, a circle a
     group."""
     right, bottom = left + SIZE, top + SIZE
@@ -153,11 +155,11 @@ def panel(title: str, found: list[tuple[str, list[Asked]]], left: int, top: int)
             f'<text x="{left + tick * SIZE - 6:.0f}" y="{bottom + 14}">{tick:g}</text>',
             f'<text x="{left - 20}" y="{bottom - tick * SIZE + 4:.0f}">{tick:g}</text>',
         ]
-    for words, ones in found:
-        said = mean(one.probability for one in ones)
+    for words, ones in points:
+        mean_odds = mean(one.probability for one in ones)
         held = mean(bool(one.held) for one in ones)
         radius = 3 + len({one.run.campaign for one in ones}) ** 0.5
-        x, y = left + said * SIZE, bottom - held * SIZE
+        x, y = left + mean_odds * SIZE, bottom - held * SIZE
         lines += [
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="#4477aa" opacity="0.6">'
             f"<title>{words}: {len(ones)} runs</title></circle>",

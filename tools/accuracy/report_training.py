@@ -91,7 +91,9 @@ ROCM = (
     "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of"
     " the fp32 runs of BERT, 1.2 on H100"
 )
-KEPT = "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
+OLD_ZERO_GRAD = (
+    "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
+)
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
     "t106": (
@@ -115,7 +117,7 @@ RUN_CAUSES = {
     "t175": ROUTING,
     **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
     **dict.fromkeys(("f056", "f057", "f061", "f062", "f074", "f075", "f076"), ROCM),
-    **dict.fromkeys(("t467", "t525", "t527", "t529"), KEPT),
+    **dict.fromkeys(("t467", "t525", "t527", "t529"), OLD_ZERO_GRAD),
     "f048": (
         "the source's row contradicts itself: layers' inputs and logits of four sequences are more"
         " than is printed"
@@ -128,8 +130,8 @@ def must_reach(figures: Figures) -> str:
     """Return every bar with its figure."""
     rows: list[tuple[object, ...]] = []
     for bar in BARS:
-        found = figures[bar.figure][bar.part]
-        value = found[bar.key]
+        figures_ = figures[bar.figure][bar.part]
+        value = figures_[bar.key]
         held = (bar.least is None or value >= bar.least) and (bar.most is None or value <= bar.most)
         wanted = [
             *([f"at least {bar.least:g}"] if bar.least is not None else []),
@@ -140,7 +142,7 @@ def must_reach(figures: Figures) -> str:
                 bar.words,
                 " and ".join(wanted),
                 f"{value:g} %",
-                int(found["runs"]),
+                int(figures_["runs"]),
                 "reached" if held else "**not reached**",
             )
         )
@@ -160,8 +162,8 @@ def spreads(name: str, named: Iterable[tuple[str, float]]) -> str:
     head = (name, "steps", "median, %", "90th, %", "worst, %")
     rows: list[tuple[object, ...]] = []
     for key, errors in sorted(cells.items()):
-        found = score.spread(errors, 2)
-        rows.append((key, len(errors), found["median"], found["p90"], found["worst"]))
+        figures_ = score.spread(errors, 2)
+        rows.append((key, len(errors), figures_["median"], figures_["p90"], figures_["worst"]))
     return table(head, rows)
 
 
@@ -171,13 +173,13 @@ def by_framework(counted: Iterable[Counted], group: Callable[[Counted], str], na
     for one in counted:
         cells.setdefault(group(one), []).append(one)
     rows: list[tuple[object, ...]] = []
-    for key, found in sorted(cells.items()):
-        figures = score.runs(found)
-        bias = 100 * median(one.error for one in found)
+    for key, figures_ in sorted(cells.items()):
+        figures = score.runs(figures_)
+        bias = 100 * median(one.error for one in figures_)
         rows.append(
             (
                 key,
-                len(found),
+                len(figures_),
                 figures["median"],
                 figures["p90"],
                 f"{bias:+.1f}",
@@ -191,10 +193,10 @@ def side_by_side() -> str:
     """Return the same steps, ranks and runs, here and under every rule."""
     sets: dict[str, list[Step]] = {
         "steps, whole model trained": [
-            step for step in (*truth.given(), *truth.own()) if not step.workload.uses_adapters
+            step for step in (*truth.provided(), *truth.own()) if not step.workload.uses_adapters
         ],
         "steps, LoRA": [
-            step for step in (*truth.given(), *truth.own()) if step.workload.uses_adapters
+            step for step in (*truth.provided(), *truth.own()) if step.workload.uses_adapters
         ],
         "ranks of FSDP2": list(truth.ranks()),
     }
@@ -210,15 +212,15 @@ def side_by_side() -> str:
     )
     for rule, size in peers.RULES.items():
         errors = [
-            size(one.run.known.spec, one.run.trained.workload) / one.measured - 1 for one in counted
+            size(one.run.model.spec, one.run.trained.workload) / one.measured - 1 for one in counted
         ]
         rows.append(("published runs", len(counted), rule, *_shown(errors)))
     return table(("truth", "number", "rule", "median error, %", "90th, %"), rows)
 
 
 def _shown(errors: list[float]) -> tuple[float, float]:
-    found = score.spread(errors, 2)
-    return found["median"], found["p90"]
+    figures_ = score.spread(errors, 2)
+    return figures_["median"], figures_["p90"]
 
 
 def worst_steps(steps: Iterable[Step]) -> str:
@@ -326,7 +328,7 @@ nothing is fitted to them. Fragmentation (what PyTorch's allocator reserves beyo
 allocated) and the width of intervals are fitted to the fit part of the runs
 (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
 
-FOUND = """\
+PUBLISHED = """\
 `training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for
 when all was fitted, where the first set is thin. None is fitted to, and none was left out for its
 error: a run is not asked where a setting has no word in the API, which its `note` names. By
@@ -375,9 +377,9 @@ def parallel_errors() -> Iterator[tuple[str, float]]:
             passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1,
         )
     for row in parallel.of_kind("megatron_activations"):
-        said, measured = parallel.micro_batch_bytes(row), row["bytes"]
+        computed, measured = parallel.micro_batch_bytes(row), row["bytes"]
         routing = ", experts unevenly chosen" if row.get("load", 1) != 1 else ""
-        yield f"Megatron, what a layer keeps{routing}", said["layer"] / measured["layer"] - 1
+        yield f"Megatron, what a layer keeps{routing}", computed["layer"] / measured["layer"] - 1
 
 
 def _kind(step: Step) -> str:
@@ -391,12 +393,12 @@ def _kind(step: Step) -> str:
 
 def document(figures: Figures) -> str:
     """Return the whole half."""
-    every = (*truth.given(), *truth.own())
-    taught = [step for step in every if step.taught]
+    every = (*truth.provided(), *truth.own())
+    verified = [step for step in every if step.verified]
     counted = score.counted()
-    unknown = sorted({*truth.published().unknown, *truth.found().unknown})
+    unknown = sorted({*truth.published().unknown, *truth.literature().unknown})
     counts = {
-        "given": len(truth.given()),
+        "given": len(truth.provided()),
         "own": len(truth.own()),
         "ranks": len(truth.ranks()),
         "runs": len(truth.published().runs),
@@ -412,16 +414,16 @@ def document(figures: Figures) -> str:
             "Sources in `tools/accuracy/training_peers.py`.",
             side_by_side(),
             "## Steps by family",
-            grouped("family", taught, lambda step: step.spec.model_type),
+            grouped("family", verified, lambda step: step.spec.model_type),
             "## Steps by setting",
-            grouped("checkpointing", taught, lambda step: str(step.row["checkpointing"])),
-            grouped("method and precision", taught,
+            grouped("checkpointing", verified, lambda step: str(step.row["checkpointing"])),
+            grouped("method and precision", verified,
                 lambda step: f"{step.row['method']}, {step.row['regime']}"),
-            grouped("attention", taught, lambda step: str(step.row["attn"])),
-            grouped("optimizer", taught,
+            grouped("attention", verified, lambda step: str(step.row["attn"])),
+            grouped("optimizer", verified,
                 lambda step: (
                     f"{step.row['optimizer']}, {step.row.get('implementation', 'for_loop')}")),
-            grouped("sequences in a row", taught,
+            grouped("sequences in a row", verified,
                 lambda step: "several, packed" if step.row.get("packed", 1) > 1 else "one"),
             "## Parallel ranks",
             PARALLEL.format(
@@ -430,7 +432,7 @@ def document(figures: Figures) -> str:
             ),
             spreads("what", parallel_errors()),
             "## Families never taught (basis: assumed)",
-            grouped("family", [step for step in every if not step.taught],
+            grouped("family", [step for step in every if not step.verified],
                 lambda step: step.spec.model_type),
             "## Published runs",
             by_framework(counted, lambda one: one.run.trained.workload.framework, "framework"),
@@ -439,14 +441,16 @@ def document(figures: Figures) -> str:
             "Outcomes that were told wrongly:",
             misjudged(truth.published().runs),
             "## Runs to which nothing is fitted",
-            FOUND.format(rows=len(truth.rows("training_found")), asked=len(truth.found().runs)),
-            by_framework(score.found(), thin, "what"),
-            by_framework(score.found(), lambda one: campaign(one.run.row), "campaign"),
+            PUBLISHED.format(
+                rows=len(truth.rows("training_found")), asked=len(truth.literature().runs)
+            ),
+            by_framework(score.literature(), thin, "what"),
+            by_framework(score.literature(), lambda one: campaign(one.run.row), "campaign"),
             "Outcomes that were told wrongly:",
-            misjudged(truth.found().runs),
-            worst_runs(score.found()),
+            misjudged(truth.literature().runs),
+            worst_runs(score.literature()),
             "## The ten worst steps and ranks, one a model and attention",
-            worst_steps((*taught, *truth.ranks())),
+            worst_steps((*verified, *truth.ranks())),
             "## The ten worst published runs",
             worst_runs(counted),
             "## What is not measured",

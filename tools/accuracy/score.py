@@ -71,7 +71,7 @@ def estimates(
         if scored not in run.scores or part not in (None, run.part):
             continue
         try:
-            found = check(
+            result = check(
                 run,
                 **{
                     name: value(run) if callable(value) else value
@@ -80,18 +80,16 @@ def estimates(
             )
         except FitgaugeError:
             continue
-        if found is not None:
-            yield run, found
+        if result is not None:
+            yield run, result
 
 
 def weights(part: str | None) -> list[Error]:
     """Return the errors of loaded memory per GPU against "Model loading took"."""
     engines = ("vllm",)
     return [
-        Error(run, part_of(found.estimate.fullest, LOADED) / GIB / run.measured["weights_gib"] - 1)
-        for run, found in estimates(
-            part, "weights", gpu=lambda run: run.question.get("gpu", "H200")
-        )
+        Error(run, part_of(each.estimate.fullest, LOADED) / GIB / run.measured["weights_gib"] - 1)
+        for run, each in estimates(part, "weights", gpu=lambda run: run.question.get("gpu", "H200"))
         if run.engine in engines
     ]
 
@@ -101,21 +99,21 @@ def planner(part: str | None) -> list[Error]:
 
     What that line counts changed with 0.21 for models of several kinds of layers: those are
     scored only where the release was printed."""
-    asked = {
+    required = {
         "gpu": lambda run: run.question.get("gpu", "H200"),
         "kv_cache_memory_gib": lambda run: run.measured["kv_gib"],
     }
     scored = (
-        (run, found)
-        for run, found in estimates(part, "planner", **asked)
-        if run.version or uniform(found)
+        (run, each)
+        for run, each in estimates(part, "planner", **required)
+        if run.version or uniform(each)
     )
-    return [Error(run, tokens(found) / run.measured["kv_tokens"] - 1) for run, found in scored]
+    return [Error(run, tokens(each) / run.measured["kv_tokens"] - 1) for run, each in scored]
 
 
-def uniform(found: FitEstimate) -> bool:
+def uniform(each: FitEstimate) -> bool:
     """Return whether all layers share one group of the cache."""
-    cache = found.estimate.fullest.layout
+    cache = each.estimate.fullest.layout
     return isinstance(cache, KvCacheConfig) and len(cache.groups) == 1
 
 
@@ -123,24 +121,24 @@ def kv_tokens(part: str | None) -> list[Error]:
     """Return the tokens of the cache from nothing but the question; of vLLM's, those that
     `planner` may score."""
     return [
-        Error(run, tokens(found) / run.measured["kv_tokens"] - 1)
-        for run, found in estimates(part, "kv_tokens")
-        if run.engine != "vllm" or run.version or uniform(found)
+        Error(run, tokens(each) / run.measured["kv_tokens"] - 1)
+        for run, each in estimates(part, "kv_tokens")
+        if run.engine != "vllm" or run.version or uniform(each)
     ]
 
 
-def tokens(found: FitEstimate) -> int:
+def tokens(each: FitEstimate) -> int:
     """Return what the engine would log."""
-    estimate = found.estimate
-    kept = [stage for stage in estimate.stages if stage.layout.keeps]
-    return min((stage.layout.tokens(estimate.pool_bytes) for stage in kept), default=0)
+    estimate = each.estimate
+    stages = [stage for stage in estimate.stages if stage.layout.keeps]
+    return min((stage.layout.tokens(estimate.pool_bytes) for stage in stages), default=0)
 
 
 def activations(part: str | None) -> list[Error]:
     """Return the peak of the profiling pass."""
     return [
-        Error(run, part_of(found.estimate.fullest, PASS) / GIB / run.measured["activation_gib"] - 1)
-        for run, found in estimates(part, "activations")
+        Error(run, part_of(each.estimate.fullest, PASS) / GIB / run.measured["activation_gib"] - 1)
+        for run, each in estimates(part, "activations")
         if run.measured["activation_gib"] > 0
     ]
 
@@ -149,16 +147,16 @@ def needs(part: str | None) -> list[Interval]:
     """Return all but the pool of the cache: the budget less the pool that was left, against the
     sum of the fixed terms."""
     intervals = []
-    for run, found in estimates(part, "need"):
+    for run, each in estimates(part, "need"):
         assert run.total_gpu_gib is not None
         budget = run.total_gpu_gib * run.question["gpu_memory_utilization"]
-        intervals.append(need_interval(run, found, (budget - run.measured["kv_gib"]) * GIB))
+        intervals.append(need_interval(run, each, (budget - run.measured["kv_gib"]) * GIB))
     return intervals
 
 
-def need_interval(run: Run, found: FitEstimate, measured: float) -> Interval:
+def need_interval(run: Run, each: FitEstimate, measured: float) -> Interval:
     """Return what is measured of a need against what the fullest stage requires but its cache."""
-    stage = found.estimate.fullest
+    stage = each.estimate.fullest
     cache = sum(term.bytes for term in stage.cache)
     need = stage.required
     return Interval(run, measured, need.low - cache, need.expected - cache, need.high - cache)
@@ -171,12 +169,12 @@ def outcomes(part: str | None) -> list[Judged]:
         if "outcome" not in run.scores or part not in (None, run.part):
             continue
         try:
-            found = answer(run)
+            each = answer(run)
         except FitgaugeError:
-            found = None
-        if found is not None:
+            each = None
+        if each is not None:
             judged.append(
-                Judged(run, run.outcome == "served", found.verdict, found.fit_probability or 0.0)
+                Judged(run, run.outcome == "served", each.verdict, each.fit_probability or 0.0)
             )
     return judged
 
@@ -194,8 +192,8 @@ def untold(run: Run) -> Untold | None:
     if run.version is None:
         return "release not printed"
     free, note = run.measured.get("free_at_start_gib"), run.note or ""
-    asked = (run.total_gpu_gib or 0) * run.question.get("gpu_memory_utilization", 0.9)
-    if (free is not None and free < asked) or "already used" in note:
+    share_gib = (run.total_gpu_gib or 0) * run.question.get("gpu_memory_utilization", 0.9)
+    if (free is not None and free < share_gib) or "already used" in note:
         return "memory held by others at start"
     return "a setting that the question has no word for" if "VLLM_USE_V1" in note else None
 
@@ -241,7 +239,7 @@ def balanced(judged: list[Judged]) -> dict[str, float]:
     }
 
 
-def told(judged: list[Judged]) -> list[tuple[str, dict[str, float]]]:
+def calibration_bins(judged: list[Judged]) -> list[tuple[str, dict[str, float]]]:
     """Return the balanced figures of all, without the runs of each kind of `untold`, and without
     any of them."""
     rows = [("all", balanced(judged))]

@@ -107,7 +107,7 @@ def reserved(run: Published) -> float | None:
 
 def routed(run: Published) -> bool:
     """Return whether the model has experts, of which one rank may get more tokens than another."""
-    return any(block.mlp is not None and block.mlp.experts for block in run.known.spec.blocks)
+    return any(block.mlp is not None and block.mlp.experts for block in run.model.spec.blocks)
 
 
 class Sample(NamedTuple):
@@ -130,27 +130,29 @@ class Sample(NamedTuple):
 def samples(which: str) -> list[Sample]:
     """Return every run of a part that prints what its allocator reserved; where it does not print
     the peak, the estimate stands for it, unless the model is routed."""
-    found = []
+    result = []
     for run in ran(which):
         held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
             peak = printed or stage.allocated.expected
-            logits = logits_bytes(run.known.spec, workload, stage.stage)
-            found.append(Sample(allocator_kind(workload), campaign(run.row), held, peak, logits))
-    return found
+            logits = logits_bytes(run.model.spec, workload, stage.stage)
+            result.append(Sample(allocator_kind(workload), campaign(run.row), held, peak, logits))
+    return result
 
 
 def dispatched(which: str) -> list[Seen]:
     """Of every run of a part whose ranks exchanged the tokens of their experts, what was held
     over what is counted, less 1. None of them prints the peak, so that uneven routing is in it
     too."""
-    found = []
+    result = []
     for run in ran(which):
         held = reserved(run)
         if held is not None and run.trained.workload.expert_parallel > 1:
-            found.append(Seen(campaign(run.row), held / run.trained.fullest.allocated.expected - 1))
-    return found
+            result.append(
+                Seen(campaign(run.row), held / run.trained.fullest.allocated.expected - 1)
+            )
+    return result
 
 
 def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]]:
@@ -165,14 +167,14 @@ def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]
         }
 
     def error(times: float) -> float:
-        found, total = shares(times), 0.0
+        result, total = shares(times), 0.0
         for name in names:
             own = [one for one in seen if one.kind == name]
             alike = {
                 one.campaign: sum(other.campaign == one.campaign for other in own) for one in own
             }
             total += sum(
-                abs(one.share(times).value - found[name])
+                abs(one.share(times).value - result[name])
                 * one.peak
                 / one.held
                 / alike[one.campaign]
@@ -202,7 +204,7 @@ def spread(
             run.trained.fullest,
         )
         if peak is None and experts and held:
-            spec, workload = run.known.spec, run.trained.workload
+            spec, workload = run.model.spec, run.trained.workload
             peak = (held * GIB - times * logits_bytes(spec, workload, stage.stage)) / (
                 1 + shares[allocator_kind(workload)]
             )
@@ -242,23 +244,23 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     """Return the file's content with everything fitted that the runs tell."""
     seen = samples("fit")
     times, shares = fragmentation(seen)
-    found = {}
+    fitted = {}
     for name, share in shares.items():
         alike = [one for one in seen if one.kind == name or {one.kind, name} <= POOLED]
         off = [Seen(one.campaign, one.share(times).value - shares[one.kind]) for one in alike]
         low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
-        found[name] = coefficient(
+        fitted[name] = coefficient(
             share + low, share, share + high, sum(one.kind == name for one in seen)
         )
-    known = {name: one["expected"] for name, one in (before["fragmentation"] | found).items()}
+    factors = {name: one["expected"] for name, one in (before["fragmentation"] | fitted).items()}
     exchanged = dispatched("fit")
     most_exchanged = quantile(exchanged, 0.95)
-    allowed = slack(known, times)
-    low, high, runs = spread(allowed, known, times, experts=False)
-    least, most, routed_runs = spread(allowed, known, times, experts=True)
+    allowed = slack(factors, times)
+    low, high, runs = spread(allowed, factors, times, experts=False)
+    least, most, routed_runs = spread(allowed, factors, times, experts=True)
     return {
         **before,
-        "fragmentation": before["fragmentation"] | found,
+        "fragmentation": before["fragmentation"] | fitted,
         "fragmentation_logits": coefficient(
             times, times, times, sum(one.logits > 0 for one in seen)
         ),
@@ -273,9 +275,9 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Write the file."""
-    found = calibrated(json.loads(DATA.read_text()))
-    DATA.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps({name: found[name] for name in FITTED}, indent=1))
+    result = calibrated(json.loads(DATA.read_text()))
+    DATA.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({name: result[name] for name in FITTED}, indent=1))
 
 
 if __name__ == "__main__":

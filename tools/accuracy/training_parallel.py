@@ -68,14 +68,14 @@ def stage_workload(row: Row) -> TrainingWorkload:
 @cache
 def stage_ranks() -> tuple[tuple[Row, float], ...]:
     """Return one rank of a pipeline under FSDP2 each, and the error of its highest moment."""
-    found = []
+    result = []
     for row in of_kind("stage"):
         stage = stages(own_model(row["model"], row["model_layers"]), stage_workload(row))[
             row["stage"]
         ]
         assert stage.layers == row["layers"]
-        found.append((row, stage.highest.total / row["bytes"]["total"] - 1))
-    return tuple(found)
+        result.append((row, stage.highest.total / row["bytes"]["total"] - 1))
+    return tuple(result)
 
 
 def zero_workload(row: Row) -> TrainingWorkload:
@@ -138,12 +138,12 @@ class Passes(NamedTuple):
     """Both measured passes of a rank, and what they were played as."""
 
     row: Row
-    played: Played
+    passes: Played
 
     @property
     def error(self) -> float:
         """Of what stays between the passes."""
-        return self.played.between / int(self.row["bytes"]["after_forward"]) - 1
+        return self.passes.between / int(self.row["bytes"]["after_forward"]) - 1
 
 
 def context_workload(row: Row) -> TrainingWorkload:

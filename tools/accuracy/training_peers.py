@@ -21,9 +21,9 @@ Rule = Callable[[ModelSpec, TrainingWorkload], float]
 def states(spec: ModelSpec, workload: TrainingWorkload, each: int) -> float:
     """`each` bytes for every parameter that is trained, 2 for one that is not, over the ranks
     that share them."""
-    found = units(spec, workload)
-    trained = sum(len(unit.layers) * unit.elements(trained=True) for unit in found)
-    frozen = sum(len(unit.layers) * unit.elements(trained=False) for unit in found)
+    all_units = units(spec, workload)
+    trained = sum(len(unit.layers) * unit.elements(trained=True) for unit in all_units)
+    frozen = sum(len(unit.layers) * unit.elements(trained=False) for unit in all_units)
     return (each * trained + 2 * frozen) / _ways(workload, states_only=True)
 
 

@@ -133,25 +133,29 @@ def question(row: Row) -> Row | None:
 
 
 def _project(row: Row) -> Row:
-    found = next(
+    known_settings = next(
         (settings for name, settings in PROJECTS.items() if row["source"].startswith(name)), {}
     )
-    said = {"loss": "fused_loss", "activation_checkpointing": "activation_checkpointing"}
-    return {field: value for field, value in found.items() if row.get(said.get(field, "")) is None}
+    own_name = {"loss": "fused_loss", "activation_checkpointing": "activation_checkpointing"}
+    return {
+        field: value
+        for field, value in known_settings.items()
+        if row.get(own_name.get(field, "")) is None
+    }
 
 
 def _model(row: Row) -> str | None:
     name = re.sub(r" \(.*", "", row["model"]).strip()
-    known = MODELS.get(name.lower())
-    found = HUB_ID.search(row["model"])
-    return known or (found.group() if found and "custom" not in row["model"] else None)
+    model_id = MODELS.get(name.lower())
+    request = HUB_ID.search(row["model"])
+    return model_id or (request.group() if request and "custom" not in row["model"] else None)
 
 
 def _gpu(row: Row) -> str:
-    found = _GPU.search(str(row.get("gpu") or ""))
+    match = _GPU.search(str(row.get("gpu") or ""))
     return (
-        found.group().replace("GB card", "GB").strip()
-        if found
+        match.group().replace("GB card", "GB").strip()
+        if match
         else "B200"
         if "184 GiB" in str(row.get("gpu"))
         else "80GB"
@@ -225,13 +229,13 @@ def _sharding(row: Row, framework: str) -> Row:
     return {}
 
 
-def asked(row: Row) -> Row | None:
+def request_of(row: Row) -> Row | None:
     """Return the question as the file holds it: without what is switched off."""
-    found = question(row)
+    request = question(row)
     return (
         None
-        if found is None
-        else {field: value for field, value in found.items() if value is not False}
+        if request is None
+        else {field: value for field, value in request.items() if value is not False}
     )
 
 
@@ -241,9 +245,9 @@ def main() -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:
         row.pop("question", None)
-        found = asked(row)
-        if found is not None:
-            row["question"] = found
+        request = request_of(row)
+        if request is not None:
+            row["question"] = request
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 

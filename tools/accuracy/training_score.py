@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 def _counted(runs: Iterable[Published]) -> tuple[Counted, ...]:
     """Return every run that ended and names a counter."""
-    found = []
+    result = []
     for run in runs:
         printed = run.row["measured"]
         name, field = next(
@@ -56,10 +56,10 @@ def _counted(runs: Iterable[Published]) -> tuple[Counted, ...]:
         )
         if run.row["outcome"] != "oom" and name:
             size = getattr(run.trained.fullest, field)
-            found.append(
+            result.append(
                 Counted(run, name, printed[name] * GIB, size.low, size.expected, size.high)
             )
-    return tuple(found)
+    return tuple(result)
 
 
 @cache
@@ -69,9 +69,9 @@ def counted(which: str | None = None) -> tuple[Counted, ...]:
 
 
 @cache
-def found() -> tuple[Counted, ...]:
+def literature() -> tuple[Counted, ...]:
     """Return the same of the runs to which nothing is fitted."""
-    return _counted(truth.found().runs)
+    return _counted(truth.literature().runs)
 
 
 def outcomes(runs: Iterable[Published], *, ran: bool) -> tuple[Outcome, ...]:
@@ -102,21 +102,21 @@ def measured(step: Step) -> int:
     return int(step.row["bytes"].get("steady_peak") or step.row["bytes"]["total"])
 
 
-def steps(found: Iterable[Step]) -> dict[str, float]:
+def steps(chosen: Iterable[Step]) -> dict[str, float]:
     """Return the spread of measured steps."""
-    return spread(step.error for step in found)
+    return spread(step.error for step in chosen)
 
 
-def runs(found: Iterable[Counted]) -> dict[str, float]:
+def runs(judged: Iterable[Counted]) -> dict[str, float]:
     """Return the spread of published runs, and the share within their 90 % interval [%]."""
-    chosen = list(found)
+    chosen = list(judged)
     inside = 100 * sum(one.covered for one in chosen) / max(1, len(chosen))
     return spread((one.error for one in chosen), 1) | {"coverage": round(inside, 1)}
 
 
-def verdicts(found: Iterable[Outcome]) -> dict[str, float]:
+def verdicts(judged: Iterable[Outcome]) -> dict[str, float]:
     """Share of right verdicts [%]."""
-    chosen = list(found)
+    chosen = list(judged)
     return {
         "runs": len(chosen),
         "right": round(100 * sum(one.right for one in chosen) / max(1, len(chosen)), 1),
@@ -126,14 +126,14 @@ def verdicts(found: Iterable[Outcome]) -> dict[str, float]:
 def headline() -> dict[str, dict[str, dict[str, float]]]:
     """Return every figure of training, in the shape of the serving half's: name -> part ->
     figure."""
-    own, first, later = truth.own(), truth.published().runs, truth.found().runs
+    own, first, later = truth.own(), truth.published().runs, truth.literature().runs
     return {
         "training_steps": {
-            "given": steps(truth.given()),
-            "own": steps(step for step in own if step.taught),
+            "given": steps(truth.provided()),
+            "own": steps(step for step in own if step.verified),
         },
         "training_untaught": {
-            "never taught": steps(step for step in own if not step.taught),
+            "never taught": steps(step for step in own if not step.verified),
             "as if never taught": steps(truth.untaught()),
         },
         "training_ranks": {
@@ -148,7 +148,7 @@ def headline() -> dict[str, dict[str, dict[str, float]]]:
             "out of memory": verdicts(outcomes(first, ran=False)),
             "ran": verdicts(outcomes(first, ran=True)),
         },
-        "training_found": {"check": runs(found())},
+        "training_found": {"check": runs(literature())},
         "training_found_outcomes": {
             "out of memory": verdicts(outcomes(later, ran=False)),
             "ran": verdicts(outcomes(later, ran=True)),

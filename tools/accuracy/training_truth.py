@@ -50,7 +50,7 @@ class Step(NamedTuple):
         return self.stage.allocated.expected / measured - 1
 
     @property
-    def taught(self) -> bool:
+    def verified(self) -> bool:
         """Whether the family's recipe was derived from its modelling code."""
         return is_supported(self.spec)
 
@@ -61,7 +61,7 @@ def rows(name: str) -> list[Row]:
 
 
 @cache
-def given_models() -> dict[str, ModelSpec]:
+def specs() -> dict[str, ModelSpec]:
     """Return the models of training.jsonl and training_fsdp.jsonl."""
     return {
         name: read_config(config)
@@ -73,9 +73,9 @@ def given_models() -> dict[str, ModelSpec]:
 def own_model(name: str, layers: int | None) -> ModelSpec:
     """Return a bundled model, of its first `layers` layers where a row says so."""
     if layers is None:
-        known = model(name)
-        assert known is not None, name
-        return known.spec
+        resolved = model(name)
+        assert resolved is not None, name
+        return resolved.spec
     entry = _SNAPSHOT.get(name)
     assert entry is not None, name
     return read_config(
@@ -127,10 +127,10 @@ def step_of(row: Row, spec: ModelSpec, workload: TrainingWorkload) -> Step:
 
 
 @cache
-def given() -> tuple[Step, ...]:
+def provided() -> tuple[Step, ...]:
     """Return the first set of steps."""
     return tuple(
-        step_of(row, given_models()[row["model"]], step_workload(row)) for row in rows("training")
+        step_of(row, specs()[row["model"]], step_workload(row)) for row in rows("training")
     )
 
 
@@ -155,8 +155,8 @@ def untaught() -> tuple[Step, ...]:
     would be; without images, which such a family is told to leave out."""
     return tuple(
         step_of(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
-        for step in (*given(), *own())
-        if step.taught and not step.workload.images
+        for step in (*provided(), *own())
+        if step.verified and not step.workload.images
     )
 
 
@@ -164,8 +164,7 @@ def untaught() -> tuple[Step, ...]:
 def ranks() -> tuple[Step, ...]:
     """Return one rank of FSDP2 each."""
     return tuple(
-        step_of(row, given_models()[row["model"]], rank_workload(row))
-        for row in rows("training_fsdp")
+        step_of(row, specs()[row["model"]], rank_workload(row)) for row in rows("training_fsdp")
     )
 
 
@@ -187,11 +186,11 @@ class Published(NamedTuple):
 
     row: Row
     request: TrainingRequest
-    known: Model
+    model: Model
     trained: TrainingEstimate
 
 
-class Asked(NamedTuple):
+class PublishedRuns(NamedTuple):
     """The runs of a file that say enough (those with a `question`), with their estimates; and
     the models whose config is not at hand."""
 
@@ -199,34 +198,37 @@ class Asked(NamedTuple):
     unknown: tuple[str, ...]
 
 
-def _asked(name: str) -> Asked:
+def _published(name: str) -> PublishedRuns:
     """Return the runs of one file. Raises FitgaugeError where a run that happened is refused."""
-    found, unknown = [], set()
+    judged, unknown = [], set()
     for row in rows(name):
-        asked = row.get("question")
-        if asked is None:
+        question = row.get("question")
+        if question is None:
             continue
-        known = model(asked["model"])
-        if known is None:
-            unknown.add(asked["model"])
+        resolved = model(question["model"])
+        if resolved is None:
+            unknown.add(question["model"])
             continue
-        request = msgspec.convert(UNSTATED | asked, TrainingRequest)
-        card = bundled().find(request.gpu).accelerator
-        found.append(
+        request = msgspec.convert(UNSTATED | question, TrainingRequest)
+        accelerator = bundled().find(request.gpu).accelerator
+        judged.append(
             Published(
-                row, request, known, TRAINING.check(request, known, card, request.gpu_count or 1)
+                row,
+                request,
+                resolved,
+                TRAINING.check(request, resolved, accelerator, request.gpu_count or 1),
             )
         )
-    return Asked(tuple(found), tuple(sorted(unknown)))
+    return PublishedRuns(tuple(judged), tuple(sorted(unknown)))
 
 
 @cache
-def published() -> Asked:
+def published() -> PublishedRuns:
     """Return the first set of published runs, part of which was fitted to."""
-    return _asked("training_gpu")
+    return _published("training_gpu")
 
 
 @cache
-def found() -> Asked:
+def literature() -> PublishedRuns:
     """Return published runs collected after calibration: nothing is fitted to them."""
-    return _asked("training_found")
+    return _published("training_found")

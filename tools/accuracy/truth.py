@@ -159,13 +159,13 @@ def check(run: Run, service: FitService = SERVING, **changes: Any) -> FitEstimat
 
 
 def _ask(run: Run, changes: dict[str, Any], how: Callable[..., _Answer]) -> _Answer | None:
-    known = model(run.question["model"])
-    if known is None:
+    resolved = model(run.question["model"])
+    if resolved is None:
         return None
     request = msgspec.convert(
         {**run.question, **changes, "detail": "full", "settings": "defaults"}, FitRequest
     )
-    return how(request, known, bundled().find(request.gpu))
+    return how(request, resolved, bundled().find(request.gpu))
 
 
 def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, FitEstimate]]:
@@ -174,8 +174,8 @@ def estimated(part: str | None, scored: Scored) -> Iterator[tuple[Run, FitEstima
     for run in runs():
         if scored in run.scores and part in (None, run.part):
             try:
-                found = check(run)
+                result = check(run)
             except FitgaugeError:
                 continue
-            if found is not None:
-                yield run, found
+            if result is not None:
+                yield run, result

@@ -36,10 +36,10 @@ class Nothing(types.ModuleType):
 def _own(path: Path, name: str, around: dict[str, Any]) -> Any:
     """Return one function of a file, with what it calls."""
     tree = ast.parse(path.read_text())
-    found = next(
+    function = next(
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name
     )
-    exec(compile(ast.Module([found], []), str(path), "exec"), around)
+    exec(compile(ast.Module([function], []), str(path), "exec"), around)
     return around[name]
 
 

@@ -59,8 +59,10 @@ class AnswerCache:
         key = ask.__name__, await request.body()
         encoded = self._get(key)
         if encoded is None:
-            asked = ask(body)
-            dependencies, answer = await (while_connected(request, asked) if cancellable else asked)
+            pending = ask(body)
+            dependencies, answer = await (
+                while_connected(request, pending) if cancellable else pending
+            )
             encoded = msgspec.json.encode(answer)
             self._put(key, dependencies, encoded)
         content: Any = encoded  # stands for the Answer that it encodes

@@ -32,14 +32,14 @@ def strict_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRo
             _check_integer(name, values, field)
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> RequestError:
+def _unknown(name: str, accepted: tuple[str, ...]) -> RequestError:
     return RequestError(
         422,
         "invalid-request",
         f"Unknown query parameter {name[:40]!r}.",
-        f"Known here: {', '.join(known)}." if known else "This path takes no query parameters.",
+        f"Send {', '.join(accepted)}." if accepted else "This path takes no query parameters.",
         field=name[:40],
-        matches=tuple(get_close_matches(name[:40], known, n=1)),
+        matches=tuple(get_close_matches(name[:40], accepted, n=1)),
     )
 
 

@@ -19,18 +19,23 @@ _DATA = files("fitgauge.catalog") / "data"
 
 
 class Pattern(NamedTuple):
-    """One way to write an accelerator: words that must stand in the text, and words that may."""
+    """One way to write an accelerator."""
 
     needed: frozenset[str]
+    """Words that must stand in the text."""
     allowed: frozenset[str]
+    """Words that may."""
     accelerator: Accelerator
+    """The accelerator that these words mean."""
 
 
 class Accelerators(NamedTuple):
-    """Accelerators by id, in the order of their ids, and `patterns`, the commoner reading first."""
+    """The accelerators of a catalog."""
 
     by_id: Mapping[str, Accelerator]
+    """In the order of their ids."""
     patterns: tuple[Pattern, ...]
+    """Ways to write them, the commoner reading first."""
 
     def get(self, accelerator_id: str) -> Accelerator:
         """Return the accelerator of this id. Raises UnknownAcceleratorError."""

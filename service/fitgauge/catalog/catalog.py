@@ -13,10 +13,10 @@ from fitgauge.catalog.lookup import GpuMatch, Lookup
 from fitgauge.engine.accelerator import Accelerator
 
 Names = Mapping[str, tuple[Accelerator, int]]
-"""Clean texts (see spelling.clean) that mean so many cards."""
+"""Clean texts (see spelling.clean) that mean so many GPUs."""
 
 Quotas = Mapping[str, int]
-"""How many cards of an id may be used."""
+"""How many GPUs of an id may be used."""
 
 _NO_OFFERS = Offers(())
 _NO_NAMES: Names = MappingProxyType({})
@@ -42,9 +42,9 @@ class Catalog:
     def find(self, text: str) -> GpuMatch:
         """Return the accelerator and the count that `text` names. See Lookup.find, also for
         errors."""
-        found = self._lookup.find(text)
-        quota = self.quota(found.accelerator)
-        return found if quota is None else structs.replace(found, quota=quota)
+        match = self._lookup.find(text)
+        quota = self.quota(match.accelerator)
+        return match if quota is None else structs.replace(match, quota=quota)
 
     def all(self) -> tuple[Accelerator, ...]:
         """Return every accelerator, ordered by id."""

@@ -18,11 +18,15 @@ class PublishedCheckpoint(NamedTuple):
     """One row of the table."""
 
     model: str
+    """The Hub ID of the model it was made from."""
     kind: str
+    """Its format of files: safetensors, GGUF, MLX, ..."""
     form: str
+    """The quantization of its weights."""
     name: str
     """The repository or tag."""
     source: str
+    """Where the repository is published."""
 
 
 def checkpoint_name(model_id: str, kind: CheckpointKind, form: str) -> str | None:

@@ -28,12 +28,12 @@ class Engines:
     def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
         """Return the profile that holds for a version, the newest where none is given. Raises
         InvalidRequestError for one that is older than all."""
-        known = self._profiles[engine]
+        of_engine = self._profiles[engine]
         if version is None:
-            return known[-1]
-        holding = [profile for profile in known if profile.since <= version]
+            return of_engine[-1]
+        holding = [profile for profile in of_engine if profile.since <= version]
         if not holding:
-            oldest = ".".join(str(part) for part in known[0].since)
+            oldest = ".".join(str(part) for part in of_engine[0].since)
             raise InvalidRequestError(
                 f"{engine} {'.'.join(map(str, version))} is too old: it has no profile.",
                 hint=f"Send a version from {oldest}.",
@@ -59,8 +59,8 @@ def load_engines() -> Engines:
 def whole(rows: Iterable[Row]) -> list[Row]:
     """Return every row with what it leaves as in the row before it of the same engine."""
     latest: dict[Any, Row] = {}
-    found = []
+    newest_rows = []
     for row in rows:
         latest[row["engine"]] = {**latest.get(row["engine"], {}), **row}
-        found.append(latest[row["engine"]])
-    return found
+        newest_rows.append(latest[row["engine"]])
+    return newest_rows

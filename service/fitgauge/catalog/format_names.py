@@ -44,7 +44,7 @@ _WORDS = (
 
 def take_formats(text: str) -> tuple[str, str]:
     """Return a text in small letters without the formats it names, and the format, "" for none."""
-    found: set[str] = set()
+    format_words: set[str] = set()
     gguf = ""
     for match in _GGUF.finditer(text):
         gguf = gguf or _GGUF_TYPES.get(re.sub("[-_]", "", match[1]), "")
@@ -52,9 +52,9 @@ def take_formats(text: str) -> tuple[str, str]:
         text = _GGUF.sub(" ", text)
     for pattern, word in _WORDS:
         if pattern.search(text):
-            found.add(word)
+            format_words.add(word)
             text = pattern.sub(" ", text)
-    return text, gguf or format_of(found)
+    return text, gguf or format_of(format_words)
 
 
 def format_of(words: set[str]) -> str:

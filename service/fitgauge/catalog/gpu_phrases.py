@@ -32,7 +32,7 @@ _REWRITES = tuple(
 )
 
 _COUNTERS = (
-    "gpus?|cards?|nodes?|machines?|servers?|hosts?|instances?|boxes|units?"
+    "gpus?|GPUs?|nodes?|machines?|servers?|hosts?|instances?|boxes|units?"
     "|台|机|块|张|卡|颗|枚|대의?|장의?|개의?"
 )
 _WORDS = "|".join(sorted(NUMBERS, key=len, reverse=True))
@@ -74,12 +74,14 @@ _PARTS = re.compile(r"\s*(?:\+|\band\b|&|和|与|加)\s*")
 
 
 class Phrase(NamedTuple):
-    """A GPU within a text: how many, the words and sizes that can name it, the words that
-    cannot."""
+    """A GPU within a text."""
 
     times: int
+    """How many."""
     spelling: Spelling
+    """The words and sizes that can name it."""
     ignored: tuple[str, ...]
+    """The words that cannot."""
 
 
 def phrases(text: str, vocabulary: Set[str]) -> Iterator[Phrase]:
@@ -89,10 +91,10 @@ def phrases(text: str, vocabulary: Set[str]) -> Iterator[Phrase]:
         text = pattern.sub(replacement, text)
     count = 1
     for pattern in _COUNTS:
-        for number in [found[1] for found in pattern.finditer(text)]:
+        for number in [match[1] for match in pattern.finditer(text)]:
             if not _is_name(number, vocabulary):
                 count *= NUMBERS.get(number) or _ASIAN.get(number) or int(number)
-        text = pattern.sub(lambda found: found[0] if _is_name(found[1], vocabulary) else " ", text)
+        text = pattern.sub(lambda match: match[0] if _is_name(match[1], vocabulary) else " ", text)
     text = _COUNTER.sub(" ", text)
     for written in dict.fromkeys((text, _HOST_MEMORY.sub(" ", text))):
         spelling = read(written, vocabulary)
@@ -127,5 +129,5 @@ def _sizes(sizes: tuple[Size, ...], count: int) -> Iterator[tuple[Size, ...]]:
 
 def parts(text: str) -> list[str]:
     """Return the texts joined by plus or "and", where there are several: "RTX 4090 + RTX 3090"."""
-    found = [part for part in _PARTS.split(text) if part]
-    return found if len(found) > 1 else []
+    texts = [part for part in _PARTS.split(text) if part]
+    return texts if len(texts) > 1 else []

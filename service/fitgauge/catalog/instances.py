@@ -61,36 +61,45 @@ _LEFT_OUT = re.compile(r"^(?:standard[ _-]|ecs\.|ml\.)")
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One instance type of a cloud: `count` accelerators of one kind in one machine. What the
-    source does not state is None.
-
-    `cloud`: in lower case ("aws"); `instance`: the cloud's own name ("p5.48xlarge").
-    `memory_gib`: the host's [GiB]. `sizes`: where the cloud prices one card and its machines
-    hold several, how many (ascending); else empty. `usd_per_hour_low`, `usd_per_hour_high`: the
-    whole machine on demand in its cheapest and dearest region [USD an hour], as of the date
-    `as_of` (YYYY-MM-DD) over `regions` regions."""
+    """One instance type of a cloud: accelerators of one kind in one machine.
+    What the source does not state is None."""
 
     cloud: str
+    """In lower case (`aws`)."""
     instance: str
+    """The cloud's own name (`p5.48xlarge`)."""
     accelerator_id: str
+    """Id of its accelerators."""
     count: int
+    """How many of them a machine holds."""
     source: str
+    """Where the row comes from."""
     vcpus: int | None = None
+    """Virtual CPUs of the machine."""
     memory_gib: float | None = None
+    """Memory of the host [GiB]."""
     usd_per_hour_low: float | None = None
+    """The whole machine on demand in its cheapest region [USD/h]."""
     usd_per_hour_high: float | None = None
+    """The same in its dearest region [USD/h]."""
     as_of: str | None = None
+    """Date of the prices (YYYY-MM-DD)."""
     regions: int | None = None
+    """Number of regions they were read in."""
     sizes: tuple[int, ...] = ()
+    """Where the cloud prices one GPU and its machines hold several: how many, ascending; else
+    empty."""
 
 
 class Rental(msgspec.Struct, frozen=True, gc=False):
-    """So many machines of one offer as hold the accelerators asked for; a machine is paid whole.
-    `count`: accelerators in all of them."""
+    """So many machines of one offer as hold the accelerators; a machine is paid whole."""
 
     offer: Offer
+    """The instance type."""
     nodes: int
+    """Number of machines."""
     count: int
+    """Accelerators in all of them."""
 
     @property
     def usd_per_hour_low(self) -> float | None:
@@ -122,17 +131,19 @@ def rental(offer: Offer, count: int, node: int) -> Rental | None:
 
 
 class PriceRange(msgspec.Struct, frozen=True, gc=False):
-    """What `count` accelerators cost on demand [USD an hour]: the cheapest rental of every cloud,
-    over clouds and regions.
-
-    `as_of`: the oldest date among them (YYYY-MM-DD); `clouds`: those with a price, the cheapest
-    first."""
+    """What accelerators cost on demand: the cheapest rental of every cloud, over clouds and
+    regions."""
 
     count: int
+    """Number of accelerators."""
     usd_per_hour_low: float
+    """Lowest price [USD/h]."""
     usd_per_hour_high: float
+    """Highest price [USD/h]."""
     as_of: str
+    """The oldest date among the prices (YYYY-MM-DD)."""
     clouds: tuple[str, ...]
+    """Those with a price, the cheapest first."""
 
 
 class Offers:
@@ -225,12 +236,10 @@ class Offers:
         where several do. node: see `rental`."""
         rentals = []
         for of_cloud in self._of_clouds(accelerator_id, clouds):
-            held = [found for row in of_cloud if (found := rental(row, count, node)) is not None]
+            held = [each for row in of_cloud if (each := rental(row, count, node)) is not None]
             if held:
-                rentals.append(
-                    min(held, key=lambda found: (found.count, found.nodes, _price(found)))
-                )
-        return tuple(sorted(rentals, key=lambda found: (_price(found), found.offer.cloud)))
+                rentals.append(min(held, key=lambda each: (each.count, each.nodes, _price(each))))
+        return tuple(sorted(rentals, key=lambda each: (_price(each), each.offer.cloud)))
 
     def price(
         self,
@@ -242,27 +251,27 @@ class Offers:
         """Return what `count` accelerators cost over these clouds, None where no price is known.
         node: see `rental`."""
         priced = [
-            found
-            for found in self.rentals(accelerator_id, count, clouds, node)
-            if found.usd_per_hour_low is not None
+            each
+            for each in self.rentals(accelerator_id, count, clouds, node)
+            if each.usd_per_hour_low is not None
         ]
         if not priced:
             return None
         return PriceRange(
             count=count,
             usd_per_hour_low=_price(priced[0]),
-            usd_per_hour_high=max(found.usd_per_hour_high or 0.0 for found in priced),
-            as_of=min(found.offer.as_of or "" for found in priced),
-            clouds=tuple(found.offer.cloud for found in priced),
+            usd_per_hour_high=max(each.usd_per_hour_high or 0.0 for each in priced),
+            as_of=min(each.offer.as_of or "" for each in priced),
+            clouds=tuple(each.offer.cloud for each in priced),
         )
 
     def card_hour(
         self, accelerator_id: str, clouds: Collection[str] | None = None
     ) -> PriceRange | None:
-        """Return what one card costs in the machine of each cloud that is the cheapest by the card,
+        """Return what one GPU costs in the machine of each cloud that is the cheapest by the GPU,
         None where no price is known.
 
-        The machine may have to be rented whole: see `price` for so many cards.
+        The machine may have to be rented whole: see `price` for so many GPUs.
         """
         cheapest = []
         for of_cloud in self._of_clouds(accelerator_id, clouds):

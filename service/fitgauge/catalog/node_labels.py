@@ -1,4 +1,4 @@
-"""How Kubernetes labels the nodes that hold a card: data/node_labels.tsv, with a source a row."""
+"""How Kubernetes labels the nodes that hold a GPU: data/node_labels.tsv, with a source a row."""
 
 from collections.abc import Mapping
 from functools import cache

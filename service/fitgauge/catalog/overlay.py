@@ -39,16 +39,16 @@ def overlay(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Catalog:
 def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Accelerators:
     """Ours, changed, and new ones, in the order of their ids; where a file says `only`, those
     alone that have a row."""
-    known = {row.id: row for row in ours.all()}
+    bundled = {row.id: row for row in ours.all()}
     own: dict[str, Accelerator] = {}
     for file, contents in files:
-        for number, given in enumerate(contents.accelerators, 1):
-            fields: dict[str, Any] = msgspec.to_builtins(given)
+        for number, row in enumerate(contents.accelerators, 1):
+            fields: dict[str, Any] = msgspec.to_builtins(row)
             where = place("accelerators", number, fields["id"])
             if fields["id"] in own:
                 raise refused(file, where, "id: duplicate of another row.")
-            own[fields["id"]] = _accelerator(known, fields, file, where)
-    merged = own if any(contents.only for _, contents in files) else known | own
+            own[fields["id"]] = _accelerator(bundled, fields, file, where)
+    merged = own if any(contents.only for _, contents in files) else bundled | own
     if not merged:
         raise refused(files[0][0], "", "only: true needs at least one row of accelerators.")
     patterns = tuple(
@@ -60,26 +60,26 @@ def _accelerators(ours: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> Ac
 
 
 def _accelerator(
-    known: Mapping[str, Accelerator], given: dict[str, Any], file: str, where: str
+    bundled: Mapping[str, Accelerator], own: dict[str, Any], file: str, where: str
 ) -> Accelerator:
     """Return one row: over ours of that id, else a new one."""
-    base = known.get(given["id"])
-    if isinstance(usable := given.get("usable"), int):
-        given |= {"usable": {"low": usable, "expected": usable, "high": usable}}
-    if "usable" in given:
-        given = {"usable_basis": "exact", "derived_from": (), **given}
+    base = bundled.get(own["id"])
+    if isinstance(usable := own.get("usable"), int):
+        own |= {"usable": {"low": usable, "expected": usable, "high": usable}}
+    if "usable" in own:
+        own = {"usable_basis": "exact", "derived_from": (), **own}
     changed = [
         [name, f"{file}: {where}"]
-        for name in given
+        for name in own
         if name not in ("id", "sources", "usable_basis", "derived_from")
     ]
-    kept = (
-        [source for source in msgspec.to_builtins(base.sources) if source[0] not in given]
+    sources = (
+        [source for source in msgspec.to_builtins(base.sources) if source[0] not in own]
         if base
         else []
     )
-    merged = {**(msgspec.to_builtins(base) if base else {}), "sources": [*kept, *changed], **given}
-    vendors = {row.vendor.lower(): row.vendor for row in known.values()}
+    merged = {**(msgspec.to_builtins(base) if base else {}), "sources": [*sources, *changed], **own}
+    vendors = {row.vendor.lower(): row.vendor for row in bundled.values()}
     if isinstance(vendor := merged.get("vendor"), str):
         merged["vendor"] = vendors.get(vendor.lower(), vendor)
     _bounded(merged, file, where)
@@ -98,7 +98,7 @@ def _accelerator(
 
 
 def _bounded(row: Mapping[str, Any], file: str, where: str) -> None:
-    """Refuse what no card has: numbers below zero, beyond 2^53 or not finite, sizes of nothing,
+    """Refuse what no GPU has: numbers below zero, beyond 2^53 or not finite, sizes of nothing,
     endless texts, empty intervals."""
     for path, value in _leaves(row):
         field = path.partition(".")[0]
@@ -156,7 +156,7 @@ def _quotas(catalog: Catalog, files: Sequence[tuple[str, OverlayFile]]) -> dict[
 
 
 def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OverlayFile]]) -> Offers:
-    """Ours of the cards that are left, without those that a company's own replace, and these."""
+    """Ours of the GPUs that are left, without those that a company's own replace, and these."""
     own: dict[tuple[str, str], Offer] = {}
     priced: set[str] = set()
     for file, contents in files:
@@ -180,12 +180,12 @@ def _offers(catalog: Catalog, ours: Offers, files: Sequence[tuple[str, OverlayFi
                 row, _one(catalog, row.accelerator, file, where), contents.as_of, file, where
             )
     left = {row.id for row in catalog.all()} - priced
-    kept = [
+    bundled_offers = [
         row
         for row in ours.all()
         if row.accelerator_id in left and (row.cloud, row.instance.lower()) not in own
     ]
-    return Offers([*kept, *own.values()])
+    return Offers([*bundled_offers, *own.values()])
 
 
 def _offer(
@@ -213,26 +213,26 @@ def _offer(
 
 
 def _one(catalog: Catalog, text: str, file: str, where: str) -> Accelerator:
-    """Return the one card that a text means."""
+    """Return the one GPU that a text means."""
     accelerator, count = _meant(catalog, text, file, where)
     if count != 1:
         raise refused(
-            file, where, f"{text!r} means {count} cards.", ("Name one GPU, without a count.")
+            file, where, f"{text!r} means {count} GPUs.", ("Name one GPU, without a count.")
         )
     return accelerator
 
 
 def _meant(catalog: Catalog, text: str, file: str, where: str) -> tuple[Accelerator, int]:
-    """Return the card and the count that a text means for certain."""
+    """Return the GPU and the count that a text means for certain."""
     try:
-        found = catalog.find(text)
+        match = catalog.find(text)
     except FitgaugeError as error:
         raise refused(file, where, error.detail, error.hint, error.matches) from None
-    if found.note is not None:
+    if match.note is not None:
         raise refused(
             file,
             where,
-            f"{text!r} is ambiguous: {found.note}",
+            f"{text!r} is ambiguous: {match.note}",
             "Send the id of the GPU.",
         )
-    return found.accelerator, found.count
+    return match.accelerator, match.count

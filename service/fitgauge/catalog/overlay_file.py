@@ -56,14 +56,18 @@ OwnAccelerator = _own_accelerator()
 
 
 class OverlayInstance(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A machine with `count` accelerators. One of ours of the same cloud and name is replaced."""
+    """A machine of a cloud. It replaces a bundled one of the same cloud and name."""
 
     cloud: Annotated[Name, Meta(description="The cloud, such as own or aws.")]
-    instance: Name
+    instance: Annotated[Name, Meta(description="The cloud's name of the machine.")]
     accelerator: Annotated[Name, Meta(description="An unambiguous name of one GPU of the catalog.")]
-    count: Count
-    vcpus: Annotated[int, Meta(ge=1, le=65536)] | None = None
-    memory_gib: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    count: Annotated[Count, Meta(description="GPUs in the machine.")]
+    vcpus: Annotated[
+        Annotated[int, Meta(ge=1, le=65536)] | None, Meta(description="Its virtual CPUs.")
+    ] = None
+    memory_gib: Annotated[
+        Annotated[float, Meta(gt=0, le=1e6)] | None, Meta(description="Memory of the host [GiB].")
+    ] = None
     usd_per_hour: Annotated[Dollars | None, Meta(description="Of the whole instance.")] = None
 
 
@@ -78,11 +82,15 @@ _FEW = Meta(max_length=_MOST_ROWS)
 
 
 class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A company's own catalog, laid over the bundled one."""
+    """A company's own catalog, which adds to the bundled one and overrides it."""
 
     only: Annotated[bool, Meta(description="Hide bundled accelerators without a row here.")] = False
     as_of: Annotated[date | None, Meta(description="The date of the prices.")] = None
-    accelerators: Annotated[list[OwnAccelerator], _FEW] = []  # type: ignore[valid-type]
+    accelerators: Annotated[
+        list[OwnAccelerator],  # type: ignore[valid-type]
+        _FEW,
+        Meta(description="New GPUs, and changes of bundled ones."),
+    ] = []
     names: Annotated[
         Names,
         _FEW,
@@ -94,7 +102,9 @@ class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
         Meta(description="USD per hour of one GPU; replaces the clouds' prices of it."),
     ] = {}
     quotas: Annotated[Quotas, _FEW, Meta(description="Maximum GPUs of a kind in use at once.")] = {}
-    instances: Annotated[list[OverlayInstance], _FEW] = []
+    instances: Annotated[
+        list[OverlayInstance], _FEW, Meta(description="Machines, each with its GPUs.")
+    ] = []
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)
@@ -132,11 +142,11 @@ def place(section: str, number: int, name: object) -> str:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of such a file."""
-    made = msgspec.json.schema(OverlayFile)
+    schema = msgspec.json.schema(OverlayFile)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Catalog overlay for Fitgauge",
-        **made,
+        **schema,
     }
 
 
@@ -174,14 +184,14 @@ def _refusal(
 ) -> InvalidCatalogError:
     """Return the error of the first invalid row: msgspec does not name the keys of a table."""
     for section, kind in _SECTIONS.items():
-        given = contents.get(section)
+        entries = contents.get(section)
         rows: list[tuple[str, object]] = []
-        if isinstance(given, list):
+        if isinstance(entries, list):
             rows = [
-                (place(section, number, _name(row)), row) for number, row in enumerate(given, 1)
+                (place(section, number, _name(row)), row) for number, row in enumerate(entries, 1)
             ]
-        elif isinstance(given, dict):
-            rows = [(f"{section}, {key[:80]!r}", {key: value}) for key, value in given.items()]
+        elif isinstance(entries, dict):
+            rows = [(f"{section}, {key[:80]!r}", {key: value}) for key, value in entries.items()]
         for row, value in rows:
             try:
                 msgspec.convert(value, kind)
@@ -196,11 +206,11 @@ def _name(row: object) -> object:
 
 def _words(error: msgspec.ValidationError) -> str:
     """ "marketed_bytes: Expected `int`, got `str`." """
-    found = _AT.match(str(error))
-    assert found is not None
-    field = (found["field"] or "").replace("[...]", "")
+    match = _AT.match(str(error))
+    assert match is not None
+    field = (match["field"] or "").replace("[...]", "")
     return (
-        f"{field}: {found['what']}."
-        if field and not _NAMED.search(found["what"])
-        else f"{found['what']}."
+        f"{field}: {match['what']}."
+        if field and not _NAMED.search(match["what"])
+        else f"{match['what']}."
     )

@@ -19,21 +19,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Loaded:
-    """A catalog with the files it came from, their digest (SHA-256), and when they were read
-    [seconds since 1970]."""
+    """A catalog as it was read."""
 
     catalog: Catalog
+    """The catalog."""
     files: tuple[str, ...]
+    """The files it came from."""
     digest: str
+    """SHA-256 of these files."""
     at: float
+    """When they were read [seconds since 1970]."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Why the files that lie there now are not in force, and since when [seconds since 1970]."""
+    """Files on disk that are not in force."""
 
     error: InvalidCatalogError
+    """Why."""
     at: float
+    """Since when [seconds since 1970]."""
 
 
 class OverlayReload:
@@ -114,18 +119,18 @@ def _files(path: Path) -> list[Path]:
     hidden ones left out."""
     try:
         if not path.is_dir():
-            found = [path]
+            listed = [path]
         else:
-            found = sorted(
+            listed = sorted(
                 one
                 for one in path.iterdir()
                 if one.suffix in SUFFIXES and not one.name.startswith(".") and one.is_file()
             )
     except OSError as error:
         raise refused(path.name, "", f"{error.strerror}.") from None
-    if not found:
+    if not listed:
         raise refused(path.name, "", "a folder without a .toml or .json file.")
-    return found
+    return listed
 
 
 def _bytes(path: Path) -> bytes:

@@ -18,31 +18,37 @@ Measure = Literal["benchmarks", "perplexity"]
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """One model in one format, compared with the same model as trained.
-
-    `quantization`: canonical (see what_if). `measure`: a score, of which more is better, or a
-    perplexity, of which less is. `measured`: what on. `unquantized`, `quantized`: as the source
-    prints them, None where it prints the share alone. `recovered_percent`: quantized over
-    unquantized for scores, unquantized over quantized for perplexities."""
+    """One model in one format, compared with the same model as trained."""
 
     quantization: str
+    """Canonical name, see `engine/quantization/requested.py`."""
     model: str
+    """The model's name."""
     measure: Measure
+    """A score, of which more is better, or a perplexity, of which less is."""
     measured: str
+    """The benchmark or text."""
     recovered_percent: float
+    """Quantized over unquantized for scores, unquantized over quantized for perplexities [%]."""
     source: str
+    """Where it is published."""
     unquantized: float | None = None
+    """As the source prints it; None where it prints the share alone."""
     quantized: float | None = None
+    """As the source prints it; None where it prints the share alone."""
 
 
 class Recovery(NamedTuple):
-    """What was measured of a format, over models and benchmarks [percent of the unquantized
-    model]."""
+    """What was measured of a format, over models and benchmarks [% of the unquantized model]."""
 
     low: float
+    """The worst."""
     expected: float
+    """The median."""
     high: float
+    """The best."""
     measurements: tuple[Measurement, ...]
+    """The rows of the table."""
 
 
 _SPOKEN_FOR = {"fp8_channel": "fp8", "fp8_block": "fp8", "int4": "gptq", "nf4_double": "nf4"}

@@ -198,10 +198,12 @@ _TUNED = re.compile(rf"{_SEPARATOR}(?:instruct|chat|it|base|pt)(?:-hf)?$", re.IG
 
 
 class Variant(NamedTuple):
-    """What a name says: the rest of it, and the format its suffix names."""
+    """What the suffix of a name says."""
 
     stem: str
+    """The name without it."""
     form: str
+    """The format it names."""
     file: str | None = None
     """The type of a GGUF file that the name holds."""
 

@@ -17,15 +17,17 @@ catalog says: an HGX board's."""
 
 
 SERVER_GENERATIONS = (9, 10)
-"""First number of the compute capability of NVIDIA's server cards since Hopper, which NVLink's
+"""First number of the compute capability of NVIDIA's server GPUs since Hopper, which NVLink's
 switches join where the catalog does not say otherwise."""
 
 
 class Source(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the fact `of` an accelerator comes from: `of` is the name of the field."""
+    """Where one fact of an accelerator comes from."""
 
     of: str
+    """The field whose value it supports."""
     text: str
+    """The document, with its place in it."""
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
@@ -33,19 +35,23 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     None."""
 
     id: str
+    """Stable name in small letters, as requests and answers use it."""
     name: str
+    """The name as its vendor writes it."""
     vendor: str
+    """The vendor as it writes itself."""
     marketed_bytes: int
     """Size on the box [bytes], its GB taken as 10^9."""
     usable: Bytes
     """What a process on Linux sees [bytes]; of a laptop's GPU, mostly run under Windows, `expected`
     is what Windows shows and `low` what Linux does."""
     usable_basis: Basis
-    """`exact`: read off such a process; `calibrated`: follows from cards of the same memory and
+    """`exact`: read off such a process; `calibrated`: follows from GPUs of the same memory and
     generation (`derived_from`); `assumed`: the relation is weaker."""
     sources: tuple[Source, ...]
+    """Where each fact comes from."""
     derived_from: tuple[str, ...] = ()
-    """Ids of the cards that `usable` follows from."""
+    """Ids of the GPUs that `usable` follows from."""
     total_bytes: int | None = None
     """What the vendor's tool shows [bytes]: nvidia-smi's MiB, the profile of a MIG slice."""
     usable_windows_bytes: int | None = None
@@ -67,16 +73,18 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     unified_memory: bool = False
     """Whether the CPU's memory is the same."""
     nvlink: bool | None = None
-    """Whether NVLink joins the cards of a node."""
+    """Whether NVLink joins the GPUs of a node."""
     interconnect_gbps: float | None = None
     """Bandwidth within a node, one direction [10^9 B/s]."""
     node_size: int | None = None
-    """Cards in the usual node."""
+    """GPUs in a common node."""
     tdp_watts: int | None = None
-    """Power the card is built to draw [W]."""
+    """Power the GPU is built to draw [W]."""
     msrp_usd: int | None = None
     """Approximate price at release [USD]."""
     release_year: int | None = None
+    """Year it came to market."""
+
     availability: Availability = "sold"
     """How it is had; searches over the catalog take what is sold, and the others by name."""
 
@@ -148,7 +156,7 @@ def native_formats(
 
 
 def shared(accelerator: Accelerator, other_memory_bytes: int) -> Accelerator:
-    """Return the card as an engine finds it when others hold `other_memory_bytes` of it."""
+    """Return the GPU as an engine finds it when others hold `other_memory_bytes` of it."""
     usable = accelerator.usable
     left = Bytes(
         **{
@@ -161,7 +169,7 @@ def shared(accelerator: Accelerator, other_memory_bytes: int) -> Accelerator:
     )
 
 
-def most_cards(accelerator: Accelerator, count: int) -> int:
+def most_gpus(accelerator: Accelerator, count: int) -> int:
     """Return how many of `count` one deployment can take: one where the GPU is part of a machine
     (laptops, unified memory), or a slice.
 

@@ -97,8 +97,10 @@ NoteCode = Literal[
 
 
 class Note(Struct, frozen=True):
-    """A warning: a stable code, the request field it concerns, and a sentence."""
+    """A warning."""
 
-    code: NoteCode
+    code: Annotated[NoteCode, Meta(description="A stable code, which callers may act on.")]
+    """A stable code, which callers may act on."""
     field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
-    message: str
+    message: Annotated[str, Meta(description="One sentence for people.")]
+    """One sentence for people."""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,30 +13,34 @@ GB = 10**9
 
 
 class Bytes(msgspec.Struct, frozen=True, gc=False):
-    """A size [bytes] as an interval: the truth lies in [low, high] in nine cases of ten,
-    `expected` is its median."""
+    """A size as an interval that holds the truth in nine cases of ten."""
 
-    low: int
-    expected: int
-    high: int
+    low: Annotated[int, msgspec.Meta(description="Lower end of the interval [bytes].")]
+    """Lower end of the interval [bytes]."""
+    expected: Annotated[int, msgspec.Meta(description="Its median [bytes].")]
+    """Its median [bytes]."""
+    high: Annotated[int, msgspec.Meta(description="Upper end of the interval [bytes].")]
+    """Upper end of the interval [bytes]."""
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One named part of the memory of one accelerator.
-
-    `bytes` is the expected size, `low` and `high` its 90 % interval [bytes]. `basis` says how it
-    is known: `exact` (read from the repository or given), `computed` (arithmetic on the
-    architecture), `calibrated` (fitted on measured runs), `assumed` (neither). `formula` is the
-    equation with its numbers, `HEADING: EXPRESSION; REMARK`, whose expression (numbers, B, MiB,
-    + - x / and words) gives `bytes`; `source` where it comes from."""
+    """One named part of the memory of one accelerator."""
 
     name: str
+    """Which part it is."""
     bytes: int
+    """Expected size [bytes]."""
     low: int
+    """Lower end of the 90 % interval [bytes]."""
     high: int
+    """Upper end of the 90 % interval [bytes]."""
     basis: Basis
+    """How it is known: `exact` (read from the repository or the request), `computed` (arithmetic on
+    the architecture), `calibrated` (fitted on measured runs), `assumed` (neither)."""
     formula: str
+    """The equation with its numbers."""
     source: str
+    """Where the equation comes from."""
 
 
 def exact_term(name: str, size: int, basis: Basis, formula: str, source: str) -> Term:

@@ -64,9 +64,9 @@ def narrow(response: httpx2.Response) -> None:
 
 
 async def read_body(
-    response: httpx2.Response, limit: int, permit: LargePermit, *, cut: bool = False
+    response: httpx2.Response, limit: int, permit: LargePermit, *, truncates: bool = False
 ) -> bytes:
-    """Return the body, at most `limit` bytes: the rest is left where `cut`.
+    """Return the body, at most `limit` bytes: the rest is left where `truncates`.
 
     Raise MalformedModelError where there is more, HubUnreachableError where the body is
     compressed although identity was asked for: a few bytes may unpack to gigabytes."""
@@ -81,7 +81,7 @@ async def read_body(
             await permit.take()
         body += chunk
         if len(body) > limit:
-            if cut:
+            if truncates:
                 break
             path = response.url.path[-80:]
             raise MalformedModelError(f"{path} exceeds the limit of {limit:,} bytes.")

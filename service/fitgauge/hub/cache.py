@@ -34,15 +34,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Known:
-    """An answer in memory, the Facts it came from, and the bytes that both take."""
+class CachedModel:
+    """A resolved model in memory."""
 
     facts: RepoMetadata
+    """The metadata it came from."""
     model: Model
+    """The model."""
     weight: int
+    """Bytes that both take."""
 
     @classmethod
-    def of(cls, facts: RepoMetadata) -> "Known":
+    def of(cls, facts: RepoMetadata) -> "CachedModel":
         """Read the Facts. Raise MalformedModelError, ModelWithoutWeightsError. Not for the event
         loop."""
         model = model_of(facts)
@@ -73,19 +76,19 @@ class Memory:
         self._entries = entries
         self._size = size
         self._held = 0
-        self._items: OrderedDict[Reference, Known] = OrderedDict()
+        self._items: OrderedDict[Reference, CachedModel] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def get(self, reference: Reference) -> Known | None:
+    def get(self, reference: Reference) -> CachedModel | None:
         """Return what is known of it, which now was used last."""
         item = self._items.get(reference)
         if item is not None:
             self._items.move_to_end(reference)
         return item
 
-    def put(self, reference: Reference, item: Known) -> None:
+    def put(self, reference: Reference, item: CachedModel) -> None:
         """Add it, and drop what was not used for longest where there is too much."""
         self.forget(reference)
         self._items[reference] = item
@@ -133,13 +136,16 @@ class NegativeCache:
 
 
 class _File(msgspec.Struct, frozen=True):
-    """A file of the disk cache. Endpoint and reference are kept inside too: the name is only
-    their hash."""
+    """A file of the disk cache."""
 
     schema: int
+    """Version of this layout."""
     endpoint: str
+    """The Hub it came from; the file's name is only a hash of it and `reference`."""
     reference: str
+    """What was resolved."""
     facts: RepoMetadata
+    """The metadata of the repository."""
 
 
 class Disk:

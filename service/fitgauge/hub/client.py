@@ -63,13 +63,16 @@ Params = Mapping[str, str | list[str]]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request brought: `body` None where the file is not there (404) or has not changed
-    (304, `unchanged`)."""
+    """The Hub's response to one request."""
 
     body: bytes | None
+    """None where the file is not there (404) or has not changed (304)."""
     etag: str | None = None
+    """The version of the file."""
     commit: str | None = None
+    """The commit of the repository."""
     unchanged: bool = False
+    """Whether the file is as it was (304)."""
 
 
 @dataclass
@@ -77,15 +80,19 @@ class HubRequest:
     """What the requests of one resolve share."""
 
     repo_id: str
+    """The repository, as owner/name."""
     revision: str
+    """Branch, tag or commit."""
     headers: dict[str, str]
+    """Headers of every request."""
     deadline: float
-    """the loop's time after which no retry starts"""
+    """The loop's time after which no retry starts."""
     permit: LargePermit
+    """Its right to read a large body."""
     started: float
-    """by the circuit breaker's clock"""
+    """When it began, by the circuit breaker's clock."""
     counts: bool = True
-    """whether its time-outs are evidence for the circuit breaker"""
+    """Whether its failures count for the circuit breaker."""
 
 
 class Client:
@@ -191,7 +198,9 @@ class Client:
         """Return the first `length` bytes of a file, fewer where it is shorter."""
         url = self._url(trip, name)
         return _there(
-            await self._get(trip, url, length, extra={"range": f"bytes=0-{length - 1}"}, cut=True),
+            await self._get(
+                trip, url, length, extra={"range": f"bytes=0-{length - 1}"}, truncates=True
+            ),
             url,
         )
 
@@ -208,7 +217,7 @@ class Client:
         *,
         params: Params | None = None,
         extra: Mapping[str, str] | None = None,
-        cut: bool = False,
+        truncates: bool = False,
     ) -> Answer:
         """Return a GET, repeated while the Hub fails and a caller still waits. The wait doubles,
         or is what Retry-After asks for."""
@@ -216,7 +225,7 @@ class Client:
         for attempt in range(self._settings.attempts):
             try:
                 return await self._once(
-                    trip, url, limit, params, {**trip.headers, **(extra or {})}, cut
+                    trip, url, limit, params, {**trip.headers, **(extra or {})}, truncates
                 )
             except (HubUnreachableError, HubBusyError) as error:
                 wait = (
@@ -237,7 +246,7 @@ class Client:
         limit: int,
         params: Params | None,
         headers: Mapping[str, str],
-        cut: bool,
+        truncates: bool,
     ) -> Answer:
         try:
             async with self._followed(trip, url, params, headers) as (response, commit):
@@ -251,7 +260,7 @@ class Client:
                     if response.status_code == 429 and isinstance(error, HubBusyError):
                         self._opened(response.request, error)
                     raise error
-                body = await read_body(response, limit, trip.permit, cut=cut)
+                body = await read_body(response, limit, trip.permit, truncates=truncates)
                 return Answer(body, response.headers.get("etag"), commit)
         except OfflineModeIsEnabled:
             raise offline(self._settings.endpoint) from None

@@ -14,28 +14,36 @@ class Sibling(msgspec.Struct, frozen=True):
     """One file of the repository."""
 
     rfilename: str
+    """Its path in the repository."""
 
 
 class Safetensors(msgspec.Struct, frozen=True):
-    """Numbers stored in safetensors files, by dtype as their headers name it."""
+    """What the Hub counted in safetensors files."""
 
     parameters: Annotated[dict[str, int], msgspec.Meta(max_length=64)] = {}
+    """Numbers by dtype as the files' headers name it."""
 
 
 class GgufSummary(msgspec.Struct, frozen=True):
-    """What the Hub read from a GGUF file: `total` parameters."""
+    """What the Hub read from a GGUF file."""
 
     total: int = 0
+    """Parameters in all."""
 
 
 class Description(msgspec.Struct, frozen=True):
     """The fields that are used of the Hub's answer; the others are skipped."""
 
     id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(/[\w.-]+)?$", max_length=200)] = ""
+    """The repository, as owner/name."""
     sha: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+$", max_length=64)] | None = None
+    """Its commit."""
     siblings: list[Sibling] = []
+    """Its files."""
     safetensors: Safetensors | None = None
+    """What the Hub counted in its safetensors files."""
     gguf: GgufSummary | None = None
+    """What the Hub read from its GGUF files."""
 
     @property
     def files(self) -> list[str]:
@@ -44,11 +52,14 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class TreeEntry(msgspec.Struct, frozen=True):
-    """One line of a folder's listing: the file's `size` [bytes]."""
+    """One line of a folder's listing."""
 
     path: str
+    """Path in the repository."""
     type: str = "file"
+    """`file` or `directory`."""
     size: int = 0
+    """Size of the file [bytes]."""
 
 
 _DESCRIPTION = msgspec.json.Decoder(Description)

@@ -33,14 +33,14 @@ async def fetch(
     client: Client,
     trip: HubRequest,
     reference: Reference,
-    known: RepoMetadata | None,
+    cached: RepoMetadata | None,
     clock: Callable[[], float],
 ) -> RepoMetadata:
     """Return what the Hub says about the reference, of which `trip` is the resolve.
 
     known: what it said before, checked by commit and ETag. Raise ModelError, HubError.
     """
-    etag = known.config_etag if known and known.config is not None else None
+    etag = cached.config_etag if cached and cached.config is not None else None
     described, configured = await asyncio.gather(
         client.describe(trip, MAX_DESCRIPTION),
         client.file(trip, "config.json", MAX_CONFIG, etag),
@@ -58,8 +58,8 @@ async def fetch(
         )
     if isinstance(configured, BaseException):
         raise configured
-    if known is not None and description.sha is not None and description.sha == known.sha:
-        return msgspec.structs.replace(known, fetched_at=clock())
+    if cached is not None and description.sha is not None and description.sha == cached.sha:
+        return msgspec.structs.replace(cached, fetched_at=clock())
     refuse_without_weights(reference.repo_id, description.files)
     trip = replace(
         trip,
@@ -74,8 +74,8 @@ async def fetch(
         sha=description.sha,
         fetched_at=clock(),
         elements=description.safetensors.parameters if description.safetensors else {},
-        config=known.config if known and configured.unchanged else configured.body,
-        config_etag=known.config_etag if known and configured.unchanged else configured.etag,
+        config=cached.config if cached and configured.unchanged else configured.body,
+        config_etag=cached.config_etag if cached and configured.unchanged else configured.etag,
         weightless=not weight_files(description.files),
         warnings=warnings,
     )

@@ -37,12 +37,14 @@ Scalar = int | float | bool | str
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    """What was read: `values` (arrays of numbers as lists), `lengths` of all arrays; `complete`
-    False where the bytes ended first."""
+    """The key-values of a GGUF file."""
 
     values: dict[str, Scalar | list[Scalar]]
+    """By key; arrays of numbers as lists."""
     lengths: dict[str, int]
+    """Lengths of all arrays, by key."""
     complete: bool
+    """Whether the header was read to its end; False where the bytes ended first."""
 
 
 class _IncompleteError(Exception):

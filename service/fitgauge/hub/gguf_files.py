@@ -20,11 +20,12 @@ _NO_MODEL = ("mmproj", "imatrix")
 
 
 class GgufFiles(msgspec.Struct, frozen=True):
-    """One model of a repository: its file, or its shards in order. `name` is without the shard's
-    number and `.gguf`."""
+    """One model of a repository: its file, or its shards in order."""
 
     name: str
+    """Without the shard's number and `.gguf`."""
     files: tuple[str, ...]
+    """Paths of the shards."""
 
     @property
     def folder(self) -> str:
@@ -35,8 +36,8 @@ class GgufFiles(msgspec.Struct, frozen=True):
     def label(self) -> str:
         """The quantization as the name says it, the last part of the name where it says none."""
         tail = self.name.rpartition("/")[2]
-        found = _LABEL.findall(tail)
-        return found[-1].upper() if found else tail
+        matches = _LABEL.findall(tail)
+        return matches[-1].upper() if matches else tail
 
 
 def models_in(names: Iterable[str]) -> list[GgufFiles]:
@@ -58,8 +59,8 @@ def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFil
 
     Raises UnknownModelError where there is none, MalformedModelError where shards are missing.
     """
-    found = _wanted(models, wanted) if wanted else (_wanted(models, USUAL) or models[:1])
-    if not found:
+    matches = _wanted(models, wanted) if wanted else (_wanted(models, USUAL) or models[:1])
+    if not matches:
         labels = sorted({model.label for model in models})
         raise UnknownModelError(
             f"{repo_id} has no GGUF file {wanted}.",
@@ -67,7 +68,7 @@ def choose(models: list[GgufFiles], wanted: str | None, repo_id: str) -> GgufFil
             matches=tuple(f"{repo_id}:{label}" for label in labels),
         )
     # of several that bear the label the plainest name: `model-Q4_K_M` before `model-UD-Q4_K_M`
-    return _whole(min(found, key=lambda model: (len(model.name), model.name)))
+    return _whole(min(matches, key=lambda model: (len(model.name), model.name)))
 
 
 def _wanted(models: list[GgufFiles], wanted: str) -> list[GgufFiles]:

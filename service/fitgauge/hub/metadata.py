@@ -22,35 +22,44 @@ further tokens."""
 
 
 class GgufModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The chosen GGUF files: the first's name, their size [bytes] together, what the Hub counts in
-    them (0: unknown).
-
-    `config`: read from the file's own key-values, None where the repository's config.json serves.
-    """
+    """The chosen GGUF files."""
 
     name: str
+    """Name of the first file."""
     label: str
+    """Their quantization, as the file names it."""
     file_bytes: int
+    """Their size together [bytes]."""
     parameters: int
+    """What the Hub counts in them; 0: unknown."""
     config: dict[str, Any] | None
+    """Read from the file's own key-values; None where the repository's config.json serves."""
 
 
 class RepoMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Cached instead of the Model, so that a later version parses them again. `config`,
-    `quantization`: the files as they are."""
+    """What the Hub has of a repository. Cached instead of the Model, so that a later version parses
+    it again."""
 
     repo_id: str
+    """The repository, as owner/name."""
     sha: str | None
+    """Its commit."""
     fetched_at: float
-    """seconds since 1970"""
+    """When it was fetched [seconds since 1970]."""
     elements: dict[str, int]
+    """Numbers stored, by canonical dtype."""
     config: bytes | None
+    """config.json as it is; None: there is none."""
     config_etag: str | None
+    """Its version."""
     quantization: bytes | None = None
+    """hf_quant_config.json as it is; None: there is none."""
     gguf: GgufModel | None = None
+    """The chosen GGUF files; None: safetensors."""
     weightless: bool = False
-    """it holds a config.json and no weights"""
+    """Whether it holds a config.json and no weights."""
     warnings: tuple[Note, ...] = ()
+    """Warnings of its resolution."""
 
 
 def read_json(body: bytes, name: str) -> dict[str, Any]:
@@ -178,7 +187,7 @@ def _as_counted(config: Mapping[str, Any], parameters: int) -> ModelSpec:
 
 def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
     """Return the counts by canonical dtype, and the unknown names."""
-    known: dict[str, int] = {}
+    counts: dict[str, int] = {}
     unknown: list[str] = []
     for name, count in elements.items():
         try:
@@ -186,5 +195,5 @@ def _canonical(elements: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
         except UnsupportedError:
             unknown.append(name[:20])
         else:
-            known[canonical] = known.get(canonical, 0) + count
-    return known, unknown
+            counts[canonical] = counts.get(canonical, 0) + count
+    return counts, unknown

@@ -21,12 +21,14 @@ _VIEWS = ("tree", "blob", "resolve", "raw", "commit")
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """One thing on the Hub. `revision` None: the default branch. `file`: a quantization's label
-    or a file's name, for GGUF."""
+    """One model on the Hub."""
 
     repo_id: str
+    """The repository, as owner/name."""
     revision: str | None = None
+    """Branch, tag or commit; None: the default branch."""
     file: str | None = None
+    """A quantization's label or a file's name, for GGUF."""
 
     def __str__(self) -> str:
         revision = f"@{self.revision}" if self.revision else ""
@@ -107,10 +109,10 @@ def _from_address(path: str) -> Reference:
 
 
 def _from_id(text: str) -> Reference:
-    found = _PARTS.fullmatch(text)
-    if not found:
+    match = _PARTS.fullmatch(text)
+    if not match:
         raise _refuse(text)
-    return _checked(found["repo"], found["revision"], found["file"])
+    return _checked(match["repo"], match["revision"], match["file"])
 
 
 def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import HubError, HubUnreachableError, ModelError
-from fitgauge.hub.cache import Disk, Known, Memory, NegativeCache
+from fitgauge.hub.cache import CachedModel, Disk, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.client import Client, offline
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
@@ -47,7 +47,7 @@ class Hub:
         self._settings = settings = settings or HubSettings()
         self._clock = clock
         self._monotonic = monotonic
-        self._memory = Memory(settings.kept_models, settings.kept_bytes)
+        self._memory = Memory(settings.cached_models, settings.cached_bytes)
         self._failures = NegativeCache(monotonic)
         self._breaker = CircuitBreaker(settings.outage_seconds, monotonic)
         concurrent = settings.concurrent_resolves
@@ -98,12 +98,12 @@ class Hub:
     def peek(self, reference: Reference) -> Model | None:
         """Return the Model, if it is in memory. Never waits; one that is no longer fresh is
         checked in the background."""
-        known = self._memory.get(reference)
-        if known is None:
+        cached = self._memory.get(reference)
+        if cached is None:
             return None
-        if not self._is_fresh(reference, known.facts):
-            self._revalidate(reference, known.facts)
-        return known.model
+        if not self._is_fresh(reference, cached.facts):
+            self._revalidate(reference, cached.facts)
+        return cached.model
 
     async def resolve(self, reference: Reference) -> Model:
         """Return the Model behind a reference.
@@ -117,7 +117,7 @@ class Hub:
             raise failure
         if reference in self._flights and (refusal := self._breaker.refusal()):
             raise refusal
-        asked_at = self._monotonic()
+        started = self._monotonic()
         task = self._flights.join(reference, lambda: self._look_up(reference))
         try:
             model = await outcome(task, self._settings.wait_seconds)
@@ -129,7 +129,7 @@ class Hub:
                 retry_after_seconds=self._settings.outage_seconds,
             )
             self._failures.put(reference, error, error.retry_after_seconds)
-            self._breaker.timed_out(reference.repo_id, error, since=asked_at)
+            self._breaker.timed_out(reference.repo_id, error, since=started)
             raise error from None
         self.peek(reference)  # one from disk may be old: this has it checked
         return model
@@ -175,13 +175,13 @@ class Hub:
         if self._client is None:
             raise not_running()
         try:
-            known = await self._client.parse(Known.of, facts)
+            cached = await self._client.parse(CachedModel.of, facts)
         except ModelError:
             return await self._fetch(
                 reference, None
             )  # an older version could read what this one cannot
-        self._memory.put(reference, known)
-        return known.model
+        self._memory.put(reference, cached)
+        return cached.model
 
     def _revalidate(self, reference: Reference, facts: RepoMetadata) -> None:
         """Start a check of what is known, unless one is under way or would be refused."""
@@ -200,7 +200,7 @@ class Hub:
         try:
             async with self._turns.turn():
                 with self._breaker.passage():
-                    known = await self._fetched(client, reference, facts)
+                    cached = await self._fetched(client, reference, facts)
         except TimeoutError:
             error = self._no_answer()
             self._failures.put(reference, error, error.retry_after_seconds)
@@ -211,19 +211,19 @@ class Hub:
             await self._in_thread(self._disk.forget, reference)
             raise
         self._failures.forget(reference)
-        self._memory.put(reference, known)
-        await self._in_thread(self._disk.write, reference, known.facts)
-        return known.model
+        self._memory.put(reference, cached)
+        await self._in_thread(self._disk.write, reference, cached.facts)
+        return cached.model
 
     async def _fetched(
         self, client: Client, reference: Reference, facts: RepoMetadata | None
-    ) -> Known:
+    ) -> CachedModel:
         """Return the Model behind the reference; what the Hub lacks of it is remembered for a
         while."""
         try:
             async with client.trip(reference.repo_id, reference.revision) as trip:
                 fetched = await fetch(client, trip, reference, facts, self._clock)
-                return await client.parse(Known.of, fetched)
+                return await client.parse(CachedModel.of, fetched)
         except HubError as error:
             seconds = max(error.retry_after_seconds, self._settings.outage_seconds)
             self._failures.put(reference, error, seconds)

@@ -36,9 +36,13 @@ class Listed(msgspec.Struct, frozen=True):
     """One repository of the list."""
 
     id: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+(/[\w.-]+)?$", max_length=200)]
+    """The repository, as owner/name."""
     gated: bool | str = False
+    """Whether access is granted on request."""
     tags: list[str] = []
+    """Its tags, the model it was made from among them."""
     safetensors: Safetensors | None = None
+    """What the Hub counted in its safetensors files."""
 
     @property
     def stored_bytes(self) -> int:

@@ -6,7 +6,7 @@ from fitgauge.engine.serving.engine import LogParser
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import Line, clean_lines
 from fitgauge.engine.serving.start_log.measurements import StartLog
-from fitgauge.engine.serving.start_log.names import card
+from fitgauge.engine.serving.start_log.names import gpu_name
 from fitgauge.logs import out_of_memory, torch_oom
 
 
@@ -16,7 +16,7 @@ def detect(text: str, command: str | None = None) -> StartLog | None:
     printed = clean_lines(text)
     lines = printed + (clean_lines(command) if command else [])
     parser = _parser(lines)
-    log = parser.read(lines) if parser else StartLog(engine=None, gpu=card(lines))
+    log = parser.read(lines) if parser else StartLog(engine=None, gpu=gpu_name(lines))
     numbers = torch_oom.read(printed) or out_of_memory.read_numbers(printed)
     kind = out_of_memory.memory_kind(printed, of_an_engine=bool(log.readings))
     if (kind is None or log.outcome == "served") and not numbers:

@@ -59,23 +59,29 @@ _DEVICES = re.compile(r'"name"\s*:\s*"([^"]{1,120})"')
 
 
 class TraceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace says of its GPUs. Shares are of the time from the first kernel to the last, of
-    all GPUs together.
-
-    `busy`: some kernel or copy runs; `tensor_core`: of the time of all kernels; `communication`:
-    a collective runs; `exposed`: a collective runs and nothing else. `collectives`: microseconds
-    by kind; `kernels`: microseconds of the longest, by name."""
+    """What a trace shows of its GPUs. Shares are of the time from the first kernel to the last, of
+    all GPUs together."""
 
     device: str | None
+    """The GPU's name; None: not in the trace."""
     gpus: int
+    """Number of GPUs."""
     kernels_seen: int
+    """Number of kernels."""
     seconds: float
+    """From the first kernel to the last [s]."""
     busy: float
+    """Share in which some kernel or copy runs."""
     tensor_core: float
+    """Share of the time of all kernels that runs on tensor cores."""
     communication: float
+    """Share in which a collective runs."""
     exposed: float
+    """Share in which a collective runs and nothing else."""
     collectives: dict[str, float]
+    """Time of collectives by kind [microseconds]."""
     kernels: list[tuple[str, float]]
+    """The longest kernels by name [microseconds]."""
 
 
 class TraceReader:
@@ -168,9 +174,9 @@ class TraceReader:
     def _find_events(self) -> None:
         if self._device is None and (named := _DEVICES.search(self._buffer)):
             self._device = named[1]
-        found = _EVENTS.search(self._buffer)
-        if found:
-            self._buffer, self._state = self._buffer[found.end() :], "inside"
+        match = _EVENTS.search(self._buffer)
+        if match:
+            self._buffer, self._state = self._buffer[match.end() :], "inside"
         elif len(self._buffer) > LONGEST_EVENT:
             raise _no_trace('Its first 256 KiB have no list "traceEvents".')
 

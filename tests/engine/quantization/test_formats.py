@@ -9,7 +9,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import READERS, published
-from fitgauge.engine.quantization.requested import known, requested_scheme
+from fitgauge.engine.quantization.requested import requested_scheme, scheme_names
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme, bare, named
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
@@ -292,7 +292,7 @@ def test_names_are_read_as_people_type_them(text, name):
 
 
 def test_every_known_name_is_understood():
-    for name in known():
+    for name in scheme_names():
         assert isinstance(requested_scheme(name, llama()), Scheme)
 
 

@@ -11,8 +11,8 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.tgi.memory import (
     block_tokens,
     default_batch,
+    free_share,
     scores_terms,
-    wiggle_room,
 )
 from fitgauge.engine.serving.token_pool import block_pool
 from fitgauge.engine.serving.workload import Workload
@@ -50,7 +50,7 @@ def test_posted_tokens_of_a_second_engine_on_an_l4() -> None:
 
 
 def test_tgi_changes_its_wiggle_room_by_release_and_takes_smaller_blocks() -> None:
-    assert [wiggle_room(version) for version in ((2, 3), (2, 4), (3,), (3, 2, 1), (3, 3))] == [
+    assert [free_share(version) for version in ((2, 3), (2, 4), (3,), (3, 2, 1), (3, 3))] == [
         0.95,
         0.90,
         0.95,

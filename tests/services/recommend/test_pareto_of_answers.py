@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fitgauge.engine.accelerator import most_cards
+from fitgauge.engine.accelerator import most_gpus
 from fitgauge.engine.performance.decode import decode_speed, step_bytes, waiting_seconds
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.performance.prefill import peak
@@ -63,7 +63,7 @@ def everything_that_fits(request, asked, cards):
                 continue
             if fitting.refused(question, plan.engine, accelerator) is not None:
                 continue
-            for count in range(1, most_cards(accelerator, request.max_gpu_count) + 1):
+            for count in range(1, most_gpus(accelerator, request.max_gpu_count) + 1):
                 fitting = BatchEstimator(asked, ENGINES, PREPARER)
                 try:
                     fresh = best_estimate(fitting, question, plan.engine, accelerator, count)

@@ -46,7 +46,7 @@ class CompareController(Controller):
                     "gpus": "2x L40S",
                     "context_lengths": 32768,
                 },
-                "formats on two cards": {
+                "formats on two GPUs": {
                     "models": "Qwen/Qwen3-32B",
                     "gpus": "RTX 4090, H100",
                     "quantizations": "as published, fp8, awq",

@@ -26,8 +26,8 @@ class FitController(Controller):
         opt={
             "body": BodyDecoder(FitRequest, {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}),
             "examples": {
-                "one card": {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"},
-                "four cards, long context": {
+                "one GPU": {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"},
+                "four GPUs, long context": {
                     "model": "Qwen/Qwen3-32B",
                     "gpu": "RTX 4090",
                     "gpu_count": 4,

@@ -28,7 +28,7 @@ class ModelsForGpuController(Controller):
         opt={
             "body": BodyDecoder(ModelsForGpuRequest, {"gpu": "RTX 3090"}),
             "examples": {
-                "one card": {"gpu": "RTX 3090", "task": "generate"},
+                "one GPU": {"gpu": "RTX 3090", "task": "generate"},
                 "fine-tuning": {"gpu": "RTX 3090", "task": "training", "method": "qlora"},
                 "in 4 bits too": {
                     "gpu": "RTX 3090",

@@ -35,7 +35,7 @@ class TrainingFitController(Controller):
                     "method": "full",
                     "precision": "bf16",
                 },
-                "QLoRA on one card": {
+                "QLoRA on one GPU": {
                     "model": "meta-llama/Llama-3.1-8B",
                     "gpu": "RTX 4090",
                     "method": "qlora",

@@ -47,24 +47,25 @@ class Kind(StrEnum):
 
 
 class Tensor(msgspec.Struct, frozen=True, gc=False):
-    """One stored parameter.
-
-    `name`: as in the checkpoint, after its block's prefix. `shape`: (out, in) for a linear,
-    whatever the framework's own order. `count`: how many of this shape a layer holds (its routed
-    experts), else 1. `split`, `units`: see Split; `units` is the number of indivisible pieces
-    along the split axis (heads), 0 where any divisor will do. `dtype`: canonical, where it is
-    not the model's own (routers and state parameters kept in F32), else None. `buffer`: in the
-    checkpoint and loaded by engines, yet no parameter (a router's correction bias, a hash
-    table), so not counted as one."""
+    """One stored parameter."""
 
     name: str
+    """As in the checkpoint, after its block's prefix."""
     shape: tuple[int, ...]
+    """(out, in) for a linear, whatever the framework's own order."""
     kind: Kind
+    """What the tensor does: linear, embedding, norm, ..."""
     split: Split = Split.NONE
+    """How tensor parallelism divides it."""
     units: int = 0
+    """Indivisible pieces along the split axis (heads); 0 where any divisor will do."""
     count: int = 1
+    """How many of this shape a layer holds: its routed experts, else 1."""
     dtype: str | None = None
+    """Canonical, where it is not the model's own (routers and state parameters in F32)."""
     buffer: bool = False
+    """Whether it is in the checkpoint and loaded by engines, yet no parameter (a router's
+    correction bias, a hash table), so not counted as one."""
 
     @property
     def elements(self) -> int:
@@ -76,110 +77,133 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
 
 
 class Indexer(msgspec.Struct, frozen=True, gc=False):
-    """The small attention that picks which tokens a sparse attention reads; it keeps one key of
-    `dim` a token."""
+    """The small attention that picks which tokens a sparse attention reads."""
 
     heads: int
+    """Its query heads."""
     dim: int
+    """Features of a head, and of the one key a token that it caches."""
     top_k: int
+    """Tokens that it picks for each query."""
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attention"):
-    """Multi-head, grouped- or multi-query attention with a cache of keys and values for every
-    token.
-
-    `window`: tokens a sliding window reads, None for all; `chunk`: the same for chunked local
-    attention (Llama 4). `causal` False: an encoder, no cache. `shares_cache`: reads an earlier
-    layer's cache, keeps none. `indexer`: sparse attention."""
+    """Multi-head, grouped- or multi-query attention that caches keys and values of every token."""
 
     query_heads: int
+    """Heads of queries."""
     kv_heads: int
+    """Heads of keys and values."""
     head_dim: int
+    """Features of a query's or key's head."""
     value_dim: int
+    """Features of a value's head."""
     window: int | None = None
+    """Tokens that a sliding window reads; None for all."""
     chunk: int | None = None
+    """Tokens of a chunk of chunked local attention (Llama 4); None for all."""
     causal: bool = True
+    """Whether a token reads only earlier ones; False: an encoder, without a cache."""
     shares_cache: bool = False
+    """Whether it reads an earlier layer's cache instead of its own."""
     indexer: Indexer | None = None
+    """What picks the tokens of a sparse attention."""
 
 
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="latent_attention"):
     """Multi-head latent attention (MLA): one latent of `latent_dim` + `rope_dim` numbers a token,
-    the same on every TP rank.
-
-    `nope_dim`, `value_dim`: per head, after the latent is expanded. `indexer`: DeepSeek sparse
-    attention."""
+    the same on every TP rank."""
 
     query_heads: int
+    """Heads of queries."""
     latent_dim: int
+    """Numbers of the compressed keys and values."""
     rope_dim: int
+    """Numbers of the rotated key, shared by all heads."""
     nope_dim: int
+    """Features of a key's head without rotation, after the latent is expanded."""
     value_dim: int
+    """Features of a value's head, after the latent is expanded."""
     indexer: Indexer | None = None
+    """What picks the tokens of DeepSeek sparse attention."""
 
 
 class CompressedAttention(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="compressed_attention"
 ):
-    """DeepSeek V4: a sliding window over one shared key-value head of `head_dim`, and next to it
-    one entry for every `ratio` tokens (0: the window alone). `indexer` picks entries where
-    `ratio` is small."""
+    """DeepSeek V4: a sliding window over one shared key-value head, and one entry for every `ratio`
+    tokens."""
 
     query_heads: int
+    """Heads of queries."""
     head_dim: int
+    """Features of a head."""
     rope_dim: int
+    """Of these, rotated."""
     window: int
+    """Tokens of the sliding window."""
     ratio: int
+    """Tokens that one compressed entry stands for; 0: the window alone."""
     indexer: Indexer | None = None
+    """What picks entries where `ratio` is small."""
 
 
 class CrossAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="cross_attention"):
-    """Attention to another sequence (encoder output, image tokens): keys and values of
-    `source_tokens`, once a request."""
+    """Attention to another sequence (encoder output, image tokens), cached once a request."""
 
     query_heads: int
+    """Heads of queries."""
     kv_heads: int
+    """Heads of keys and values."""
     head_dim: int
+    """Features of a head."""
     source_tokens: int
+    """Tokens of the other sequence."""
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
-    """One state tensor of a recurrent layer: `heads` (divided by tensor parallel) x `width`
-    numbers; `dtype` None is the cache's."""
+    """One state tensor of a recurrent layer."""
 
     name: str
+    """What it holds, e.g. `conv` or `ssm`."""
     heads: int
+    """Its rows, which tensor parallelism divides."""
     width: int
+    """Numbers of a row."""
     dtype: str | None = None
+    """Canonical dtype; None is the cache's."""
 
 
 class Recurrent(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="recurrent"):
-    """A layer with a state of fixed size for every request instead of a cache that grows.
-
-    `bounded_gate`: a Kimi delta layer whose decay has a lower bound, which decides the kernels
-    that run it."""
+    """A layer with a state of fixed size for every request instead of a cache that grows."""
 
     kind: Literal["mamba1", "mamba2", "gated_delta", "kimi_delta", "linear", "short_conv", "rwkv"]
+    """Which recurrence it computes."""
     states: tuple[State, ...]
+    """Its state tensors."""
     bounded_gate: bool = False
+    """Whether the decay of a Kimi delta layer has a lower bound, which decides its kernels."""
 
 
 Mixer = Attention | LatentAttention | CompressedAttention | CrossAttention | Recurrent
 
 
 class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The feed-forward part of a layer: its width [features].
-
-    Of a mixture: the width of one expert, the routed `experts`, how many of them a token visits,
-    the shared experts' width, and the `latent_size` that routed experts read and write instead
-    of the hidden states, None where there is none."""
+    """The feed-forward part of a layer."""
 
     intermediate_size: int
+    """Width [features]; of a mixture, that of one expert."""
     gated: bool = True
+    """Whether it multiplies by a gate."""
     experts: int = 0
+    """Routed experts; 0: dense."""
     experts_per_token: int = 0
+    """Routed experts that a token visits."""
     shared_intermediate_size: int = 0
+    """Width of the shared experts; 0: none."""
     latent_size: int | None = None
+    """Features that routed experts read and write instead of the hidden states; None where there
+    are none."""
 
 
 class Part(StrEnum):
@@ -207,15 +231,20 @@ def count_within(numbers: tuple[int, ...], layers: range | None) -> int:
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of layers made alike. `prefix`: their tensors' names begin so, `{}` is the layer's
-    number out of `layers`, which ascend."""
+    """A run of equal layers."""
 
     part: Part
+    """The part of the model it belongs to."""
     prefix: str
+    """What their tensors' names begin with, `{}` for the layer's number."""
     tensors: tuple[Tensor, ...]
+    """The tensors of one layer."""
     layers: tuple[int, ...] = (0,)
+    """Numbers of the layers, ascending."""
     mixers: tuple[Mixer, ...] = ()
+    """How each layer mixes tokens, and what it caches."""
     mlp: Mlp | None = None
+    """Its feed-forward part; None: it has none."""
 
     @property
     def elements(self) -> int:
@@ -226,39 +255,52 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RotaryTable(msgspec.Struct, frozen=True, gc=False):
-    """A table of cosines and sines an engine registers: `positions` x `dim` numbers of `dtype`,
-    None for the model's own."""
+    """A table of cosines and sines that an engine registers."""
 
     positions: int
+    """Its rows."""
     dim: int
+    """Numbers of a row."""
     dtype: str | None = None
+    """Canonical dtype; None for the model's own."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
-    """What a model is made of.
-
-    `basis` is `exact` where a reader supports this architecture, `assumed` where the config
-    was read by its usual names. `image_prefix`: the tokens of an image also attend to those
-    after them. `quantization`: the config's own `quantization_config` (or hf_quant_config.json),
-    as published, else None. `draft`: another model that drafts tokens for it. `layer_uses`:
-    how often each layer runs in one pass (ALBERT's share their weights)."""
+    """What a model is made of."""
 
     model_type: str
+    """The config's own `model_type`."""
     architecture: str
+    """The first class that the config names."""
     task: Literal["generate", "encode", "encoder_decoder"] = "generate"
+    """What the model is for."""
     dtype: str = "BF16"
+    """Canonical dtype of its unquantized weights."""
     hidden_size: int
+    """Width of the residual stream."""
     vocabulary_size: int
+    """Rows of the token embedding."""
     max_context_length: int
+    """Tokens that its positions reach."""
     tied_embeddings: bool
+    """Whether embedding and head are one tensor."""
     blocks: tuple[Block, ...]
+    """All its layers, embeddings and heads, in the order of the model."""
     rotary_tables: tuple[RotaryTable, ...] = ()
+    """Tables that an engine registers in addition to parameters."""
     quantization: dict[str, object] | None = None
+    """The config's own `quantization_config` (or hf_quant_config.json), as published; else None."""
     image_prefix: bool = False
+    """Whether the tokens of an image also attend to those after them."""
     basis: Basis = "exact"
+    """`exact` where a reader supports this architecture, `assumed` where the config was read by its
+    usual names."""
     notes: tuple[Note, ...] = ()
+    """Warnings of the reader."""
     draft: "ModelSpec | None" = None
+    """Another model that drafts tokens for it."""
     layer_uses: int = 1
+    """How often each layer runs in one pass (ALBERT's share their weights)."""
 
     @cached_property
     def parameters(self) -> int:
@@ -306,28 +348,33 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What the repository says it stores.
-
-    `elements` by canonical dtype (packed formats count their containers), or the bytes of the
-    chosen GGUF file and its name."""
+    """What a repository stores, by its own metadata."""
 
     elements: dict[str, int] = {}
+    """Numbers by canonical dtype; packed formats count their containers."""
     file_bytes: int = 0
+    """Size of the chosen GGUF file [bytes]; 0: safetensors."""
     file_name: str | None = None
+    """Name of the chosen GGUF file."""
     is_estimated: bool = False
     """Whether `file_bytes` was computed from the type of the file."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """A model somebody asked about: its name, where the answer came from, its architecture and
-    what is stored of it."""
+    """A resolved model."""
 
     id: str
+    """Its name, as the answer repeats it."""
     source: Literal["hub", "snapshot", "config", "size"]
+    """Where its description comes from."""
     spec: ModelSpec
+    """Its architecture."""
     revision: str | None = None
+    """The commit of the repository, where it comes from the Hub."""
     stored: Stored | None = None
+    """What the repository stores; None where that is unavailable."""
     warnings: tuple[Note, ...] = ()
+    """Warnings of its resolution."""
     named_format: str | None = None
     """The number format that the caller's name of it asks for, where it is published in
     another."""

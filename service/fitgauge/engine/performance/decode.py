@@ -1,6 +1,8 @@
 """How fast tokens come out: a step reads weights and cache once, multiplies for every request,
 and waits for its layers and the links."""
 
+from typing import Annotated
+
 import msgspec
 
 from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
@@ -17,16 +19,16 @@ from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 EFFICIENCY = 0.91
-"""Share of a card's bandwidth that reading gets in a step, the latency of its layers aside.
+"""Share of a GPU's bandwidth that reading gets in a step, the latency of its layers aside.
 
 Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
-logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one card (llama.cpp,
+logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one GPU (llama.cpp,
 vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
 tools/accuracy/decode_speeds.jsonl; a test derives them again from the rows."""
 
 LAYER_SECONDS = 120e-6
-"""What a layer takes on top of reading [s], on however many cards: kernels that start one after
-another and are too small to fill a card. The runs leave it by layers, not by steps: 2.5 ms of 24
+"""What a layer takes on top of reading [s], on however many GPUs: kernels that start one after
+another and are too small to fill a GPU. The runs leave it by layers, not by steps: 2.5 ms of 24
 layers, 3.6 of 36."""
 
 SPREAD = (0.75, 1.0, 1.37)
@@ -34,16 +36,16 @@ SPREAD = (0.75, 1.0, 1.37)
 compiled kernels are among the fast ones, large models on an H20 among the slow ones."""
 
 NVLINK_SECONDS = 6e-6
-"""One all-reduce of a few kB between cards of one node [s] where they are joined by NVLink or its
+"""One all-reduce of a few kB between GPUs of one node [s] where they are joined by NVLink or its
 like.
 
-Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight cards
-(pytorch/pytorch#131739). Of 10 published runs on 2 to 8 cards what their engine waits for its
-layers on one card leaves -4 to 17 us, median 2."""
+Measured: 6 us, two H100 in CUDA graphs (NVIDIA/nccl#1259); 17 us, eight GPUs
+(pytorch/pytorch#131739). Of 10 published runs on 2 to 8 GPUs what their engine waits for its
+layers on one GPU leaves -4 to 17 us, median 2."""
 
 PCIE_SECONDS = 74e-6
 """The same over PCIe, as engines have it from NCCL. Calibrated: median of what 17 runs of MLC
-LLM on 2 to 8 cards leave; 10th and 90th percentile 50 and 92 us."""
+LLM on 2 to 8 GPUs leave; 10th and 90th percentile 50 and 92 us."""
 
 NVLINK_GBPS = 300.0
 """10^9 bytes a second, one direction, of such links where the catalog does not say: the slowest
@@ -53,9 +55,12 @@ that it knows, A100's."""
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens a second of all requests together, as an interval; each request gets its share."""
 
-    low: float
-    expected: float
-    high: float
+    low: Annotated[float, msgspec.Meta(description="Lower end of the interval [tokens/s].")]
+    """Lower end of the interval [tokens/s]."""
+    expected: Annotated[float, msgspec.Meta(description="Expected speed [tokens/s].")]
+    """Expected speed [tokens/s]."""
+    high: Annotated[float, msgspec.Meta(description="Upper end of the interval [tokens/s].")]
+    """Upper end of the interval [tokens/s]."""
 
 
 def step_bytes(
@@ -129,7 +134,7 @@ def waiting_seconds(
     a latency and its bytes over the link.
 
     Pipeline stages follow each other, so all layers count; a hop between them was not seen in
-    runs over 2 to 8 cards and is left out. Source: exchanged_bytes; Megatron-LM, arXiv
+    runs over 2 to 8 GPUs and is left out. Source: exchanged_bytes; Megatron-LM, arXiv
     1909.08053, section 3."""
     layers = spec.layers * LAYER_SECONDS
     if tensor_parallel == 1:
@@ -146,7 +151,7 @@ def waiting_seconds(
 
 
 def joined(accelerator: Accelerator) -> bool:
-    """Return whether cards of a node exchange over links of their own.
+    """Return whether GPUs of a node exchange over links of their own.
 
     Where the catalog does not say: those that are sold by the node, and SERVER_GENERATIONS.
     """
@@ -168,7 +173,7 @@ def decode_speed(
     """Return the tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency),
     concurrency x multiplying / efficiency) + waiting); None where the bandwidth is unknown.
 
-    `multiplying`: seconds of one token at the peak of the cards that share it, 0 where the peak
+    `multiplying`: seconds of one token at the peak of the GPUs that share it, 0 where the peak
     is unknown. `waiting`: waiting_seconds. Low and high are SPREAD of reading and waiting.
     Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1."""
     if bandwidth_gbps is None or read_bytes <= 0:

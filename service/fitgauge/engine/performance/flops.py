@@ -28,12 +28,14 @@ _MULTIPLIED = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.HEAD, Kind.CONV)
 
 
 class TokenFlops(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Floating-point operations of one token of training: of the model, and with what is
-    computed twice (hardware)."""
+    """Floating-point operations of one token of training."""
 
     forward: float
+    """Of the forward pass."""
     model: float
+    """Of forward and backward pass."""
     hardware: float
+    """Of both passes and of what is computed twice."""
 
 
 def multiplied_parameters(spec: ModelSpec) -> int:
@@ -169,12 +171,14 @@ def budget_seconds(
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What ZeRO moves in one micro-batch while it computes: `bytes` through one GPU's
-    link, and seconds of each at full speed."""
+    """What ZeRO moves in one micro-batch while it computes."""
 
     bytes: int
+    """Traffic through one GPU's link [bytes]."""
     communication_seconds: float
+    """Its time at full speed of the link [s]."""
     compute_seconds: float
+    """Time of the computation at full speed of the GPU [s]."""
 
     @property
     def ratio(self) -> float:

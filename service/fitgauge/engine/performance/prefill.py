@@ -1,6 +1,8 @@
 """How fast a prompt is read at most: multiplication sets the pace, and what tensor parallelism
 exchanges comes on top of it."""
 
+from typing import Annotated
+
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
@@ -14,12 +16,12 @@ from fitgauge.engine.performance.flops import (
 from fitgauge.engine.quantization.scheme import Scheme
 
 COMPUTE_EFFICIENCY = (0.36, 0.48, 0.56)
-"""Share of a card's dense peak that multiplication really gets under load: low, expected, high.
+"""Share of a GPU's dense peak that multiplication really gets under load: low, expected, high.
 
-Calibrated: 10th percentile, median and 90th percentile of 21 published single-card runs of dense
+Calibrated: 10th percentile, median and 90th percentile of 21 published single-GPU runs of dense
 models: throughputs of 2,048 tokens in and 128 out (TensorRT-LLM on A100, L40S, H100, H200, B200,
 GB200, RTX PRO 6000) and times to a first token (vLLM on RTX PRO 6000 Max-Q), in
-tools/accuracy/speeds.jsonl; a test holds them to the rows. Engines and cards that are not among
+tools/accuracy/speeds.jsonl; a test holds them to the rows. Engines and GPUs that are not among
 them may lie outside."""
 
 EXPERT_EFFICIENCY = (0.07, 0.21, 0.43)
@@ -29,32 +31,35 @@ thinner the matrices."""
 
 LINK_EFFICIENCY = 0.7
 """Share of a link's one-way rate that the all-reduces of tensor parallelism get. Calibrated: of
-all tenths the one with the least largest error over the 17 rows of several cards in the same
+all tenths the one with the least largest error over the 17 rows of several GPUs in the same
 file."""
 
 PCIE_GBPS = 32.0
-"""10^9 bytes a second, one direction, of cards whose link is not known: PCIe 4.0 x16. Source:
+"""10^9 bytes a second, one direction, of GPUs whose link is not known: PCIe 4.0 x16. Source:
 PCI-SIG, 16 GT/s x 16 lanes."""
 
 _STEPS = 8
 
 
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A time [s] as an interval."""
+    """A time as an interval."""
 
-    low: float
-    expected: float
-    high: float
+    low: Annotated[float, msgspec.Meta(description="Lower end of the interval [s].")]
+    """Lower end of the interval [s]."""
+    expected: Annotated[float, msgspec.Meta(description="Expected time [s].")]
+    """Expected time [s]."""
+    high: Annotated[float, msgspec.Meta(description="Upper end of the interval [s].")]
+    """Upper end of the interval [s]."""
 
 
 def activated(scheme: Scheme) -> Arithmetic:
-    """Return what an engine multiplies this scheme in, on a card that can: the narrow format only
+    """Return what an engine multiplies this scheme in, on a GPU that can: the narrow format only
     where activations are narrow too.
 
     fp8 and int8_channel (W8A8) and nvfp4 (W4A4) have narrow activations; integer weights of 4
     bit, GGUF blocks, nf4 and mxfp4 are widened to 16 bit first. Source: vLLM layers/quantization
     (fp8.py, compressed_tensors, modelopt.py, gptq_marlin.py, awq_marlin.py); Marlin widens fp8
-    and fp4 on cards without them."""
+    and fp4 on GPUs without them."""
     name = scheme.form.name if scheme.form else ""
     return next((narrow for prefix, narrow in _NARROW if name.startswith(prefix)), "fp16")
 
@@ -68,12 +73,12 @@ _NARROW: tuple[tuple[str, Arithmetic], ...] = (
 
 
 def multiplied(narrow: Arithmetic, accelerator: Accelerator) -> Arithmetic:
-    """`narrow` where the card multiplies it, else 16 bit."""
+    """`narrow` where the GPU multiplies it, else 16 bit."""
     return narrow if narrow in (accelerator.formats or ()) else "fp16"
 
 
 def peak(scheme: Scheme, accelerator: Accelerator) -> float | None:
-    """10^12 dense operations a second of this scheme on such a card; the 16-bit rate where the
+    """10^12 dense operations a second of this scheme on such a GPU; the 16-bit rate where the
     narrow one is not stated, None where neither is."""
     return peak_of(activated(scheme), accelerator)
 
@@ -111,7 +116,7 @@ def compute_efficiency(spec: ModelSpec) -> tuple[float, float, float]:
 
 
 def exchanged_bytes(spec: ModelSpec, tokens: int, tensor_parallel: int) -> float:
-    """Return bytes through one card's link for so many tokens: two all-reduces a layer of hidden
+    """Return bytes through one GPU's link for so many tokens: two all-reduces a layer of hidden
     16-bit numbers, 2 (t - 1) / t of each in a ring.
 
     Source: Megatron-LM, arXiv 1909.08053, section 3 (two all-reduces in a forward pass of a layer).
@@ -142,7 +147,7 @@ def prefill_seconds(
     link, and never less than reading the weights.
 
     Pipeline stages follow each other, so they are no faster than one. peak: 10^12 operations a
-    second of one card; link_gbps: 10^9 bytes a second, one direction; read_seconds: of the
+    second of one GPU; link_gbps: 10^9 bytes a second, one direction; read_seconds: of the
     weights, once. Waiting in a queue and the server's own work are left out."""
     multiplied = flops / (tensor_parallel * peak * 1e12)
     moved = exchanged / ((link_gbps or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)

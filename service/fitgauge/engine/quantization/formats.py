@@ -7,25 +7,28 @@ import msgspec
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How one weight of shape (out, in) is stored.
-
-    `bits`: of one weight, packed. `group`: weights along `in` that share one scale, 0 for all of
-    `in`. `rows`: rows of `out` that share it, 0 for all of `out`. `flat`: groups run over the
-    flattened tensor (bitsandbytes). `scale_bits`: of one scale, `zero_bits`: of one zero point
-    or minimum, both once a group. `nested`: scales that share one 32-bit scale of their own
-    (double quantization), 0 for none. `input_bits`: kept for each column of `in` (the group
-    index of GPTQ). `extra_bytes`: once a tensor (global scales, tables)."""
+    """How one weight of shape (out, in) is stored."""
 
     name: str
+    """The format's name, as answers use it."""
     bits: float
+    """Bits of one weight, packed."""
     group: int = 0
+    """Weights along `in` that share one scale; 0 for all of `in`."""
     rows: int = 1
+    """Rows of `out` that share it; 0 for all of `out`."""
     flat: bool = False
+    """Whether groups run over the flattened tensor (bitsandbytes)."""
     scale_bits: int = 0
+    """Bits of one scale, once a group."""
     zero_bits: int = 0
+    """Bits of one zero point or minimum, once a group."""
     nested: int = 0
+    """Scales that share one 32-bit scale of their own (double quantization); 0 for none."""
     input_bits: int = 0
+    """Bits for each column of `in` (the group index of GPTQ)."""
     extra_bytes: int = 0
+    """Bytes once a tensor (global scales, tables)."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a format that no tensor could have."""

@@ -30,10 +30,11 @@ class Item(NamedTuple):
     """One character of a pattern."""
 
     chars: frozenset[str]
+    """The characters it matches."""
     negated: bool = False
-    """any character but `chars`"""
+    """Whether it matches any character but `chars`."""
     repeated: bool = False
-    """any number of such characters"""
+    """Whether it matches any number of them."""
 
     def accepts(self, char: str) -> bool:
         """Return whether the item matches this character of a name."""

@@ -73,7 +73,7 @@ _USUAL = (
 """The quantizations to name where one is unknown."""
 
 
-def known() -> tuple[str, ...]:
+def scheme_names() -> tuple[str, ...]:
     """Return every name that is understood without an alias, GGUF file types in small letters."""
     return (*UNQUANTIZED, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
 
@@ -105,7 +105,7 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         "quantization",
         f"Unknown quantization {name[:40]!r}.",
         ({"quantization": _USUAL},),
-        matches=tuple(get_close_matches(key, [*known(), *ALIASES], n=5, cutoff=0.5)),
+        matches=tuple(get_close_matches(key, [*scheme_names(), *ALIASES], n=5, cutoff=0.5)),
     )
 
 

@@ -35,26 +35,31 @@ class Names(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights of these `kinds` and `parts`, under these `names` (None: any), are stored in
-    `form` (None: left in 16 bit)."""
+    """Which weights are stored in one format."""
 
     form: Format | None
+    """Their format; None: left in 16 bit."""
     kinds: tuple[Kind, ...] = LINEARS
+    """Kinds of tensors it holds for."""
     parts: tuple[Part, ...] = LANGUAGE
+    """Parts of the model it holds for."""
     names: Names | None = None
+    """Tensor names it holds for; None: any."""
 
 
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is stored: the first rule that fits a tensor decides.
-
-    `dtype`: canonical format of what no rule touches, None for the model's own. `basis` is
-    `assumed` where the config was not understood or the format is an average over a file."""
+    """How a model is stored: the first rule that fits a tensor decides."""
 
     name: str
+    """The scheme's name, as answers use it."""
     rules: tuple[Rule, ...] = ()
+    """The rules in their order."""
     dtype: str | None = None
+    """Canonical format of what no rule touches; None for the model's own."""
     basis: Basis = "computed"
+    """`assumed` where the config was not understood or the format is an average over a file."""
     warnings: tuple[Note, ...] = ()
+    """Warnings of its reading."""
 
     @property
     def form(self) -> Format | None:

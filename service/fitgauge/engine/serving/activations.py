@@ -29,7 +29,7 @@ def activation_bytes(
     samples: bool,
     eager_length: int = 0,
     sampler: Coefficient | None = None,
-    kept: int = 0,
+    workspaces: int = 0,
     expert_parallel: int = 1,
 ) -> tuple[Term, ...]:
     """Return the peak as terms: `activations` alone where the layers' peak is higher, else
@@ -37,9 +37,9 @@ def activation_bytes(
 
     tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this
     stage holds the head. eager_length: length of the score matrices that eager attention keeps,
-    0 for fused attention. sampler: copies of the logits, the profile's own unless given. kept:
-    bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak. The
-    two peaks follow each other, so the higher one counts. Source: vLLM
+    0 for fused attention. sampler: copies of the logits, the profile's own unless given.
+    workspaces: bytes that outlive the layers (workspaces of experts) and so add to the sampler's
+    peak. The two peaks follow each other, so the higher one counts. Source: vLLM
     v1/worker/gpu_model_runner.py, profile_run: a forward of max_num_batched_tokens, then the
     sampler on max_num_seqs rows; posted logs agree (see `logits_copies`)."""
     layers = layer_peak(
@@ -53,15 +53,15 @@ def activation_bytes(
     if not samples:
         return (layers,)
     logits = sampler_peak(spec, sampler or profile.logits_copies, sequences=sequences)
-    hidden = HALF * spec.hidden_size * (tokens + min(sequences, tokens)) + kept
+    hidden = HALF * spec.hidden_size * (tokens + min(sequences, tokens)) + workspaces
     if logits.bytes + hidden <= layers.bytes:
         return (layers,)
     formula = (
         f"held while sampling: ({tokens} tokens + {min(sequences, tokens)} sampled) x"
         f" {spec.hidden_size} hidden x 2 B"
     )
-    if kept:
-        formula += f" + {exactly(kept)} of workspaces"
+    if workspaces:
+        formula += f" + {exactly(workspaces)} of workspaces"
     return (exact_term("activations", hidden, "computed", formula, profile.source), logits)
 
 
@@ -82,7 +82,7 @@ def layer_peak(
             for block in spec.blocks
             if block.part is Part.LANGUAGE
         ),
-        key=lambda found: found[0],
+        key=lambda layer: layer[0],
         default=(0, None),
     )
     product = (

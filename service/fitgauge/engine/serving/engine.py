@@ -194,6 +194,7 @@ class Engine(NamedTuple):
     """All facts of one serving engine."""
 
     name: EngineName
+    """The name as requests use it."""
 
     title: str
     """The name as its project writes it."""

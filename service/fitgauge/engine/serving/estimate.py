@@ -32,15 +32,20 @@ class CacheLayout(Protocol):
 
 
 class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of a pipeline stage: the terms that are there before any request, and what the
-    requests need."""
+    """One rank of a pipeline stage."""
 
     stage: int
+    """Number of the stage, from 0."""
     layers: int
+    """Layers of the language model that it holds."""
     fixed: tuple[Term, ...]
+    """Terms that are there before any request."""
     cache: tuple[Term, ...]
+    """Terms of the requests' cache."""
     layout: CacheLayout
+    """How the engine holds requests in the memory that it gives to its cache."""
     required: Bytes
+    """What the stage needs in all."""
 
     @property
     def fixed_bytes(self) -> int:
@@ -129,13 +134,16 @@ def stage_estimate(
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a question needs of every GPU. budget: the share of the usable memory the engine may
-    take [bytes]."""
+    """What a deployment needs of every GPU."""
 
     accelerator: Accelerator
+    """The GPU it was estimated for."""
     stages: tuple[StageEstimate, ...]
+    """One rank of each pipeline stage."""
     budget: Bytes
+    """The usable memory that the engine may take."""
     given_pool_bytes: int | None = None
+    """Size of the KV cache where the request gives it outright [bytes]."""
 
     @property
     def fullest(self) -> StageEstimate:

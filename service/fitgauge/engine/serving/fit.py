@@ -21,15 +21,15 @@ LISTED = 0.5
 
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a deployment goes: cache tokens of one replica, the longest context at its
-    concurrency, the most requests at its context.
-
-    `max_concurrency` is None for a model that keeps nothing of a request: memory then sets no
-    limit."""
+    """How far a deployment goes."""
 
     kv_cache_tokens: int
+    """Tokens of cache of one replica."""
     max_context_length: int
+    """The longest context at the requested concurrency [tokens]."""
     max_concurrency: int | None
+    """The most requests at the requested context; None for a model that caches nothing of a
+    request, which memory does not limit."""
 
 
 def fit_probability(required: Bytes, budget: Bytes) -> float:
@@ -49,9 +49,9 @@ def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable:
     """Return the chance that an engine which claims its whole budget starts: what requests need is
     within it, what lies outside fits the rest of the device.
 
-    required: of the budget; outside: held beyond it; usable: of the card, whose spread the
+    required: of the budget; outside: held beyond it; usable: of the GPU, whose spread the
     budget's is a share of. All in bytes. The weaker of the two conditions decides, as both rest
-    on the same card."""
+    on the same GPU."""
     spare = Bytes(
         low=usable.low - budget.low,
         expected=usable.expected - budget.expected,

@@ -154,9 +154,10 @@ def requests_formula(
     and of how many layers; tokens: that a layer keeps of a request; layer_bytes: all it keeps."""
     alike: dict[str, int] = {}
     for mixer, count in layers:
-        size, kept = layer_bytes(mixer), tokens(mixer)
-        if kept and size and size % kept == 0 and not isinstance(mixer, Recurrent | CrossAttention):
-            factors = f"{kept} tokens x {token_factors(mixer, size // kept, tensor_parallel)}"
+        size, length = layer_bytes(mixer), tokens(mixer)
+        per_token = length and size and size % length == 0
+        if per_token and not isinstance(mixer, Recurrent | CrossAttention):
+            factors = f"{length} tokens x {token_factors(mixer, size // length, tensor_parallel)}"
         else:
             factors = f"{size} B"
         if size:

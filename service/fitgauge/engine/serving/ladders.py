@@ -46,6 +46,7 @@ class Share(NamedTuple):
     """Where less is free than the engine's share; None: it moves up alone."""
 
     highest: float
+    """The largest share of the GPU."""
 
     def higher(self, default: float) -> tuple[float, ...]:
         """Return the shares above the default, nearest first."""
@@ -77,9 +78,13 @@ class Degrees(NamedTuple):
     """A layout over GPUs, by request field."""
 
     tensor_parallel: int = 1
+    """GPUs that divide every layer."""
     pipeline_parallel: int = 1
+    """Pipeline stages."""
     data_parallel: int = 1
+    """Replicas."""
     expert_parallel: int = 1
+    """GPUs over which experts are spread."""
 
 
 class Ladders(NamedTuple):

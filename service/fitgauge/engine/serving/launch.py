@@ -44,7 +44,9 @@ class Launch(NamedTuple):
     """What the engine loads: a repository, a tag, or a placeholder to replace."""
 
     settings: LaunchSettings
+    """The settings that the request sends or the answer chooses."""
     workload: Workload
+    """The deployment, every default filled in."""
 
     revision: str | None
     """The revision of the repository, where the request names one."""
@@ -63,7 +65,7 @@ class Launch(NamedTuple):
     """The tokens of a KV cache given outright."""
 
     weights: ShardedWeights | None
-    """The weights, for an engine that takes layers in host memory by their number."""
+    """The sharded weights; None where the command does not depend on them."""
 
 
 def shell(flags: Flags) -> str:

@@ -19,7 +19,7 @@ def maker(accelerator: Accelerator) -> str:
 
 
 def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
-    """Return the engines to take on this card, best first; empty where none of those known here
+    """Return the engines to take on this GPU, best first; empty where none of those known here
     has kernels for it."""
     vendor = maker(accelerator)
     rows = (ENGINES[name] for name in preferred())
@@ -33,19 +33,19 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
 def built(engine: EngineName, accelerator: Accelerator) -> bool:
     """Return whether the engine is built for this GPU; also for one of an unknown vendor."""
     vendor = maker(accelerator)
-    return _built(ENGINES[engine].platforms.get(vendor), accelerator) or not _is_known(vendor)
+    return _built(ENGINES[engine].platforms.get(vendor), accelerator) or not _is_listed(vendor)
 
 
 def refusal(
     engine: EngineName, method: str | None, form: Format | None, accelerator: Accelerator
 ) -> UnsupportedError | None:
-    """Return why the engine does not run weights of this method on a card of its maker, with what
+    """Return why the engine does not run weights of this method on a GPU of its maker, with what
     does; None where it may.
 
     method: support.family, None for 16-bit weights. form: how most weights are stored. Makers
     that are unknown pass."""
     vendor = maker(accelerator)
-    if not _is_known(vendor):
+    if not _is_listed(vendor):
         return None
     platform = ENGINES[engine].platforms.get(vendor)
     elsewhere = platform is not None and accelerator.gfx in platform.community
@@ -78,7 +78,7 @@ def refusal(
 
 def note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     """Return what a reader must know of an estimate for this maker: the plugin it takes, and
-    that its terms were measured on other cards."""
+    that its terms were measured on other GPUs."""
     vendor = maker(accelerator)
     platform = ENGINES[engine].platforms.get(vendor)
     if platform is None:
@@ -95,7 +95,7 @@ def note(engine: EngineName, accelerator: Accelerator) -> Note | None:
     )
 
 
-def _is_known(vendor: str) -> bool:
+def _is_listed(vendor: str) -> bool:
     """Return whether any engine has kernels for a vendor's accelerators."""
     return any(vendor in row.platforms for row in ENGINES.values())
 

@@ -13,14 +13,18 @@ SecondRunner = Literal["none", "dense", "all"]
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):
-    """A number fitted on `runs` measured runs, with its 90 % interval, in the unit its field
-    names."""
+    """A number fitted on measured runs, in the unit its field names."""
 
     low: float
+    """Lower end of the 90 % interval."""
     expected: float
+    """Expected value."""
     high: float
+    """Upper end of the 90 % interval."""
     runs: int
+    """Number of runs it was fitted on."""
     source: str
+    """Which runs these are."""
 
     @property
     def basis(self) -> Basis:
@@ -51,38 +55,45 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
 
 
 class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One engine, from version `since` (major, minor) until the next profile of the same engine.
-
-    `gpu_memory_utilization`: default share of the GPU it may use. `logits_copies`: float32
-    copies of (requests, vocabulary) alive at the sampler's peak. `hidden_copies`: 16-bit copies
-    of (tokens, hidden) alive at a layer's peak, in addition to its widest product. `graph_bytes`,
-    `graph_layer_bytes`: CUDA graphs, once and for every layer. `graphs_in_budget`: whether they
-    are taken off the cache's share. `runtime_bytes`: what the process holds in addition to tensors.
-    `communication_bytes`: what it holds more with two ranks or more;
-    `plain_communication_bytes`: where cards share no symmetric memory, if that was distinguished.
-    `context_share`: of the card's memory, what CUDA takes before the engine looks at what is
-    free. `second_runner`: which models vLLM runs with its second model runner ("dense": those
-    without experts or states); its sampler holds `second_logits_copies`, and
-    `second_graphs_in_budget` says of it what `graphs_in_budget` says of the first. `measured`,
-    `measured_ever`: campaigns that measured this engine, by class of GPU (`doubt.gpu_class`): from
-    `since` on until the next profile, and in any release."""
+    """One engine from one version until the next profile of the same engine."""
 
     engine: EngineName
+    """The engine."""
     since: tuple[int, int]
+    """The first release it holds for, as (major, minor)."""
     newest: str
+    """The newest release whose source was read."""
     gpu_memory_utilization: float
+    """Default share of the GPU that the engine may use."""
     logits_copies: Coefficient
+    """float32 copies of (requests, vocabulary) alive at the sampler's peak."""
     hidden_copies: Coefficient
+    """16-bit copies of (tokens, hidden) alive at a layer's peak, in addition to its widest product.
+    """
     graph_bytes: Coefficient
+    """CUDA graphs, once [bytes]."""
     graph_layer_bytes: Coefficient
+    """CUDA graphs of every layer [bytes]."""
     graphs_in_budget: bool
+    """Whether CUDA graphs are taken off the cache's share."""
     runtime_bytes: Coefficient
+    """What the process holds in addition to tensors [bytes]."""
     communication_bytes: Coefficient
+    """What it holds more with two ranks or more [bytes]."""
     source: str
+    """Where the defaults come from."""
     second_runner: SecondRunner = "none"
+    """Which models vLLM runs with its second model runner (`dense`: those without experts or
+    states)."""
     second_logits_copies: Coefficient | None = None
+    """`logits_copies` of the second runner."""
     second_graphs_in_budget: bool = False
+    """`graphs_in_budget` of the second runner."""
     plain_communication_bytes: Coefficient | None = None
+    """`communication_bytes` where GPUs share no symmetric memory, if that was distinguished."""
     context_share: Coefficient | None = None
+    """Of the GPU's memory, what CUDA takes before the engine looks at what is free."""
     measured: dict[str, int] = {}
+    """Campaigns that measured these releases, by class of GPU (`doubt.gpu_class`)."""
     measured_ever: dict[str, int] = {}
+    """Campaigns that measured any release, by class of GPU."""

@@ -28,7 +28,7 @@ def runtime_bytes(
     """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the
     profile was calibrated.
 
-    layers: on this stage. symmetric: whether the cards may share symmetric memory.
+    layers: on this stage. symmetric: whether the GPUs may share symmetric memory.
     """
     terms = []
     if graphs:
@@ -51,11 +51,11 @@ def runtime_bytes(
 
 
 MEASURED_ON = ("NVIDIA", "custom")
-"""Vendors of the cards that the coefficients are of; a card that is only a size is taken for one
+"""Vendors of the GPUs that the coefficients are of; a GPU that is only a size is taken for one
 of them."""
 
 _ELSEWHERE = 4.4
-"""Graphs of a run on an MI300X over those of NVIDIA's cards: 3.9 GiB to 0.89
+"""Graphs of a run on an MI300X over those of NVIDIA's GPUs: 3.9 GiB to 0.89
 (tools/accuracy/serving.jsonl, v122)."""
 
 _WITHOUT_GRAPHS = ("Google", "AWS", "Apple")
@@ -65,7 +65,7 @@ with yes; TPUs and Neuron compile programs instead."""
 
 
 def elsewhere(vendor: str) -> str:
-    """Return the vendor of a card that the coefficients are not of; empty for the others."""
+    """Return the vendor of a GPU that the coefficients are not of; empty for the others."""
     return "" if vendor in MEASURED_ON else vendor
 
 
@@ -75,7 +75,7 @@ def captures_graphs(accelerator: Accelerator) -> bool:
 
 
 def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, ...]:
-    """`terms` of NVIDIA's cards; on another maker's they are assumed, from nothing to as much as
+    """`terms` of NVIDIA's GPUs; on another maker's they are assumed, from nothing to as much as
     one run there held above them."""
     if not elsewhere(accelerator.vendor):
         return tuple(terms)
@@ -92,7 +92,7 @@ def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, 
 
 
 def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -> Term:
-    """Return what collectives of `ranks` ranks hold [bytes], by whether their cards may share
+    """Return what collectives of `ranks` ranks hold [bytes], by whether their GPUs may share
     symmetric memory."""
     buffers = (
         profile.communication_bytes

@@ -17,7 +17,7 @@ from fitgauge.engine.unsupported import Alternative, UnsupportedError
 def refusal(
     workload: Workload, scheme: Scheme, accelerator: Accelerator, spec: ModelSpec
 ) -> UnsupportedError | None:
-    """Return why the engine does not run `spec` stored in `scheme` on this card, with what does;
+    """Return why the engine does not run `spec` stored in `scheme` on this GPU, with what does;
     None where it does or nothing is known."""
     engine, method = workload.engine, _method(scheme)
     return (
@@ -123,12 +123,12 @@ def _format(
         "quantization",
         f"{engine} needs compute capability {_dotted(needed)} or newer for {scheme.name} weights;"
         f" {accelerator.name} has {_dotted(capability)}.",
-        (_older_card(engine, capability),),
+        (_older_gpu(engine, capability),),
     )
 
 
-def _older_card(engine: EngineName, capability: Capability) -> Alternative:
-    """Return the nearest format the engine runs on a card of this capability."""
+def _older_gpu(engine: EngineName, capability: Capability) -> Alternative:
+    """Return the nearest format the engine runs on a GPU of this capability."""
     for method in ("awq", "gptq"):
         needed = ENGINES[engine].formats.get(method)
         if needed and max(needed, ENGINES[engine].min_compute_capability) <= capability:

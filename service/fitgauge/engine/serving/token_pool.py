@@ -32,19 +32,19 @@ mem_cache/memory_pool.py, DSATokenToKVPool."""
 def held(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
     """Return every mixer that may keep something, with the number of `layers` (None: all) that
     have it."""
-    found = []
+    mixers = []
     for block in spec.blocks:
         if block.part in CACHED_PARTS:
             count = count_within(block.layers, layers)
-            found += [(mixer, count) for mixer in block.mixers if count]
-    return found
+            mixers += [(mixer, count) for mixer in block.mixers if count]
+    return mixers
 
 
-def kv_cache_dtype(spec: ModelSpec, asked: str) -> str:
+def kv_cache_dtype(spec: ModelSpec, requested: str) -> str:
     """Return the format asked for, else that of the activations: the model's own, 16 bit where
     it is published wider or narrower."""
-    if asked != "auto":
-        return asked
+    if requested != "auto":
+        return requested
     return spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
 
 
@@ -104,13 +104,16 @@ def request_state_bytes(
 
 
 class BlockPool(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks of `block` tokens of `cell` bytes; a request also holds `state` bytes of its own.
-    `context_length`: of the question."""
+    """A cache divided into blocks of tokens."""
 
     cell: int
+    """Bytes of a token."""
     block: int
+    """Tokens of a block."""
     state: int
+    """Bytes that a request holds in addition to its blocks."""
     context_length: int
+    """Tokens of a request."""
     formula: str
     """`cell` by its factors."""
 

@@ -17,17 +17,17 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 Reserve = Callable[[int, int, Workload], Term]
-"""(bytes taken before the pool, bytes of the card) -> the term that is held back of the rest."""
+"""(bytes taken before the pool, bytes of the GPU) -> the term that is held back of the rest."""
 
 
 def loaded_stages(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return the weights of every pipeline stage."""
-    return laid.once(
+    return sharded.once(
         loading_degrees(workload),
         lambda: tuple(
-            (weights_term(laid, workload, stage),) for stage in stages_of(spec, workload)
+            (weights_term(sharded, workload, stage),) for stage in stages_of(spec, workload)
         ),
     )
 
@@ -43,7 +43,7 @@ def warmed_stages(
     """Return what every stage holds in addition to its weights, but for what is held back.
     block: tokens of a block. batch: what the largest batch holds on every rank in addition to
     the usual."""
-    requests, found = workload.requests_per_replica, []
+    requests, stages = workload.requests_per_replica, []
     for stage in stages_of(spec, workload):
         fixed = (
             *activation_bytes(
@@ -81,8 +81,8 @@ def warmed_stages(
         if workload.kv_cache_memory_bytes:
             formula = given_pool(workload.kv_cache_memory_bytes)
         cache = (exact_term("kv_cache", size, "computed", formula, profile.source),)
-        found.append(StageMemory(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
-    return tuple(found)
+        stages.append(StageMemory(layers=len(stage.layers), fixed=fixed, cache=cache, layout=pool))
+    return tuple(stages)
 
 
 def with_reserve(
@@ -92,7 +92,7 @@ def with_reserve(
     accelerator: Accelerator,
     reserve: Reserve,
 ) -> tuple[StageMemory, ...]:
-    """Return every stage with what is held back of this card, unless the pool is given outright."""
+    """Return every stage with what is held back of this GPU, unless the pool is given outright."""
     if workload.kv_cache_memory_bytes is not None:
         return tuple(other_memory)
     return tuple(

@@ -27,12 +27,14 @@ def ranks_of(weights: ShardedWeights, workload: Workload) -> Ranks:
 
 
 class Stage(NamedTuple):
-    """One pipeline stage: its layers of the language model; `first`: it holds the embedding and
-    towers; `last`: final norm and head."""
+    """One pipeline stage."""
 
     layers: range
+    """Its layers of the language model."""
     first: bool = True
+    """Whether it holds embedding and towers."""
     last: bool = True
+    """Whether it holds the final norm and the head."""
 
     @property
     def span(self) -> range | None:

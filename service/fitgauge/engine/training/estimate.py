@@ -73,7 +73,9 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The fullest rank of a pipeline stage."""
 
     stage: int
+    """Number of the stage, from 0."""
     layers: int
+    """Layers that it holds."""
     phases: dict[PhaseName, int]
     """Bytes of tensors by phase, those of a rollout engine included."""
     allocated: Bytes
@@ -121,7 +123,7 @@ def training_stages(
     profile: TrainingProfile,
     usable_bytes: int | None = None,
 ) -> tuple[TrainingStage, ...]:
-    """Return every stage of the pipeline, the first first. `usable_bytes`: of the card, None for
+    """Return every stage of the pipeline, the first first. `usable_bytes`: of the GPU, None for
     one without end."""
     return tuple(
         training_stage(spec, workload, profile, stage, usable_bytes)
@@ -152,12 +154,12 @@ def training_stage(
     outside: Mapping[PhaseName, Sequence[Term]] | None = None,
 ) -> TrainingStage:
     """Return one stage with its terms. `outside`: what an engine that PyTorch's allocator does not
-    serve holds on the card, by phase.
+    serve holds on the GPU, by phase.
 
     `allocated` is the highest phase. `reserved` adds fragmentation, `shown` the process around it.
     The allocator releases its cache before it fails (c10/cuda/CUDACachingAllocator.cpp,
     release_cached_blocks), so `need` holds only what it cannot release, and fragmentation is
-    limited by the memory of the card."""
+    limited by the memory of the GPU."""
     phases = [_as_quoted(spec, workload, stage, phase) for phase in stage.phases]
     other = {} if outside is None else outside
     sizes = {
@@ -165,17 +167,19 @@ def training_stage(
         for phase in phases
     }
     highest = max(phases, key=lambda phase: sizes[phase.name])
-    known = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
-    basis: Basis = "computed" if known else "assumed"
+    supported = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
+    basis: Basis = "computed" if supported else "assumed"
     spread = profile.spread if basis == "computed" else profile.spread_assumed
     if any(block.mlp is not None and block.mlp.experts for block in spec.blocks):
         spread = profile.spread_routed
     rule = RULE_SOURCES.get(rule_of(spec, workload))
-    played = rule or (_MEGATRON if workload.framework == "megatron" else SOURCES["activations"])
+    activations_source = rule or (
+        _MEGATRON if workload.framework == "megatron" else SOURCES["activations"]
+    )
 
     def termed(phase: Phase) -> tuple[Term, ...]:
         parts = tuple(
-            _term(part, basis, spread.low, spread.high, played, quoted=rule is not None)
+            _term(part, basis, spread.low, spread.high, activations_source, quoted=rule is not None)
             for part in phase.parts
         )
         return parts if rule else _slackened(parts, profile.slack)
@@ -281,7 +285,7 @@ def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
 
 
 def _limited(usual: Term, least: Term, available: int | None) -> Term:
-    """Return the fragmentation where only `available` bytes of the card are left: no more than
+    """Return the fragmentation where only `available` bytes of the GPU are left: no more than
     these, but at least what cannot be released."""
     if available is None or usual.high <= available:
         return usual
@@ -309,7 +313,7 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
     rule = rule_estimate(spec, workload, stage.layers)
     if rule is None or phase.name not in ("forward", "backward"):
         return phase
-    size = int(rule.kept * stage.in_flight) + rule.again
+    size = int(rule.retained * stage.in_flight) + rule.again
     formula = f"{in_flight_in_words(stage.in_flight)}: {stage.in_flight:g} x {rule.formula}"
     if rule.again:
         formula += f" + {rule.formula_again} of the one layer that is computed again"
@@ -332,14 +336,14 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
 
 
 def _term(
-    part: Amount, basis: Basis, low: float, high: float, played: str, *, quoted: bool
+    part: Amount, basis: Basis, low: float, high: float, source_text: str, *, quoted: bool
 ) -> Term:
     """Return a part as a term: states are arithmetic, a quoted rule is what it is, the rest is
-    as uncertain as its recipe. `played`: the source of activations."""
+    as uncertain as its recipe. `source_text`: the source of activations."""
     state = part.name.endswith(_STATES)
     sure = state or quoted
     source = (
-        played
+        source_text
         if part.name == "activations"
         else SOURCES.get(part.name) or _source_of_role(part.name)
     )

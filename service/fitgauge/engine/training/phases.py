@@ -41,18 +41,23 @@ PhaseName = Literal[
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):
-    """A named part of a phase [bytes], with its interval."""
+    """A named part of a phase."""
 
     name: str
+    """The term it belongs to."""
     size: Bytes
+    """Its bytes with their interval."""
     formula: str
+    """The equation with its numbers."""
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase of a step at its highest moment. `total`: the sum of its parts [bytes]."""
+    """One phase of a step at its highest moment."""
 
     name: PhaseName
+    """Which phase it is."""
     parts: tuple[Amount, ...]
+    """What is alive then."""
 
     @property
     def total(self) -> int:
@@ -61,16 +66,22 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank of a pipeline stage. `host`, `nvme`: bytes it keeps there; `in_flight`:
-    micro-batches whose activations it holds."""
+    """One rank of a pipeline stage."""
 
     number: int
+    """Number of the stage, from 0."""
     layers: int
+    """Layers that it holds."""
     parameters: int
+    """Parameters that it holds."""
     phases: tuple[Phase, ...]
+    """The phases of a step."""
     in_flight: float
+    """Micro-batches whose activations it holds."""
     host: int
+    """Bytes in host memory."""
     nvme: int = 0
+    """Bytes on NVMe."""
 
     @property
     def highest(self) -> Phase:
@@ -164,8 +175,8 @@ def _stage(
 def _away(spec: ModelSpec, workload: TrainingWorkload, layers: range) -> int:
     """Return what the layers of a stage keep of one micro-batch where they keep it in host
     memory [bytes]."""
-    cut = segments(spec, replace(workload, activation_offload=False))
-    return sum(segment.forward.end - segment.casts for segment in in_order(cut, layers))
+    model_segments = segments(spec, replace(workload, activation_offload=False))
+    return sum(segment.forward.end - segment.casts for segment in in_order(model_segments, layers))
 
 
 def _shared(
@@ -183,8 +194,8 @@ def _shared(
         for unit in owners
     ]
     return [
-        (to_rank(replace(unit, parameters=kept), workload), 1)
-        for unit, kept in zip(owners, tied, strict=True)
+        (to_rank(replace(unit, parameters=parameters), workload), 1)
+        for unit, parameters in zip(owners, tied, strict=True)
     ]
 
 
@@ -217,13 +228,13 @@ def _phases(
         or (workload.framework == "deepspeed" and workload.zero_stage == 3)
         or workload.micro_batches > 1
     )
-    made = sum(segment.released for segment in line.segments) - line.tied or 1
+    all_gradients = sum(segment.released for segment in line.segments) - line.tied or 1
     sharded = workload.framework == "deepspeed" and is_sharded("gradients", workload)
     passes = simulated(
         line,
         stays=0
         if standing or workload.steps_in_backward
-        else rank.gradients / made
+        else rank.gradients / all_gradients
         if sharded
         else 1,
     )
@@ -237,7 +248,7 @@ def _phases(
     swapped = zero.exchange(
         workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
-    kept = _states(rank, formulas)
+    resident = _states(rank, formulas)
     gradients = _state("gradients", rank.gradients, formulas)
     gathered = Amount(
         "gathered_weights",
@@ -262,15 +273,15 @@ def _phases(
         others + passes.forward_peak,
         f"{flight}{exactly(passes.forward_peak)} at the highest moment of one; {between}",
     )
-    backward, made_then, buckets = passes.backward, passes.gradients, swapped.buckets
+    backward, gradients_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
-        backward, made_then, buckets = passes.opening, 0, zero.NOTHING
+        backward, gradients_then, buckets = passes.opening, 0, zero.NOTHING
     back = _amount(
         "activations",
-        others + backward - made_then,
-        f"{flight}{exactly(backward - made_then)} at the highest moment of one; {between}",
+        others + backward - gradients_then,
+        f"{flight}{exactly(backward - gradients_then)} at the highest moment of one; {between}",
     )
-    there = gradients if standing else _state("gradients", made_then, formulas)
+    there = gradients if standing else _state("gradients", gradients_then, formulas)
     stepped = (
         _described("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
         if swapped.frees_gradients
@@ -278,11 +289,13 @@ def _phases(
     )
     stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
-        _phase("forward", [*kept, *([gradients] if standing else []), stands, gathered, forward]),
+        _phase(
+            "forward", [*resident, *([gradients] if standing else []), stands, gathered, forward]
+        ),
         _phase(
             "backward",
             [
-                *kept,
+                *resident,
                 there,
                 stands,
                 Amount("communication", buckets, described(_BUCKETS, buckets.expected)),
@@ -293,7 +306,7 @@ def _phases(
         _phase(
             "optimizer_step",
             [
-                *kept,
+                *resident,
                 stepped,
                 *([] if swapped.frees_gradients else [stands]),
                 _described(
@@ -319,12 +332,12 @@ def _fsdp_phases(
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
     gradients' shards stay from one to the next."""
-    kept, moments = _states(rank, formulas), list(fsdp.moments(fsdp.step_of(spec, workload)))
+    resident, moments = _states(rank, formulas), list(fsdp.moments(fsdp.step_of(spec, workload)))
     if workload.micro_batches > 1:
         moments = [replace(moment, shards=rank.gradients) for moment in moments]
     result = [
-        _fsdp_phase("forward", kept, moments, formulas),
-        _fsdp_phase("backward", kept, moments, formulas),
+        _fsdp_phase("forward", resident, moments, formulas),
+        _fsdp_phase("backward", resident, moments, formulas),
     ]
     stepping = _described(
         "optimizer_temporaries",
@@ -336,7 +349,7 @@ def _fsdp_phases(
         *result,
         _phase(
             "optimizer_step",
-            [*kept, _state("gradients", rank.gradients, formulas), stepping],
+            [*resident, _state("gradients", rank.gradients, formulas), stepping],
         ),
     )
 
@@ -346,12 +359,12 @@ def _fsdp_stage_phases(
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2 in a pipeline, whose gradients stay whole until the last
     micro-batch."""
-    kept, moments = _states(rank, formulas), list(fsdp_pipeline.moments(step))
+    resident, moments = _states(rank, formulas), list(fsdp_pipeline.moments(step))
     summed = StateFormula("summed whole over micro-batches, and then reduced", None)
     whole = {**formulas, "gradients": summed}
     result = [
-        _fsdp_phase("forward", kept, moments, whole),
-        _fsdp_phase("backward", kept, moments, whole),
+        _fsdp_phase("forward", resident, moments, whole),
+        _fsdp_phase("backward", resident, moments, whole),
     ]
     received = _described(
         "communication",
@@ -369,7 +382,7 @@ def _fsdp_stage_phases(
         _phase(
             "optimizer_step",
             [
-                *kept,
+                *resident,
                 _state("gradients", rank.gradients, formulas),
                 received,
                 stepping,
@@ -380,7 +393,7 @@ def _fsdp_stage_phases(
 
 def _fsdp_phase(
     name: PhaseName,
-    kept: Sequence[Amount],
+    resident: Sequence[Amount],
     moments: Sequence[fsdp.Moment],
     formulas: Mapping[str, StateFormula],
 ) -> Phase:
@@ -405,7 +418,7 @@ def _fsdp_phase(
             "what autograd holds, with gradients of gathered parameters",
         ),
     )
-    return _phase(name, [*kept, *parts])
+    return _phase(name, [*resident, *parts])
 
 
 def _states(rank: RankStates, formulas: Mapping[str, StateFormula]) -> list[Amount]:

@@ -56,8 +56,8 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
         return 0
     if workload.framework == "fsdp" and workload.compile:  # a compiled loss makes no fp32 copy
         return 0
-    kept = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
-    tokens = -(-kept // workload.context_parallel) * workload.micro_batch_size
+    logit_tokens = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
+    tokens = -(-logit_tokens // workload.context_parallel) * workload.micro_batch_size
     return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * FLOAT
 
 

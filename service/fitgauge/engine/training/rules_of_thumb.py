@@ -23,13 +23,14 @@ RULE_SOURCES: dict[ActivationRule, str] = {
 
 
 class RuleEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """Activations by a rule [bytes]. `kept`: of one micro-batch between its passes; `again`:
-    what recomputing one layer makes."""
+    """Activations by a rule."""
 
-    kept: int
+    retained: int
+    """Of one micro-batch between its passes [bytes]."""
     again: int
+    """What recomputing one layer makes [bytes]."""
     formula: str
-    """`kept` by its factors."""
+    """The rule with its numbers."""
     formula_again: str = ""
     """`again` by its factors."""
 
@@ -51,10 +52,10 @@ def megatron_layer_bytes(
     with sequence parallelism. Source: arXiv 2205.05198, section 4.1 and 4.2, equations 1, 2 and
     4."""
     whole = 10 * sequence * batch * hidden
-    cut = 24 * sequence * batch * hidden + (
+    divided = 24 * sequence * batch * hidden + (
         5 * heads * sequence * sequence * batch if scores else 0
     )
-    return (whole + cut) // ways if sequence_parallel else whole + cut // ways
+    return (whole + divided) // ways if sequence_parallel else whole + divided // ways
 
 
 def forty_bytes(sequence: int, batch: int, hidden: int, layers: int) -> int:
@@ -104,12 +105,16 @@ def rule_estimate(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> R
     hidden, ways = spec.hidden_size, workload.tensor_parallel
     layer, formula = _layer(rule, spec, workload, sequence)
     if workload.activation_checkpointing != "full":
-        return RuleEstimate(kept=layers * layer, again=0, formula=f"{layers} layers x {formula}")
+        return RuleEstimate(
+            retained=layers * layer, again=0, formula=f"{layers} layers x {formula}"
+        )
     width = _width(workload) if rule == "widths" else _HALF
-    kept = width * sequence * batch * hidden // (ways if workload.sequence_parallel else 1)
+    retained = width * sequence * batch * hidden // (ways if workload.sequence_parallel else 1)
     shared = f" / {ways} ranks" if workload.sequence_parallel and ways > 1 else ""
-    said = f"{layers} layers x {width} B x {sequence} tokens x {batch} x {hidden} hidden{shared}"
-    return RuleEstimate(kept=layers * kept, again=layer, formula=said, formula_again=formula)
+    words = f"{layers} layers x {width} B x {sequence} tokens x {batch} x {hidden} hidden{shared}"
+    return RuleEstimate(
+        retained=layers * retained, again=layer, formula=words, formula_again=formula
+    )
 
 
 def _layer(

@@ -39,21 +39,28 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A training request in numbers. Fields have the names of the request's."""
 
     method: Method = "full"
+    """What is trained: all weights, adapters, ..."""
     framework: Framework = "transformers"
+    """The training framework."""
     precision: Precision = "mixed_bf16"
+    """Formats of weights, gradients and computation."""
     base_precision: BasePrecision = "fp32"
     """Of a frozen base that is not quantized, under autocast: half leaves it in 16 bit, with
     adapters in fp32 (PEFT, autocast_adapter_dtype)."""
     optimizer: Optimizer = "adamw"
+    """The optimizer."""
     optimizer_implementation: Implementation = "foreach"
+    """How it steps: parameter by parameter, many at once, or fused."""
     optimizer_in_backward: bool = False
     """Every parameter steps as soon as its gradient is there."""
     ema: Averages = "none"
     """Where a moving average of the trained weights is stored."""
     loss: Loss = "full"
+    """How the loss is computed."""
     logits_tokens: int | None = None
     """Tokens of every sequence whose logits are computed; None for all."""
     activation_checkpointing: Checkpointing = "none"
+    """Which activations are recomputed."""
     recompute_modules: tuple[str, ...] = ()
     """Megatron's; see `recomputed_modules`."""
     activation_offload: bool = False
@@ -61,6 +68,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     activation_rule: ActivationRule | None = None
     """None leaves it to the model (rules_of_thumb.py, rule_of)."""
     attention: AttentionKernel = "sdpa"
+    """The attention kernel."""
     kernels: Kernels = "none"
     """Whose fused kernels replace transformers' modelling code in the layers."""
     compile: bool = False
@@ -72,6 +80,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     micro_batches: int = 1
     """Forward passes of one optimizer step, per data-parallel rank."""
     lora_rank: int = 16
+    """Rank of the adapters."""
     lora_targets: Targets = "all_linear"
     """Linears that get adapters; a tuple holds names of modules."""
     quantization: str | None = None
@@ -81,20 +90,27 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     zero_stage: int = 0
     """0 to 3; for FSDP 3 frees parameters after the forward pass, 2 keeps them."""
     offload: Offload = "none"
+    """What lives in host memory."""
     tensor_parallel: int = 1
     """Tensor x pipeline x context x data parallel is the number of GPUs."""
     sequence_parallel: bool = False
+    """Whether tensor parallelism divides the residual stream too."""
     pipeline_parallel: int = 1
+    """Pipeline stages."""
     pipeline_schedule: Schedule = "1f1b"
+    """In which order micro-batches run."""
     pipeline_chunks: int = 2
     """Pieces of a rank's layers under the interleaved schedule."""
     last_stage_layers: int | None = None
     """See parallel/pipeline.py, split."""
     context_parallel: int = 1
+    """Ranks that divide a sequence."""
     expert_parallel: int = 1
+    """Ranks over which experts are spread."""
     expert_tensor_parallel: int | None = None
     """None: see `expert_ways`."""
     data_parallel: int = 1
+    """Replicas, or ranks that ZeRO and FSDP shard over."""
     data_parallel_replicate: int = 1
     """Groups that each hold a whole set of shards."""
     zero_hpz_partition_size: int = 1
@@ -110,6 +126,7 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     images: int = 0
     """Of every sequence, each `image_tokens` long."""
     image_tokens: int = 0
+    """Tokens of an image."""
     train_vision_tower: bool = True
     """With adapters, the tower and its projector get some too; without it a tower is frozen, its
     projector is not."""

@@ -20,24 +20,29 @@ from fitgauge.engine.weights.sharding import (
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Bytes of parameters on one rank, in all and by part of the model.
-
-    layered: of one layer, by part, number of layers alike and format (empty: unquantized)."""
+    """The parameters of one rank."""
 
     bytes: int
+    """Their bytes in all."""
     by_part: dict[Part, int]
+    """Their bytes by part of the model."""
     basis: Basis
+    """How their sizes are known."""
     layered: dict[tuple[Part, int, str], int]
+    """Their bytes by part, number of layers and format [bytes]."""
 
 
 class Ranks(NamedTuple):
-    """Over how many ranks each kind of tensor is divided: `tensor`, `tower`, each `expert`; and
-    over how many whole `experts` go."""
+    """Over how many ranks each kind of tensor is divided."""
 
     tensor: int
+    """Tensors of the language model."""
     tower: int
+    """Tensors of vision and audio towers."""
     expert: int
+    """Each expert."""
     experts: int
+    """The experts, whole ones."""
 
 
 def ranks(
@@ -133,9 +138,9 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     out, inputs = share.out, share.inputs
     if (ways > 1 or share.multiple > 1) and share.split is not Split.NONE:
         if share.split is Split.ROW:
-            inputs = _cut(inputs, share, ways)
+            inputs = _rank_width(inputs, share, ways)
         else:
-            out = _cut(out, share, ways)
+            out = _rank_width(out, share, ways)
         if share.experts and layout.refines_blocks:
             form = refined(
                 form,
@@ -147,10 +152,10 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     )
 
 
-def _cut(size: int, share: TensorGroup, ways: int) -> int:
+def _rank_width(size: int, share: TensorGroup, ways: int) -> int:
     pieces = -(-share.pieces // ways)
-    cut = pieces * (size // share.pieces or 1)
-    return round_up(cut, share.multiple) if share.experts else cut
+    rank_width = pieces * (size // share.pieces or 1)
+    return round_up(rank_width, share.multiple) if share.experts else rank_width
 
 
 def refined(form: Format, width: int, hidden: int) -> Format:

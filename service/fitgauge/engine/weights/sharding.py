@@ -22,45 +22,54 @@ Place = Literal["layers", "first", "last", "tied", "every"]
 
 
 class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine does to tensors when it divides them.
-
-    `vocabulary_multiple`: the vocabulary is padded to it. `expert_multiples`: by format name,
-    what the width of one rank's share of an expert is padded to. `refines_blocks`: scales of
-    square blocks that tensor parallelism cuts are repeated for the largest block that fits.
-    `whole_groups`: an expert's group of weights that tensor parallelism cuts short has no scale.
-    `experts_over_data`: without expert parallelism, experts are divided over tensor x data
-    parallel ranks. `wide_dtype`: what a model published in F32 is loaded in. `fused`: names that
-    become one tensor, alternatives in a regular expression. `embedded_everywhere`: model types
-    whose embedding every pipeline stage holds."""
+    """What an engine does to tensors when it divides them."""
 
     vocabulary_multiple: int = 1
+    """What the vocabulary is padded to a multiple of."""
     expert_multiples: dict[str, int] = {}
+    """By format name, what an expert's width on a rank is padded to a multiple of."""
     refines_blocks: bool = False
+    """Whether scales of square blocks that are cut are repeated for the largest block that fits."""
     whole_groups: bool = False
+    """Whether an expert's group of weights that is cut short has no scale."""
     experts_over_data: bool = False
+    """Whether experts, without expert parallelism, are divided over tensor x data parallel ranks.
+    """
     wide_dtype: str = "F32"
+    """What a model published in F32 is loaded in."""
     fused: tuple[str, ...] = ()
+    """Names that become one tensor, alternatives in a regular expression."""
     embedded_everywhere: frozenset[str] = frozenset()
+    """Model types whose embedding every pipeline stage holds."""
 
 
 class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     """Tensors of every layer of `layers` that are divided alike.
-
-    Unquantized (`form` None): `pieces` of `piece_bytes` that go to ranks whole. Quantized: one
-    weight of shape (out, inputs). `experts`: how many of them a layer routes to, 0 for a tensor
-    of no expert. `place`: the pipeline stages that hold it."""
+    Unquantized, they are pieces that go to ranks whole; quantized, one weight of shape (out,
+    inputs)."""
 
     part: Part
+    """The part of the model they belong to."""
     place: Place
+    """The pipeline stages that hold them."""
     layers: tuple[int, ...]
+    """Numbers of the layers."""
     split: Split
+    """How tensor parallelism divides them."""
     experts: int
+    """Experts that a layer routes to; 0 for a tensor of no expert."""
     multiple: int
+    """What the pieces of a rank are padded to a multiple of."""
     pieces: int
+    """Indivisible pieces of an unquantized tensor."""
     piece_bytes: int
+    """Bytes of a piece."""
     out: int = 0
+    """Rows of a quantized weight."""
     inputs: int = 0
+    """Columns of a quantized weight."""
     form: Format | None = None
+    """The format of a quantized weight; None: unquantized."""
 
 
 Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
@@ -71,26 +80,29 @@ Derived = TypeVar("Derived")
 
 
 class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's parameters by how they are divided, in one scheme, under one engine's Layout.
-
-    `shares`: for sums, unquantized tensors that are divided alike as one. `tensors`: what the
-    engine allocates, each of the shares that are fused into it. `scale`: the repository over the
-    table. `tower_heads`: of the vision and audio towers, which every rank holds whole where
-    tensor parallelism does not divide them. `remembered`: what was derived from it before, see
-    `once`."""
+    """A model's parameters by how they are divided, in one scheme, under one engine's rules."""
 
     shares: tuple[TensorGroup, ...]
+    """For sums: unquantized tensors that are divided alike count as one."""
     tensors: tuple[tuple[TensorGroup, ...], ...]
+    """What the engine allocates, each of the groups that are fused into it."""
     layout: ShardingRules
+    """How the engine divides tensors."""
     scheme: Scheme
+    """How the model is stored."""
     basis: Basis
+    """How the sizes are known."""
     scale: float = 1.0
+    """Bytes of the repository over those of the table."""
     tower_heads: int = 0
-    remembered: MixedMemo = msgspec.field(default_factory=Memo)
+    """Heads of the vision and audio towers, which every rank holds whole where tensor parallelism
+    does not divide these; 0: no towers."""
+    memo: MixedMemo = msgspec.field(default_factory=Memo)
+    """What was derived from it before."""
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
         """Return what `derive` gives, derived once for every `key`."""
-        derived: Derived = self.remembered.get_or_compute(key, derive)
+        derived: Derived = self.memo.get_or_compute(key, derive)
         return derived
 
 

@@ -86,5 +86,5 @@ class WeightCache:
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
         laid = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
-        laid.remembered.limit = self._most_derived
+        laid.memo.limit = self._most_derived
         return CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)

@@ -5,7 +5,7 @@ Each limit fits when the question is asked again with it: verdict `fits`, not ju
 
 from collections.abc import Callable
 
-from fitgauge.engine.accelerator import Accelerator, most_cards
+from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.quantity import Bytes, largest_where, total
 from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.estimate import StageEstimate
@@ -221,4 +221,4 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:
     """Return those of these GPU counts that one deployment can use."""
-    return tuple(count for count in counts if count <= most_cards(accelerator, count))
+    return tuple(count for count in counts if count <= most_gpus(accelerator, count))

@@ -8,7 +8,7 @@ from typing import get_args
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
-from fitgauge.engine.accelerator import Accelerator, Availability, most_cards
+from fitgauge.engine.accelerator import Accelerator, Availability, most_gpus
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
@@ -60,13 +60,13 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
         allowed = [
             GpuLimit(
                 found.accelerator,
-                min(most, found.count) if found.count > 1 else most_cards(found.accelerator, most),
+                min(most, found.count) if found.count > 1 else most_gpus(found.accelerator, most),
             )
             for found in named
         ]
     else:
         allowed = [
-            GpuLimit(accelerator, most_cards(accelerator, most))
+            GpuLimit(accelerator, most_gpus(accelerator, most))
             for accelerator in _available(request, catalog)
         ]
     wanted = _vendors(words.split_list(request.vendors), catalog.all())

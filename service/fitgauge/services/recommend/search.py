@@ -349,7 +349,7 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
     never less than this: those of the language model, and of an engine
     that keeps them on the GPU, embedding and head too."""
     laid = prepared.laid
-    parts = laid.remembered.get_or_compute(
+    parts = laid.memo.get_or_compute(
         ("weights of parts", tensor_parallel),
         lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
     )

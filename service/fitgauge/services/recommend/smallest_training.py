@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
-from fitgauge.engine.accelerator import Accelerator, most_cards
+from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.model.spec import Model
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
 from fitgauge.services.common.responses import COUNTS
@@ -81,7 +81,7 @@ def _fewest(
     costs: Costs,
 ) -> Iterator[_Option]:
     """Yield the fewest of one accelerator on which it fits, where they have a price."""
-    most = most_cards(accelerator, COUNTS[-1])
+    most = most_gpus(accelerator, COUNTS[-1])
     for count in COUNTS:
         price = costs.usd_per_hour(accelerator, count) if count <= most else None
         if price is None or count * accelerator.usable.high < least_bytes:

@@ -35,16 +35,17 @@ _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSegment]:
     """Return the tensors that embedding, every kind of layer and head save."""
     run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
-    cut, scene = segments(spec, run), layer_context(spec, run)
+    cut, context = segments(spec, run), layer_context(spec, run)
     weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
     return [
-        _segment(part, scene, weights, workload) for part in (cut.embedding, *cut.layers, cut.head)
+        _segment(part, context, weights, workload)
+        for part in (cut.embedding, *cut.layers, cut.head)
     ]
 
 
 def _segment(
     part: Segment,
-    scene: LayerContext,
+    context: LayerContext,
     weights: dict[str, tuple[int, ...]],
     workload: TrainingWorkload,
 ) -> SavedSegment:
@@ -52,7 +53,7 @@ def _segment(
         SavedTensor(
             name=saved.name,
             read_by=saved.by,
-            shape=shape_of(saved, scene, weights),
+            shape=shape_of(saved, context, weights),
             dtype=_form(saved, workload),
             bytes=saved.bytes,
         )
@@ -73,19 +74,21 @@ def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
     return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
-def shape_of(saved: Saved, scene: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:
+def shape_of(saved: Saved, context: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:
     """Return the shape: [batch, sequence, features]; of scores [batch, heads, sequence, keys]; of a
     cast weight its own; else the number of elements."""
     own = weights.get(saved.name.removesuffix(".cast"))
     if own is not None:
         return list(own)
-    each, rest = divmod(saved.elements, scene.tokens)
+    each, rest = divmod(saved.elements, context.tokens)
     if rest:
         return [saved.elements]
-    heads, left = divmod(each, scene.keys)
+    heads, left = divmod(each, context.keys)
     if saved.name in _SCORES and heads and not left:
-        return [scene.batch, heads, scene.sequence, scene.keys]
-    return [scene.batch, scene.sequence, each] if each > 1 else [scene.batch, scene.sequence]
+        return [context.batch, heads, context.sequence, context.keys]
+    return (
+        [context.batch, context.sequence, each] if each > 1 else [context.batch, context.sequence]
+    )
 
 
 def _form(saved: Saved, workload: TrainingWorkload) -> Form:

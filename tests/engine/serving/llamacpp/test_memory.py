@@ -28,7 +28,7 @@ from fitgauge.engine.serving.llamacpp.kv_cache import (
 )
 from fitgauge.engine.serving.llamacpp.offload import (
     Offload,
-    card_bytes,
+    gpu_bytes,
     layer_split,
     offloaded,
     shard_weights,
@@ -77,7 +77,7 @@ def test_weights_on_every_card_are_llamacpps() -> None:
         ranges, offload = cards_of(answer)
         for number, (layers, card) in enumerate(zip(ranges, answer["cards"], strict=True)):
             last = number == len(ranges) - 1
-            size = card_bytes(
+            size = gpu_bytes(
                 laid_of(answer["model"]), layers, first=number == 0, last=last, offload=offload
             )
             assert size / MIB == pytest.approx(card["model_mib"], rel=1e-5), answer
@@ -99,7 +99,7 @@ def test_compute_buffers_of_flash_attention_lie_in_their_interval_and_mostly_on_
                 ubatch=answer["n_ubatch"],
                 tokens=answer["context"],
                 concurrency=1,
-                cards=len(answer["cards"]),
+                gpu_count=len(answer["cards"]),
                 first=number == 0,
                 streamed=0,
             )
@@ -155,7 +155,7 @@ def test_posted_split_of_a_70b_over_two_cards() -> None:
 def test_posted_weights_of_a_q8_0_file() -> None:
     """Qwen3-Coder-30B-A3B Q8_0 (b7342): 30658.12 MiB on the card."""
     laid = laid_of("Qwen/Qwen3-Coder-30B-A3B-Instruct")
-    assert card_bytes(
+    assert gpu_bytes(
         laid, range(48), first=True, last=True, offload=Offload(0, 0)
     ) / MIB == pytest.approx(30658.12, abs=0.1)
 
@@ -165,7 +165,7 @@ def test_a_gguf_file_at_hand_sets_the_size() -> None:
     scheme = requested_scheme("q4_k_m", spec)
     laid = shard_weights(spec, scheme, Stored(file_bytes=20 * GIB))
     whole = sum(
-        card_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0))
+        gpu_bytes(laid, layers, first=False, last=last, offload=Offload(0, 0))
         for layers, last in ((range(64), True),)
     )
     assert laid.basis == "exact"
@@ -190,9 +190,9 @@ def test_experts_leave_before_layers_do() -> None:
     assert offloaded(mixture, 48, 5 * GIB).layers == 0 < offloaded(mixture, 48, 5 * GIB).experts
     assert offloaded(dense, 64, 5 * GIB).experts == 0 < offloaded(dense, 64, 5 * GIB).layers
     offload = offloaded(dense, 64, 5 * GIB)
-    kept = card_bytes(dense, range(offload.layers, 64), first=True, last=True, offload=offload)
+    kept = gpu_bytes(dense, range(offload.layers, 64), first=True, last=True, offload=offload)
     assert (
-        card_bytes(dense, range(64), first=True, last=True, offload=Offload(0, 0)) - kept >= 5 * GIB
+        gpu_bytes(dense, range(64), first=True, last=True, offload=Offload(0, 0)) - kept >= 5 * GIB
     )
 
 
@@ -248,7 +248,7 @@ def test_older_builds_hold_logits_of_the_whole_micro_batch(
         ubatch=512,
         tokens=4096,
         concurrency=1,
-        cards=1,
+        gpu_count=1,
         first=True,
         streamed=0,
         logits=profile.logits_copies,

@@ -7,7 +7,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.quantity import GIB, MIB, Term
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.vllm.compute_capability import on_card
+from fitgauge.engine.serving.vllm.compute_capability import padded_for
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.weights import VLLM, shard_weights
 from fitgauge.engine.serving.weights import Stage
@@ -57,7 +57,7 @@ def test_loading_holds_what_was_printed(
 def test_experts_whose_activation_triton_lacks_are_padded_for_marlin_on_hopper() -> None:
     """Width 3072 over 16 ranks is 192, padded to 256: 129.75 GiB were printed (w087)."""
     spec = spec_of("moonshotai/Kimi-K3")
-    laid = on_card(shard_weights(spec, published(spec) or Scheme(name="none")), spec, (9, 0))
+    laid = padded_for(shard_weights(spec, published(spec) or Scheme(name="none")), spec, (9, 0))
     experts = next(share for share in laid.shares if share.experts)
     sizes = {ways: share_bytes(experts, VLLM, Ranks(ways, ways, ways, 1)) for ways in (8, 16)}
     assert sizes[16] / sizes[8] == pytest.approx(256 / 384)

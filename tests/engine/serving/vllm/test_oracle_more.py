@@ -100,7 +100,7 @@ def _version(row: dict[str, Any]) -> tuple[int, ...]:
 def _laid(row: dict[str, Any]) -> ShardedWeights:
     spec = spec_of(row["model"])
     laid = layout.shard_weights(spec, published(spec) or Scheme(name="as published"))
-    return cards.on_card(laid, spec, tuple(row["capability"]))
+    return cards.padded_for(laid, spec, tuple(row["capability"]))
 
 
 def _plan(row: dict[str, Any], stage: range | None = None) -> KvCacheConfig:

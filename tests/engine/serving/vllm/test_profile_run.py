@@ -18,8 +18,8 @@ from fitgauge.engine.serving.vllm.encoder import (
 )
 from fitgauge.engine.serving.vllm.profile_run import (
     indexed_peak,
-    kept_workspace,
     profiling_terms,
+    retained_workspace,
     runs_second,
     stage_bytes,
     workspace_bytes,
@@ -205,10 +205,10 @@ def test_expert_workspaces_hold_gate_and_up_and_the_output_of_every_visited_expe
 
 def test_workspaces_outlive_the_layers_of_the_widest_mixture_alone() -> None:
     work = workload((0, 19), tensor_parallel=2)
-    assert kept_workspace(spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work) == 8192 * 2 * 2 * (
-        7168 + 14336
-    )
-    assert kept_workspace(spec_of("Qwen/Qwen3-8B"), work) == 0
+    assert retained_workspace(
+        spec_of("mistralai/Mixtral-8x7B-Instruct-v0.1"), work
+    ) == 8192 * 2 * 2 * (7168 + 14336)
+    assert retained_workspace(spec_of("Qwen/Qwen3-8B"), work) == 0
 
 
 def test_sparse_indexers_take_their_logits_in_the_pass_and_queries_are_padded_to_64_heads() -> None:
@@ -226,7 +226,7 @@ def test_sparse_indexers_take_their_logits_in_the_pass_and_queries_are_padded_to
 def test_an_indexer_gathers_the_keys_of_40_contexts_where_experts_need_less() -> None:
     spec = spec_of("deepseek-ai/DeepSeek-V4-Flash")
     short, long = (
-        kept_workspace(spec, workload((0, 33), context_length=length))
+        retained_workspace(spec, workload((0, 33), context_length=length))
         for length in (8192, 1_048_576)
     )
     assert short < long == 40 * 1_048_576 // 4 * 132

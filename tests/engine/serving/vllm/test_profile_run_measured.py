@@ -15,8 +15,8 @@ from fitgauge.engine.model.spec import LatentAttention
 from fitgauge.engine.serving.vllm.profile_run import (
     attending_peak,
     expanded_bytes,
-    kept_workspace,
     profiling_terms,
+    retained_workspace,
     workspace_bytes,
 )
 from fitgauge.engine.serving.workload import Workload
@@ -63,7 +63,7 @@ def test_the_peak_is_what_vllm_allocates(row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["kept"]], ids=said)
 def test_what_the_pass_leaves_is_the_workspace_of_the_experts(row: dict[str, Any]) -> None:
-    assert kept_workspace(spec_of(row["model"]), workload(row)) == row["kept"]
+    assert retained_workspace(spec_of(row["model"]), workload(row)) == row["kept"]
 
 
 def test_mla_expands_eight_contexts_and_at_most_65536_tokens() -> None:
@@ -111,5 +111,6 @@ def test_experts_of_mxfp4_keep_no_workspace_where_one_kernel_runs_them(
     Ampere, shares a workspace."""
     work = msgspec.structs.replace(workload(ROWS[0]), engine_version=version)
     assert (
-        kept_workspace(spec_of("openai/gpt-oss-20b"), work, bundled().find(card).accelerator) > 0
+        retained_workspace(spec_of("openai/gpt-oss-20b"), work, bundled().find(card).accelerator)
+        > 0
     ) == keeps

@@ -17,23 +17,28 @@ NUMBERED = ("w1", "w3", "w2")
 
 @dataclass(frozen=True)
 class Naming:
-    """How a family names the parts of its mixture.
-
-    `block` holds them all; `projections`: gate, up, down of a routed expert; `correction`: the
-    router's score correction bias (F32; a buffer unless `correction_learned`); `shared`: the
-    shared experts, `shared_gate`: a linear that weighs them. `router_dtype`: where the engine
-    keeps the router in another format than the model's."""
+    """How a family names the parts of its mixture."""
 
     block: str = "mlp"
+    """The module that holds them all."""
     router: str = "gate"
+    """The router's linear."""
     experts: str = "experts"
+    """The list of routed experts."""
     projections: tuple[str, str, str] = GATED
+    """Gate, up and down of a routed expert."""
     correction: str | None = None
+    """The router's score correction bias (F32); None: it has none."""
     correction_learned: bool = False
+    """Whether that bias is a parameter; else a buffer."""
     shared: str = "shared_experts"
+    """The shared experts."""
     shared_gate: str | None = None
+    """A linear that weighs the shared experts; None: it has none."""
     router_dtype: str | None = None
+    """Canonical dtype of the router where the engine stores it in another one than the model's."""
     shared_bias: bool = False
+    """Whether the shared experts have biases."""
 
 
 def sizes(config: Config, width: int, *, experts: int, shared: int = 0, per_token: int = 0) -> Mlp:

@@ -106,7 +106,7 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
     a size that decides is missing."""
     name = config.text("model_type") or "of this config"
     inner = with_tie(language_section(config), config)
-    family = known_family(inner, readers)
+    family = similar_family(inner, readers)
     try:
         spec = readers[family](inner) if family else usual_decoder(inner)
     except MalformedModelError as error:
@@ -164,7 +164,7 @@ def with_tie(inner: Config, config: Config) -> Config:
     return amended(inner, tie_word_embeddings=config.flag("tie_word_embeddings", default=True))
 
 
-def known_family(config: Config, readers: Mapping[str, Reader]) -> str:
+def similar_family(config: Config, readers: Mapping[str, Reader]) -> str:
     """Return the model type to read a config as: its own, that of the class it names, or that of
     a key it has; empty where none is known."""
     name = architecture_name(config)

@@ -12,11 +12,14 @@ from fitgauge.engine.model.spec import Attention, Block, Kind, Mixer, Mlp, Part,
 
 @dataclass(frozen=True)
 class Layer:
-    """How one layer is made; equal layers become one Block."""
+    """How one layer is built; equal layers become one Block."""
 
     tensors: tuple[Tensor, ...]
+    """Its parameters and buffers."""
     mixers: tuple[Mixer, ...] = ()
+    """How it mixes tokens, and what it caches."""
     mlp: Mlp | None = None
+    """Its feed-forward part; None: it has none."""
 
 
 def blocks(part: Part, prefix: str, layers: Sequence[Layer], first: int = 0) -> tuple[Block, ...]:

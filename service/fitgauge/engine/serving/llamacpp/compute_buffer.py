@@ -19,7 +19,7 @@ from fitgauge.engine.serving.profile import Coefficient
 
 _FLOAT, _HALF = 4, 2
 _COPIES = 4
-"""Input tensors are held four times where cards take turns (GGML_SCHED_MAX_COPIES)."""
+"""Input tensors are held four times where GPUs take turns (GGML_SCHED_MAX_COPIES)."""
 
 _SOURCE = "llama.cpp b9849 src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
 
@@ -31,15 +31,15 @@ def compute_term(
     ubatch: int,
     tokens: int,
     concurrency: int,
-    cards: int,
+    gpu_count: int,
     first: bool,
     streamed: int,
     logits: Coefficient | None = None,
 ) -> Term:
     """Return the term `activations` [bytes]: ubatch x 4 B x live floats + ubatch x 2 B x cells of
-    every mask, on one card.
+    every mask, on one GPU.
 
-    tokens: the whole cache. cards: more than one hold inputs and hand over hidden states several
+    tokens: the whole cache. GPUs: more than one hold inputs and hand over hidden states several
     times; all but the first also take them over. streamed: bytes of the largest weight that
     stays in host memory and is copied here for a large batch, twice. logits: rows of logits for
     every token of the micro-batch where the head is: older builds hold them all, newer ones a
@@ -49,12 +49,12 @@ def compute_term(
     masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
     inputs = ubatch * _FLOAT * spec.hidden_size
     expected = work + masks + 2 * streamed
-    if cards > 1:
+    if gpu_count > 1:
         expected += (_COPIES - 1) * masks + (1 if first else 2) * _COPIES * inputs
     formula = f"{ubatch} tokens x {floats} floats x 4 B + {exactly(masks)} of masks"
     if streamed:
         formula += f" + 2 x {exactly(streamed)} of streamed weights"
-    if cards > 1:
+    if gpu_count > 1:
         copies = (1 if first else 2) * _COPIES
         formula += (
             f" + {_COPIES - 1} x {exactly(masks)} of masks + {copies} x {ubatch} tokens x"
@@ -92,12 +92,12 @@ def mask_cells(cells: LlamaKvCache, tokens: int, concurrency: int) -> int:
 def live_floats(spec: ModelSpec) -> tuple[int, bool]:
     """Return (numbers alive for one token at the worst moment of the worst layer, whether that
     layer is a mixture)."""
-    found = [
+    by_layer = [
         (layer_floats(block, spec.hidden_size), bool(block.mlp and block.mlp.experts))
         for block in spec.blocks
         if block.part in (Part.LANGUAGE, Part.ENCODER) and block.mixers
     ]
-    return max(found, default=(4 * spec.hidden_size, False))
+    return max(by_layer, default=(4 * spec.hidden_size, False))
 
 
 def layer_floats(block: Block, hidden: int) -> int:

@@ -26,14 +26,16 @@ _FLOAT = 4
 
 
 class Windows(NamedTuple):
-    """How an engine sizes the cells of sliding layers. `sequences`: at least so many at once.
-    `memory`: tokens kept of a sequence whatever its window, 0 for the window itself. `ubatch`:
-    tokens of one forward pass. `capped`: never more than the full cache."""
+    """How an engine sizes the cells of sliding layers."""
 
     sequences: int
+    """At least so many sequences at once."""
     memory: int
+    """Tokens cached of a sequence whatever its window; 0 for the window itself."""
     ubatch: int
+    """Tokens of one forward pass."""
     capped: bool = True
+    """Whether they never exceed the full cache."""
 
 
 def padded(tokens: int) -> int:
@@ -108,7 +110,7 @@ def interleaves(spec: ModelSpec) -> bool:
 
 
 class LlamaKvCache:
-    """The cache of the layers of one card, behind the questions every engine's cache answers."""
+    """The cache of the layers of one GPU, behind the questions every engine's cache answers."""
 
     __slots__ = ("_layers", "context_length", "full", "state", "windowed", "windows")
 

@@ -1,5 +1,5 @@
-"""Serving with llama.cpp (llama-server): layers over the cards, a cache allocated whole, one
-compute buffer a card."""
+"""Serving with llama.cpp (llama-server): layers over the GPUs, a cache allocated whole, one
+compute buffer a GPU."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
@@ -10,7 +10,7 @@ from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
 from fitgauge.engine.serving.llamacpp.offload import (
     Offload,
-    card_bytes,
+    gpu_bytes,
     largest_bytes,
     layer_split,
     offloaded,
@@ -33,19 +33,19 @@ Qwen3.6-27B's."""
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (n_parallel, n_ubatch), the same on every card."""
+    """Return (n_parallel, n_ubatch), the same on every GPU."""
     return PARALLEL, UBATCH
 
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every card."""
-    return split_estimate(spec, laid, workload, accelerator, profile, _windows(workload))
+    """Return the Estimate of every GPU."""
+    return split_estimate(spec, sharded, workload, accelerator, profile, _windows(workload))
 
 
 def _windows(workload: Workload) -> Windows:
@@ -54,42 +54,42 @@ def _windows(workload: Workload) -> Windows:
 
 def split_estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
     windows: Windows,
 ) -> Estimate:
     """Return the Estimate with `windows` as the engine sizes them."""
-    cards = workload.pipeline_parallel
-    wanted = workload.cpu_offload_bytes * cards
-    offload = offloaded(laid, spec.layers, wanted) if wanted else Offload(0, 0)
-    ranges = layer_split(spec.layers, cards, offload.layers)
-    streamed = largest_bytes(laid) if any(offload) else 0
+    device_count = workload.pipeline_parallel
+    wanted = workload.cpu_offload_bytes * device_count
+    offload = offloaded(sharded, spec.layers, wanted) if wanted else Offload(0, 0)
+    ranges = layer_split(spec.layers, device_count, offload.layers)
+    streamed = largest_bytes(sharded) if any(offload) else 0
     return Estimate(
         accelerator=accelerator,
         stages=stage_estimates(
-            _loaded(laid, ranges, offload),
-            _beside(spec, ranges, workload, profile, windows, streamed),
+            _loaded(sharded, ranges, offload),
+            _stage_memories(spec, ranges, workload, profile, windows, streamed),
         ),
         budget=accelerator.usable,
     )
 
 
 def loaded_stages(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
-    """Return what every card holds of the weights, none of which stay on the host."""
+    """Return what every GPU holds of the weights, none of which stay on the host."""
     ranges = layer_split(spec.layers, workload.pipeline_parallel)
-    return laid.once(ranges, lambda: _loaded(laid, ranges, Offload(0, 0)))
+    return sharded.once(ranges, lambda: _loaded(sharded, ranges, Offload(0, 0)))
 
 
 def _loaded(
-    laid: ShardedWeights, ranges: tuple[range, ...], offload: Offload
+    sharded: ShardedWeights, ranges: tuple[range, ...], offload: Offload
 ) -> tuple[tuple[Term, ...], ...]:
     final = len(ranges) - 1
     return tuple(
-        (weights_term(laid, layers, first=number == 0, last=number == final, offload=offload),)
+        (weights_term(sharded, layers, first=number == 0, last=number == final, offload=offload),)
         for number, layers in enumerate(ranges)
     )
 
@@ -101,20 +101,20 @@ def stage_memory(
     profile: EngineProfile,
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every card holds in addition to its weights, none of which stay on the host."""
-    return split_beside(spec, workload, profile, _windows(workload))
+    """Return what every GPU holds in addition to its weights, none of which stay on the host."""
+    return split_memories(spec, workload, profile, _windows(workload))
 
 
-def split_beside(
+def split_memories(
     spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows
 ) -> tuple[StageMemory, ...]:
     """Return the same with `windows` as the engine sizes them."""
-    return _beside(
+    return _stage_memories(
         spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0
     )
 
 
-def _beside(
+def _stage_memories(
     spec: ModelSpec,
     ranges: tuple[range, ...],
     workload: Workload,
@@ -129,16 +129,16 @@ def _beside(
     )
     projector = projector_terms(spec)
     alike: dict[tuple[int, ...], StageMemory] = {}
-    found = []
+    stages = []
     for number, layers in enumerate(ranges):
-        made = (
+        key = (
             number == 0,
             number == final,
             len(layers),
             *(count_within(block.layers, layers) for block in spec.blocks),
         )
-        if made in alike:
-            found.append(alike[made])
+        if key in alike:
+            stages.append(alike[key])
             continue
         cells = LlamaKvCache(spec, layers, cache_format(workload), windows, context)
         fixed = (
@@ -149,18 +149,18 @@ def _beside(
                 ubatch=workload.max_batched_tokens,
                 tokens=requests * context,
                 concurrency=requests,
-                cards=len(ranges),
+                gpu_count=len(ranges),
                 first=number == 0,
                 streamed=streamed,
                 logits=profile.logits_copies if number == final else None,
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )
-        alike[made] = StageMemory(
+        alike[key] = StageMemory(
             layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells
         )
-        found.append(alike[made])
-    return tuple(found)
+        stages.append(alike[key])
+    return tuple(stages)
 
 
 def cache_format(workload: Workload) -> str:
@@ -169,13 +169,13 @@ def cache_format(workload: Workload) -> str:
 
 
 def weights_term(
-    laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
+    sharded: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
 ) -> Term:
-    """Return the term `weights` of one card."""
-    size = card_bytes(laid, layers, first=first, last=last, offload=offload)
+    """Return the term `weights` of one GPU."""
+    size = gpu_bytes(sharded, layers, first=first, last=last, offload=offload)
     output = " and the output" if last else ""
     formula = (
-        f"{laid.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}:"
+        f"{sharded.scheme.name} weights of layers {layers.start} to {layers.stop - 1}{output}:"
         f" {exactly(size)}; embeddings on the host"
     )
     if offload.layers:
@@ -183,7 +183,7 @@ def weights_term(
     if offload.experts:
         formula += f", experts of the first {offload.experts} layers too"
     return exact_term(
-        "weights", size, laid.basis, formula, "llama.cpp b9849 src/llama-model.cpp, load_tensors"
+        "weights", size, sharded.basis, formula, "llama.cpp b9849 src/llama-model.cpp, load_tensors"
     )
 
 
@@ -225,13 +225,13 @@ def cache_terms(cells: LlamaKvCache, workload: Workload) -> tuple[Term, ...]:
     ]
     if cells.state:
         states = cells.state_bytes(requests)
-        said = f"{max(cells.windows.sequences, requests)} sequences x {cells.state:,} B"
+        state_formula = f"{max(cells.windows.sequences, requests)} sequences x {cells.state:,} B"
         terms.append(
             exact_term(
                 "state_cache",
                 states,
                 "computed",
-                said,
+                state_formula,
                 "llama.cpp b9849 src/llama-memory-recurrent.cpp",
             )
         )

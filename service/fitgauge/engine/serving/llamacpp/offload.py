@@ -1,8 +1,8 @@
-"""Where llama.cpp puts weights: embeddings on the host, layers over the cards, what is asked for in
+"""Where llama.cpp puts weights: embeddings on the host, layers over the GPUs, what is asked for in
 host memory.
 
 Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tensor_split by free
-memory); tied embeddings are loaded twice, as output on the card (TENSOR_DUPLICATED).
+memory); tied embeddings are loaded twice, as output on the GPU (TENSOR_DUPLICATED).
 `--n-cpu-moe N` keeps the experts of the first N layers on the host."""
 
 from itertools import accumulate
@@ -33,11 +33,12 @@ Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
 
 
 class Offload(NamedTuple):
-    """What stays on the host: the first `layers` whole, and the experts of the first `experts`
-    layers."""
+    """What stays in host memory."""
 
     layers: int
+    """The first layers that stay there whole."""
     experts: int
+    """The first layers whose experts stay there."""
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
@@ -45,19 +46,19 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
     exact. Towers come from a file of their own."""
     if (spec.quantization or {}).get("quant_method") == "mxfp4" and scheme.rules:
         scheme = msgspec.structs.replace(scheme, rules=(EXPERTS_AS_TRAINED, *scheme.rules))
-    onto_cards = msgspec.structs.replace(
+    in_gpus = msgspec.structs.replace(
         spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block))
     )
-    laid = lay_out(onto_cards, scheme, ShardingRules(), stored)
-    shares = tuple(share for share in laid.shares if share.part not in (*TOWERS, Part.PROJECTOR))
+    sharded = lay_out(in_gpus, scheme, ShardingRules(), stored)
+    shares = tuple(share for share in sharded.shares if share.part not in (*TOWERS, Part.PROJECTOR))
     if stored is not None and stored.file_bytes:
         return msgspec.structs.replace(
-            laid,
+            sharded,
             shares=shares,
             scale=stored.file_bytes / max(1, stored_bytes(spec, scheme)),
             basis="computed" if stored.is_estimated else "exact",
         )
-    return msgspec.structs.replace(laid, shares=shares)
+    return msgspec.structs.replace(sharded, shares=shares)
 
 
 def only_looked_up(spec: ModelSpec, block: Block) -> bool:
@@ -69,26 +70,33 @@ def only_looked_up(spec: ModelSpec, block: Block) -> bool:
 
 
 class LayerPrefixSums(NamedTuple):
-    """Bytes of weights, whole: `plain` and `experts` of all layers before each number, the
-    `encoder`, and the `output` after them."""
+    """Bytes of unsharded weights, summed up layer by layer."""
 
     plain: tuple[int, ...]
+    """Of all layers before each number, but for their experts [bytes]."""
     experts: tuple[int, ...]
+    """Of the experts of all layers before each number [bytes]."""
     encoder: int
+    """Of the encoder [bytes]."""
     output: int
+    """Of the output layer, after the layers [bytes]."""
 
 
-def heaped(laid: ShardedWeights) -> LayerPrefixSums:
+def prefix_sums(sharded: ShardedWeights) -> LayerPrefixSums:
     """Return the weights summed up layer by layer, so that those of a run of layers are a
     difference."""
     numbers = max(
-        (share.layers[-1] + 1 for share in laid.shares if share.place == "layers" and share.layers),
+        (
+            share.layers[-1] + 1
+            for share in sharded.shares
+            if share.place == "layers" and share.layers
+        ),
         default=0,
     )
     plain, experts = [0] * numbers, [0] * numbers
     encoder = output = 0
-    for share in laid.shares:
-        size = _whole(share, laid)
+    for share in sharded.shares:
+        size = _whole(share, sharded)
         if share.place == "layers":
             each = experts if share.experts else plain
             for number in share.layers:
@@ -102,61 +110,63 @@ def heaped(laid: ShardedWeights) -> LayerPrefixSums:
     )
 
 
-def card_bytes(
-    laid: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
+def gpu_bytes(
+    sharded: ShardedWeights, layers: range, *, first: bool, last: bool, offload: Offload
 ) -> int:
-    """Return the bytes of weights on a card that holds `layers`: no token embeddings, the output
+    """Return the bytes of weights on a GPU that holds `layers`: no token embeddings, the output
     on the last."""
-    heap = laid.once(LayerPrefixSums, lambda: heaped(laid))
-    stop = min(layers.stop, len(heap.plain) - 1)
-    total = heap.plain[stop] - heap.plain[min(layers.start, stop)]
-    total += heap.experts[stop] - heap.experts[min(max(layers.start, offload.experts), stop)]
-    total += (heap.encoder if first else 0) + (heap.output if last else 0)
-    return int(total * laid.scale)
+    sums = sharded.once(LayerPrefixSums, lambda: prefix_sums(sharded))
+    stop = min(layers.stop, len(sums.plain) - 1)
+    total = sums.plain[stop] - sums.plain[min(layers.start, stop)]
+    total += sums.experts[stop] - sums.experts[min(max(layers.start, offload.experts), stop)]
+    total += (sums.encoder if first else 0) + (sums.output if last else 0)
+    return int(total * sharded.scale)
 
 
-def layer_split(layers: int, cards: int, start: int = 0) -> tuple[range, ...]:
-    """Return the layers of every card: of layers start..layers, the output counting as one more,
-    card g of n has those in [g/n, (g+1)/n)."""
+def layer_split(layers: int, gpu_count: int, start: int = 0) -> tuple[range, ...]:
+    """Return the layers of every GPU: of layers start..layers, the output counting as one more,
+    GPU g of n has those in [g/n, (g+1)/n)."""
     active = layers + 1 - start
-    edges = [min(layers, start - (-card * active // cards)) for card in range(cards)] + [layers]
-    return tuple(range(edges[card], edges[card + 1]) for card in range(cards))
+    edges = [min(layers, start - (-gpu * active // gpu_count)) for gpu in range(gpu_count)] + [
+        layers
+    ]
+    return tuple(range(edges[gpu], edges[gpu + 1]) for gpu in range(gpu_count))
 
 
-def offloaded(laid: ShardedWeights, layers: int, wanted: int) -> Offload:
+def offloaded(sharded: ShardedWeights, layers: int, wanted: int) -> Offload:
     """Return the fewest layers, of a mixture the experts of the fewest layers, that hold
     `wanted` bytes."""
-    mixture = any(share.experts for share in laid.shares)
+    mixture = any(share.experts for share in sharded.shares)
     count = saved = 0
     while count < layers and saved < wanted:
-        saved += int(_layer_bytes(laid, count, experts=mixture) * laid.scale)
+        saved += int(_layer_bytes(sharded, count, experts=mixture) * sharded.scale)
         count += 1
     return Offload(0, count) if mixture else Offload(count, 0)
 
 
-def largest_bytes(laid: ShardedWeights) -> int:
+def largest_bytes(sharded: ShardedWeights) -> int:
     """Return the bytes of the largest weight of a layer, all experts of one projection together."""
     return int(
         max(
             (
-                _whole(share, laid)
-                for share in laid.shares
+                _whole(share, sharded)
+                for share in sharded.shares
                 if share.place == "layers" and share.form is not None
             ),
             default=0,
         )
-        * laid.scale
+        * sharded.scale
     )
 
 
-def _whole(share: TensorGroup, laid: ShardedWeights) -> int:
-    return share_bytes(share, laid.layout, _WHOLE)
+def _whole(share: TensorGroup, sharded: ShardedWeights) -> int:
+    return share_bytes(share, sharded.layout, _WHOLE)
 
 
-def _layer_bytes(laid: ShardedWeights, layer: int, *, experts: bool) -> int:
+def _layer_bytes(sharded: ShardedWeights, layer: int, *, experts: bool) -> int:
     return sum(
-        _whole(share, laid)
-        for share in laid.shares
+        _whole(share, sharded)
+        for share in sharded.shares
         if layer in share.layers and share.place == "layers" and (share.experts > 0 or not experts)
     )
 

@@ -2,43 +2,43 @@
 
 Source: ollama envconfig (OLLAMA_NUM_PARALLEL 1), kvcache/causal.go (NewSWAMemCache),
 model/models/{gptoss,gemma4} (4096 tokens of memory for sliding layers), llm/server.go (a minimum
-is left free on every card)."""
+is left free on every GPU)."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp.kv_cache import Windows
-from fitgauge.engine.serving.llamacpp.memory import UBATCH, split_beside, split_estimate
+from fitgauge.engine.serving.llamacpp.memory import UBATCH, split_estimate, split_memories
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 PARALLEL = 1
 
-REMEMBERED = 4096
+RETAINED_TOKENS = 4096
 """Tokens that sliding layers of these models keep of a sequence, so that its prefix can be used
 again."""
 
-REMEMBERING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
+RETAINING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
 
 
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (parallel requests, tokens of one forward pass), the same on every card."""
+    """Return (parallel requests, tokens of one forward pass), the same on every GPU."""
     return PARALLEL, UBATCH
 
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every card."""
-    return split_estimate(spec, laid, workload, accelerator, profile, _windows(spec, workload))
+    """Return the Estimate of every GPU."""
+    return split_estimate(spec, sharded, workload, accelerator, profile, _windows(spec, workload))
 
 
 def stage_memory(
@@ -48,12 +48,12 @@ def stage_memory(
     profile: EngineProfile,
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every card holds in addition to its weights, none of which stay on the host."""
-    return split_beside(spec, workload, profile, _windows(spec, workload))
+    """Return what every GPU holds in addition to its weights, none of which stay on the host."""
+    return split_memories(spec, workload, profile, _windows(spec, workload))
 
 
 def _windows(spec: ModelSpec, workload: Workload) -> Windows:
-    memory = REMEMBERED if spec.model_type in REMEMBERING else 0
+    memory = RETAINED_TOKENS if spec.model_type in RETAINING else 0
     return Windows(
         sequences=workload.max_num_seqs,
         memory=memory,

@@ -16,7 +16,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     has,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, cards
+from fitgauge.engine.serving.start_log.names import device_count, gpu_name
 
 SIGNATURES = (
     "source=server.go", "source=sched.go", "source=routes.go", "source=device.go", "source=ggml.go",
@@ -58,7 +58,7 @@ def read(lines: list[Line]) -> StartLog:
     """Return what Ollama's log says of the last model it loaded."""
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
-    found = llamacpp.flags_of(loaded)
+    flags = llamacpp.flags_of(loaded)
     for table in (_COMMAND, _INTEGERS):
         for name, (key, pattern) in table.items():
             matches = [
@@ -67,10 +67,10 @@ def read(lines: list[Line]) -> StartLog:
                 if key in line.text and (match := pattern.search(line.text))
             ]
             if matches:
-                found[name] = int(matches[-1][1])
+                flags[name] = int(matches[-1][1])
     cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
     if cache and cache["type"] != "f16":
-        found["kv_cache_dtype"] = cache["type"]
+        flags["kv_cache_dtype"] = cache["type"]
     own = [_of_host(reading) for reading in find_readings(loaded, _RULES)]
     runner = llamacpp.device_readings(loaded)
     exact = {reading.name for reading in runner}
@@ -80,10 +80,10 @@ def read(lines: list[Line]) -> StartLog:
         version=version["version"] if version else None,
         model=llamacpp.model_of(loaded) or _tag(lines),
         called=llamacpp.name_of(loaded),
-        gpu=card(lines),
-        gpu_count=llamacpp.devices(readings) or cards(lines),
-        flags=found,
-        remarks=llamacpp.remarks_of(loaded, found),
+        gpu=gpu_name(lines),
+        gpu_count=llamacpp.devices(readings) or device_count(lines),
+        flags=flags,
+        remarks=llamacpp.remarks_of(loaded, flags),
         readings=tuple(readings),
         outcome=_outcome(loaded, readings),
     )

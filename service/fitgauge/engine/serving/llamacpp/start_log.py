@@ -20,7 +20,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     has,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, cards, hub_id
+from fitgauge.engine.serving.start_log.names import device_count, gpu_name, hub_id
 
 SIGNATURES = (
     "load_tensors:", "llama_model_loader:", "llama_kv_cache", "llama_context:",
@@ -75,7 +75,7 @@ _BREAKDOWN = (
         "MiB",
     ),
 )
-"""The table that is printed at the end, and before a load where layers are fitted to the cards:
+"""The table that is printed at the end, and before a load where layers are fitted to the GPUs:
 model, context and compute of each.
 
 Source: common/fit.cpp, common_memory_breakdown_print.
@@ -116,17 +116,17 @@ _SOURCE = re.compile(
 
 def read(lines: list[Line]) -> StartLog:
     """Return what llama.cpp's log says."""
-    readings, found = buffers_or_table(lines), flags_of(lines)
+    readings, settings = buffers_or_table(lines), flags_of(lines)
     build = first(lines, "(", _BUILD) or first(lines, "build_info", _BUILD)
     return StartLog(
         engine="llama.cpp",
         version=(build["build"] or build["info"]) if build else None,
         model=model_of(lines),
         called=name_of(lines),
-        gpu=card(lines),
-        gpu_count=devices(readings) or cards(lines),
-        flags=found,
-        remarks=remarks_of(lines, found),
+        gpu=gpu_name(lines),
+        gpu_count=devices(readings) or device_count(lines),
+        flags=settings,
+        remarks=remarks_of(lines, settings),
         readings=tuple(readings),
         outcome=_outcome(lines),
     )
@@ -170,8 +170,8 @@ def breakdown(lines: list[Line]) -> list[Measurement]:
     """Return the last table of what every device holds; none where the only one is what fitting
     started from and did not keep."""
     starts = [index for index, line in enumerate(lines) if "memory breakdown [MiB]" in line.text]
-    kept = has(lines, "no changes needed") or not has(lines, "for initial parameters")
-    if not starts or (len(starts) == 1 and not kept):
+    unchanged = has(lines, "no changes needed") or not has(lines, "for initial parameters")
+    if not starts or (len(starts) == 1 and not unchanged):
         return []
     return find_readings(lines[starts[-1] :], _BREAKDOWN)
 
@@ -179,41 +179,41 @@ def breakdown(lines: list[Line]) -> list[Measurement]:
 def flags_of(lines: list[Line]) -> dict[str, Flag]:
     """Context, batch, layers on the GPU, cache format and quantization as the loader prints
     them."""
-    found = _of_command(lines)
+    flags = _of_command(lines)
     for name, (key, pattern) in _INTEGERS.items():
         match = first(lines, key, pattern)
         if match:
-            found[name] = int(match[1])
+            flags[name] = int(match[1])
     slot = first(lines, "n_ctx_slot", _SLOT)
-    if slot and "context_length" not in found:
-        found |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
+    if slot and "context_length" not in flags:
+        flags |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
     cache, flash, stored = (
         first(lines, "K (", _CACHE_TYPE),
         first(lines, "flash_attn", _FLASH),
         first(lines, "type", _FORMAT),
     )
     if cache and cache["type"] not in ("f16", "F16"):
-        found["kv_cache_dtype"] = cache["type"]
+        flags["kv_cache_dtype"] = cache["type"]
     if flash:
-        found["flash_attention"] = flash["flash"] in ("1", "on", "enabled", "true", "auto")
+        flags["flash_attention"] = flash["flash"] in ("1", "on", "enabled", "true", "auto")
     if stored:
-        found["file_type"] = (stored["format"] or stored["old"]).strip()
-    return found
+        flags["file_type"] = (stored["format"] or stored["old"]).strip()
+    return flags
 
 
 def _of_command(lines: list[Line]) -> dict[str, Flag]:
     """Return the flags of a command line in the text, its context divided over the slots."""
     command = " ".join(line.text for line in lines if _PROGRAM.search(line.text))[:8192]
-    found: dict[str, Flag] = {
+    settings: dict[str, Flag] = {
         name: int(match[1])
         for name, pattern in _OPTIONS.items()
         if (match := pattern.search(command))
     }
-    context, slots = found.get("context_length"), found.get("n_parallel", 1)
+    context, slots = settings.get("context_length"), settings.get("n_parallel", 1)
     if isinstance(context, int) and isinstance(slots, int) and slots > 1:
-        found["context_length"] = max(1, context // slots)
+        settings["context_length"] = max(1, context // slots)
     cache = _CACHE_OPTION.search(command)
-    return found | ({"kv_cache_dtype": cache["type"]} if cache else {})
+    return settings | ({"kv_cache_dtype": cache["type"]} if cache else {})
 
 
 def model_of(lines: list[Line]) -> str | None:
@@ -243,10 +243,10 @@ def devices(readings: list[Measurement]) -> int | None:
     return len({reading.rank for reading in readings if reading.name == "weights"}) or None
 
 
-def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
-    """Return what explains memory in addition to the flags `found`."""
-    offloaded, layers = found.get("n_gpu_layers"), found.get("layers")
-    said = {
+def remarks_of(lines: list[Line], flags: dict[str, Flag]) -> tuple[str, ...]:
+    """Return what explains memory in addition to the flags `flags`."""
+    offloaded, layers = flags.get("n_gpu_layers"), flags.get("layers")
+    remarks = {
         "partial_offload": (
             isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers
         ),
@@ -255,7 +255,7 @@ def remarks_of(lines: list[Line], found: dict[str, Flag]) -> tuple[str, ...]:
             argument(line.text, "model_draft") for line in lines if "draft" in line.text
         ),
     }
-    return tuple(name for name, true in said.items() if true)
+    return tuple(name for name, true in remarks.items() if true)
 
 
 def _outcome(lines: list[Line]) -> Outcome | None:

@@ -60,9 +60,9 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
 
     Source: mlx-lm 0.32, utils.py, quantize_model (q_group_size 64); mlx nn/layers/quantized.py.
     """
-    asked = re.fullmatch(r"int(\d)", scheme.name)
-    if asked:
-        form = Format(name="mlx", bits=int(asked[1]), group=64, scale_bits=16, zero_bits=16)
+    requested = re.fullmatch(r"int(\d)", scheme.name)
+    if requested:
+        form = Format(name="mlx", bits=int(requested[1]), group=64, scale_bits=16, zero_bits=16)
         scheme = msgspec.structs.replace(scheme, rules=(Rule(form=form, kinds=MATRICES),))
     return lay_out(spec, scheme, stored=stored)
 
@@ -116,7 +116,7 @@ class StepCache:
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
@@ -125,7 +125,7 @@ def estimate(
     return Estimate(
         accelerator=accelerator,
         stages=tuple(
-            _stage(number, stage, spec, laid, workload, profile)
+            _stage(number, stage, spec, sharded, workload, profile)
             for number, stage in enumerate(stages_of(spec, workload))
         ),
         budget=accelerator.usable,
@@ -136,14 +136,14 @@ def _stage(
     number: int,
     stage: Stage,
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     profile: EngineProfile,
 ) -> StageEstimate:
     layers, requests = stage.layers, workload.requests_per_replica
     cache = StepCache(spec, workload, layers)
     fixed = (
-        weights_term(laid, workload, stage),
+        weights_term(sharded, workload, stage),
         *activation_bytes(
             spec,
             profile,
@@ -161,7 +161,9 @@ def _stage(
         tokens=lambda mixer: cache.stepped(mixer, workload.context_length),
         layer_bytes=lambda mixer: cache.layer_bytes(mixer, workload.context_length),
     )
-    kept = exact_term("kv_cache", size, "computed", formula, "mlx-lm 0.32.2 mlx_lm/models/cache.py")
+    cache_term = exact_term(
+        "kv_cache", size, "computed", formula, "mlx-lm 0.32.2 mlx_lm/models/cache.py"
+    )
     return stage_estimate(
-        stage=number, layers=len(layers), fixed=fixed, cache=(kept,), layout=cache
+        stage=number, layers=len(layers), fixed=fixed, cache=(cache_term,), layout=cache
     )

@@ -55,7 +55,7 @@ ENGINE = Engine(
     ),
     with_defaults=memory.with_engine_defaults,
     budget=memory.budget_bytes,
-    accelerator_kind=memory.card_kind,
+    accelerator_kind=memory.accelerator_kind,
     refusal=support.refusal,
     min_compute_capability=(7, 5),
     architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),

@@ -12,8 +12,8 @@ from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
-LARGE_CARDS, BY_CARD, BY_WORK = (0, 4, 6), (0, 4, 8), (0, 5, 3)
-"""From these releases on: cards beyond 80 GiB are distinguished; the reserve goes by the card; it
+LARGE_GPUS, BY_GPU, BY_WORK = (0, 4, 6), (0, 4, 8), (0, 5, 3)
+"""From these releases on: GPUs beyond 80 GiB are distinguished; the reserve goes by the GPU; it
 goes by what is run."""
 
 PREFILL_GRAPHS = (0, 5, 10)
@@ -26,16 +26,16 @@ _STEPS = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
 """Ranks from which on a share holds."""
 
 _RESERVES = ((35, 2.8, 0.1), (90, 9.5, 0.5), (160, 12.0, 0.5))
-"""Cards of less than so many GiB: what is reserved [GiB], and for every rank."""
+"""GPUs of less than so many GiB: what is reserved [GiB], and for every rank."""
 
 
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (largest batch of the decode graphs, chunked_prefill_size) by the size of the card,
+    """Return (largest batch of the decode graphs, chunked_prefill_size) by the size of the GPU,
     for less than four ranks."""
     memory = total_mib(accelerator)
-    if version < BY_CARD:
+    if version < BY_GPU:
         return (8, 2048) if memory < 25_000 else (160, 8192)
     if version < BY_WORK:
         return (8, 2048) if memory < 35 * 1024 else (160, 8192 if memory < 160 * 1024 else 16384)
@@ -51,7 +51,7 @@ def default_batch(
 
 
 def total_mib(accelerator: Accelerator) -> float:
-    """Return the card's memory as nvidia-smi prints it [MiB]."""
+    """Return the GPU's memory as nvidia-smi prints it [MiB]."""
     return (accelerator.total_bytes or accelerator.usable.expected) / MIB
 
 
@@ -59,13 +59,13 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
     """Return the automatic share: by the number of ranks until 0.4.7, then 1 - reserve / memory;
     times a factor for models that see images."""
     memory, version = total_mib(accelerator), workload.engine_version
-    if version < BY_CARD:
+    if version < BY_GPU:
         share = share_of_ranks(
             memory, workload.tensor_parallel * workload.pipeline_parallel, version
         )
     else:
         reserve = (
-            reserved_by_card(memory, workload)
+            reserved_by_gpu(memory, workload)
             if version < BY_WORK
             else reserved_by_work(spec, memory, workload)
         )
@@ -77,15 +77,15 @@ def share_of_ranks(memory: float, ranks: int, version: tuple[int, ...]) -> float
     """Return 0.88 on one rank, less on more; from 0.4.6 on 0.88 beyond 80 GiB, and beyond 96 GiB
     as much as leaves what 48 GiB of it would have left, or 18 GiB. memory [MiB]."""
     share = next(share for least, share in _STEPS if ranks >= least)
-    if version < LARGE_CARDS or memory <= 80 * 1024:
+    if version < LARGE_GPUS or memory <= 80 * 1024:
         return share
     if memory <= 96 * 1024:
         return 0.88
     return min(0.88 + 48 * 1024 * 0.12 / memory, (memory - 18 * 1024) / memory)
 
 
-def reserved_by_card(memory: float, workload: Workload) -> float:
-    """Return what is kept back by the size of the card and the number of ranks [MiB]."""
+def reserved_by_gpu(memory: float, workload: Workload) -> float:
+    """Return what is kept back by the size of the GPU and the number of ranks [MiB]."""
     ranks = workload.tensor_parallel * workload.pipeline_parallel
     for limit, once, each in _RESERVES:
         if memory < limit * 1024:
@@ -95,7 +95,7 @@ def reserved_by_card(memory: float, workload: Workload) -> float:
 
 def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> float:
     """512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every
-    prefill graph (1536 for MLA), at least 10 GiB on cards of more than 60 GiB [MiB]."""
+    prefill graph (1536 for MLA), at least 10 GiB on GPUs of more than 60 GiB [MiB]."""
     reserve = (
         512
         + 1.5 * max(workload.max_batched_tokens, 2048)
@@ -136,7 +136,7 @@ def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:
     if tower is None:
         return 1.0
     if version < VISION_BY_TOWER:
-        return 0.95 if version < LARGE_CARDS else 0.90
+        return 0.95 if version < LARGE_GPUS else 0.90
     size = len(tower.layers) * _width(tower) ** 2 / (24 * 1024**2)
     return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
 

@@ -83,7 +83,7 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
     )
 
 
-def card_kind(accelerator: Accelerator) -> Hashable:
+def accelerator_kind(accelerator: Accelerator) -> Hashable:
     """Return what decides what a GPU holds before `for_accelerator`: whether ranks share memory,
     whether sparse MLA is narrow by itself, and the vendor where its process was not measured."""
     return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
@@ -94,17 +94,18 @@ def _narrow(accelerator: Accelerator) -> bool:
 
 
 class SglangPools(Struct, frozen=True, kw_only=True):
-    """The pools of one rank. A token of the full pool costs `full` bytes, one of the window pool
-    `windowed`; a state slot `slot`.
-
-    `window`: tokens of the longest window. `context_length`: of the question.
-    """
+    """The pools of one rank."""
 
     full: int
+    """Bytes of a token in the pool of full attention."""
     windowed: int
+    """Bytes of a token in the pool of sliding layers."""
     slot: int
+    """Bytes of a state slot."""
     window: int
+    """Tokens of the longest window."""
     context_length: int
+    """Tokens of a request."""
     formula: str = ""
     """`cell` by its factors."""
 
@@ -167,8 +168,8 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         if self.full:
             counts.append(tokens // context_length)
         if self.windowed:
-            room = int(WINDOW_SHARE * tokens) if self.full else tokens
-            counts.append(room // min(context_length, self.window))
+            tokens_in_window = int(WINDOW_SHARE * tokens) if self.full else tokens
+            counts.append(tokens_in_window // min(context_length, self.window))
         if self.slot:
             counts.append(self.slots(pool_bytes) // STATES_PER_REQUEST)
         return min(counts, default=0)
@@ -218,13 +219,13 @@ def _cell_formula(
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
-    loaded = loaded_stages(spec, laid, workload, accelerator)
+    loaded = loaded_stages(spec, sharded, workload, accelerator)
     other_memory = stage_memory(spec, workload, accelerator, profile, Memo())
     return Estimate(
         accelerator=accelerator,
@@ -237,14 +238,14 @@ def estimate(
 
 
 def loaded_stages(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage loads: weights, rotary tables, the cache of images."""
-    return laid.once(loading_degrees(workload), lambda: _loaded(spec, laid, workload))
+    return sharded.once(loading_degrees(workload), lambda: _loaded(spec, sharded, workload))
 
 
 def _loaded(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload
 ) -> tuple[tuple[Term, ...], ...]:
     def buffers(stage: Stage) -> Term:
         size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
@@ -258,7 +259,7 @@ def _loaded(
 
     return tuple(
         (
-            weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
+            weights_term(sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
             buffers(stage),
             *(_multimodal() if spec.sees_images else ()),
         )
@@ -290,7 +291,7 @@ def stage_memory(
             communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
         )
     process = as_measured(before, accelerator)
-    found = []
+    stages = []
     for stage in stages_of(spec, workload):
         pool = radix_pool(spec, workload, stage.span)
         later: tuple[Term, ...] = ()
@@ -298,7 +299,7 @@ def stage_memory(
             later = memory_in_reserve(
                 spec, profile, workload, stage.layers, accelerator, last=stage.last
             )
-        found.append(
+        stages.append(
             StageMemory(
                 len(stage.layers),
                 fixed=process,
@@ -307,7 +308,7 @@ def stage_memory(
                 in_reserve=later,
             )
         )
-    return tuple(found)
+    return tuple(stages)
 
 
 def for_accelerator(
@@ -316,9 +317,9 @@ def for_accelerator(
     workload: Workload,
     accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds in addition to the loaded weights on this card, by its
+    """Return what every stage holds in addition to the loaded weights on this GPU, by its
     memory: what is kept back of it, and what lives in that."""
-    share, found = static_share(workload), []
+    share, stages = static_share(workload), []
     for stage in other_memory:
         free = max(0, accelerator.usable.expected - sum(term.bytes for term in stage.fixed))
         before = (
@@ -326,13 +327,13 @@ def for_accelerator(
             for term in stage.fixed
             if (less := damped(term, share))
         )
-        kept = (
+        reserve = (
             ()
             if workload.kv_cache_memory_bytes is not None
             else reserve_term(stage.in_reserve, int(free * (1 - share)), workload)
         )
-        found.append(stage._replace(fixed=(*before, *kept), in_reserve=()))
-    return tuple(found)
+        stages.append(stage._replace(fixed=(*before, *reserve), in_reserve=()))
+    return tuple(stages)
 
 
 def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
@@ -348,7 +349,7 @@ def static_share(workload: Workload) -> float:
 
 def damped(size: Bytes | Term, share: float) -> Bytes:
     """`size` with `share` of its spread: as the rest of what is free is kept back, a byte more
-    or less of the card or of what is taken before loading changes weights and pools by that
+    or less of the GPU or of what is taken before loading changes weights and pools by that
     share alone."""
     expected = size.expected if isinstance(size, Bytes) else size.bytes
     return Bytes(
@@ -393,12 +394,12 @@ def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
     if not pool.slot:
         return (exact_term("kv_cache", size, "computed", formula, source),)
     states = min(size, (pool.slots(size) + 1) * pool.slot)
-    said = (
+    state_formula = (
         f"({pool.slots(size)} slots + 1) x {pool.slot} B; {STATE_SHARE:g} of the KV cache,"
         f" {STATES_PER_REQUEST} slots a request"
     )
     formula = f"{exactly(size)} of both pools - {exactly(states)} of states; {formula}"
     return (
         exact_term("kv_cache", size - states, "computed", formula, source),
-        exact_term("state_cache", states, "computed", said, source),
+        exact_term("state_cache", states, "computed", state_formula, source),
     )

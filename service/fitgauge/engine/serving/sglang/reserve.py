@@ -36,13 +36,13 @@ def memory_in_reserve(
     return (*terms, *as_measured([graph_term(profile, len(layers))], accelerator))
 
 
-def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tuple[Term, ...]:
-    """Return the terms that come after the pools, and `reserve`, what `kept` bytes hold beyond
+def reserve_term(after: tuple[Term, ...], reserved: int, workload: Workload) -> tuple[Term, ...]:
+    """Return the terms that come after the pools, and `reserve`, what `reserved` bytes hold beyond
     them.
 
     As long as they stay within what is kept back, their doubt changes nothing of what has to
     fit: only an excess has a spread."""
-    spare = kept - sum(term.bytes for term in after)
+    spare = reserved - sum(term.bytes for term in after)
     risk = sum(term.high - term.bytes for term in after)
     excess = max(0, risk - max(0, spare)) / risk if risk else 0.0
     terms = [
@@ -54,9 +54,9 @@ def reserve_term(after: tuple[Term, ...], kept: int, workload: Workload) -> tupl
         for term in after
     ]
     formula = (
-        f"max(0, {exactly(kept)} - {exactly(sum(term.bytes for term in after))}); of what is free"
-        f" before loading, 1 - mem_fraction_static {workload.gpu_memory_utilization:g}, less what"
-        " comes after the pools"
+        f"max(0, {exactly(reserved)} - {exactly(sum(term.bytes for term in after))}); of what is"
+        f" free before loading, 1 - mem_fraction_static {workload.gpu_memory_utilization:g}, less"
+        " what comes after the pools"
     )
     source = "sglang 0.5.23 sglang/srt/mem_cache/kv_cache_configurator.py, _profile_available_bytes"
     return (*terms, exact_term("reserve", max(0, spare), "computed", formula, source))

@@ -22,7 +22,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     last_start,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
 
 SIGNATURES = (
     "server_args=", "Load weight begin. avail mem", "Load weight end.", "KV Cache is allocated.",
@@ -87,21 +87,23 @@ _VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})"
 def read(lines: list[Line]) -> StartLog:
     """Return what SGLang's log says."""
     lines = last_start(lines, "server_args=", _RULES)
-    given = " ".join(line.text for line in lines if any(start in line.text for start in _COMMANDS))
-    found = flags(given, _SHORT) | flags(given, _ARGUMENTS)
+    commands = " ".join(
+        line.text for line in lines if any(start in line.text for start in _COMMANDS)
+    )
+    values = flags(commands, _SHORT) | flags(commands, _ARGUMENTS)
     context, chunk = (
         first(lines, "context_len=", _LINE),
         first(lines, "max_total_num_tokens=", _CHUNK),
     )
     if context:
-        found["context_length"] = int(context["context"])
-    if chunk and "max_batched_tokens" not in found:
-        found["max_batched_tokens"] = int(chunk["tokens"])
-    if found.get("kv_cache_dtype") == "auto":
-        del found["kv_cache_dtype"]
+        values["context_length"] = int(context["context"])
+    if chunk and "max_batched_tokens" not in values:
+        values["max_batched_tokens"] = int(chunk["tokens"])
+    if values.get("kv_cache_dtype") == "auto":
+        del values["kv_cache_dtype"]
     narrow = first(lines, "KV Cache is", _POOL_DTYPE)
-    if narrow and "kv_cache_dtype" not in found:
-        found["kv_cache_dtype"] = (
+    if narrow and "kv_cache_dtype" not in values:
+        values["kv_cache_dtype"] = (
             narrow["dtype"]
             .removeprefix("float8")
             .replace("_e4m3fn", "fp8_e4m3")
@@ -113,10 +115,10 @@ def read(lines: list[Line]) -> StartLog:
     return StartLog(
         engine="sglang",
         version=version["version"] if version else None,
-        model=hub_id(argument(given, "model_path") or argument(given, "model")),
-        gpu=card(lines),
-        flags=found,
-        remarks=("draft_model",) if drafts or argument(given, "speculative_algorithm") else (),
+        model=hub_id(argument(commands, "model_path") or argument(commands, "model")),
+        gpu=gpu_name(lines),
+        flags=values,
+        remarks=("draft_model",) if drafts or argument(commands, "speculative_algorithm") else (),
         readings=tuple(readings),
         outcome=_outcome(lines, readings),
     )

@@ -6,7 +6,7 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
 _SPARSE_ATTENTION = (9, 0)
-"""The first card with kernels of DeepSeek's sparse attention. Source: sgl-project/sglang issue
+"""The first GPU with kernels of DeepSeek's sparse attention. Source: sgl-project/sglang issue
 35420; sgl_kernel.flash_mla (SM90a, SM100f)."""
 
 

@@ -63,5 +63,5 @@ def flag(text: str, key: str, kind: type[Flag]) -> Flag | None:
 
 def flags(text: str, wanted: dict[str, tuple[str, type[Flag]]]) -> dict[str, Flag]:
     """Return what `text` says of `wanted`: the contract's name -> (the engine's name, its kind)."""
-    found = {name: flag(text, key, kind) for name, (key, kind) in wanted.items()}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: flag(text, key, kind) for name, (key, kind) in wanted.items()}
+    return {name: value for name, value in values.items() if value is not None}

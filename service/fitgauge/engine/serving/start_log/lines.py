@@ -17,10 +17,12 @@ _ENTRY = re.compile(r"(?=\b(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d
 
 
 class Line(NamedTuple):
-    """One line: its number in the text, counted from 1, and what it says."""
+    """One line of a log."""
 
     number: int
+    """Its number in the text, from 1."""
     text: str
+    """What it prints."""
 
 
 def clean_lines(text: str) -> list[Line]:

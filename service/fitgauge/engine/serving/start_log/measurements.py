@@ -21,45 +21,54 @@ _UNITS = {"GiB": GIB, "GB": GIB, "MiB": MIB, "MB": MIB, "KiB": KIB, "KB": KIB, "
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One printed number. value: bytes, tokens, blocks or requests, as `name` says; resolution:
-    half of the last digit printed, in the same unit. rank: the device or worker that printed it,
-    empty for the engine as a whole. line: where it stands in the text."""
+    """One printed number."""
 
     name: str
+    """What was measured."""
     value: float
+    """Bytes, tokens, blocks or requests, as `name` says."""
     resolution: float
+    """Half of the last digit printed, in the unit of `value`."""
     rank: str
+    """The device or worker that printed it; empty for the engine as a whole."""
     line: int
+    """Number of its line in the text."""
 
 
 class StartLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What one log says.
-
-    model: a Hub ID, None where the log names a path alone; called: how a file names its model,
-    to tell its owner. gpu: as the log spells it. flags: under the names of the contract where it
-    has them, else under the engine's own. remarks: facts that explain memory and are no flag
-    (`draft_model`, `lora`, ...)."""
+    """What one log prints."""
 
     engine: EngineName | None
+    """The engine that wrote it."""
     version: str | None = None
+    """Its release."""
     model: str | None = None
+    """A Hub ID; None where the log names a path alone."""
     called: str | None = None
+    """How a file names its model, to tell its owner."""
     gpu: str | None = None
+    """The GPU as the log spells it."""
     gpu_count: int | None = None
+    """Number of GPUs."""
     flags: dict[str, Flag] = {}
+    """Under the names of the contract where it has them, else under the engine's own."""
     remarks: tuple[str, ...] = ()
+    """Facts that explain memory and are no flag (`draft_model`, `lora`, ...)."""
     readings: tuple[Measurement, ...] = ()
+    """The numbers it prints."""
     outcome: Outcome | None = None
+    """Whether the engine came up or ran out of memory; None: the log does not tell."""
 
 
 class Rule(NamedTuple):
-    """A line to look for. key: a literal every match holds, sought first, so that a log costs
-    one pass. Every group of `pattern` is the reading of its name in `unit`, or in the unit the
-    group `<name>_unit` holds; the group `rank` says whose it is."""
+    """A line to look for."""
 
     key: str
+    """A literal that every match holds, sought first, so that a log costs one pass."""
     pattern: re.Pattern[str]
+    """Every group is the reading of its name; the group `rank` names whose it is."""
     unit: str = "GiB"
+    """Unit of the readings, where no group `<name>_unit` holds it."""
 
 
 def rule(key: str, pattern: str, unit: str = "GiB") -> Rule:
@@ -77,7 +86,7 @@ def find_readings(
     lines: Iterable[Line], rules: tuple[Rule, ...], rank_of: Callable[[str], str] = no_rank
 ) -> list[Measurement]:
     """Return every reading in the order of the text."""
-    found = []
+    result = []
     for line in lines:
         for key, pattern, unit in rules:
             if key not in line.text:
@@ -88,8 +97,8 @@ def find_readings(
                 for name, printed in groups.items():
                     if printed and name != "rank" and not name.endswith("_unit"):
                         scale = _UNITS.get(groups.get(name + "_unit") or unit, 1)
-                        found.append(_reading(name, printed, scale, rank, line.number))
-    return found
+                        result.append(_reading(name, printed, scale, rank, line.number))
+    return result
 
 
 def _reading(name: str, printed: str, scale: int, rank: str, line: int) -> Measurement:

@@ -1,4 +1,4 @@
-"""Names in a log that may be shown to others: Hub IDs and cards, never paths."""
+"""Names in a log that may be shown to others: Hub IDs and GPUs, never paths."""
 
 import re
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _FOLDERS = frozenset({
 })  # fmt: skip
 """Owners that are folders: `models/llama-8b` is a path."""
 
-_CARDS = (
+_GPU_LINES = (
     (
         "compute capability",
         re.compile(r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability"),
@@ -68,18 +68,18 @@ def hub_id(text: str | None) -> str | None:
     return text if match and match["owner"].lower() not in _FOLDERS else None
 
 
-def card(lines: list[Line]) -> str | None:
+def gpu_name(lines: list[Line]) -> str | None:
     """Return the accelerator, where anything in the log names it."""
-    for key, pattern in _CARDS:
+    for key, pattern in _GPU_LINES:
         match = first(lines, key, pattern)
         if match:
             return match["gpu"].replace("_", " ").strip()
     return None
 
 
-def cards(lines: Iterable[Line]) -> int | None:
+def device_count(lines: Iterable[Line]) -> int | None:
     """Return how many devices llama.cpp lists."""
-    key, pattern = _CARDS[0]
+    key, pattern = _GPU_LINES[0]
     seen = {
         match["index"]
         for line in lines

@@ -30,19 +30,19 @@ MAX_BATCH_SIZE, MAX_NUM_TOKENS = 2048, 8192
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (max_batch_size, max_num_tokens), the same on every card."""
+    """Return (max_batch_size, max_num_tokens), the same on every GPU."""
     return MAX_BATCH_SIZE, MAX_NUM_TOKENS
 
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
-    loaded = loaded_stages(spec, laid, workload, accelerator)
+    loaded = loaded_stages(spec, sharded, workload, accelerator)
     other_memory = for_accelerator(
         loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
     )
@@ -56,7 +56,7 @@ def stage_memory(
     profile: EngineProfile,
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds in addition to its weights, whatever the card."""
+    """Return what every stage holds in addition to its weights, whatever the GPU."""
     return warmed_stages(spec, workload, profile, block=TOKENS_PER_BLOCK)
 
 
@@ -66,7 +66,7 @@ def for_accelerator(
     workload: Workload,
     accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """Return the same on this card, by its memory: with what is held back of it."""
+    """Return the same on this GPU, by its memory: with what is held back of it."""
     return with_reserve(loaded, other_memory, workload, accelerator, left_free)
 
 

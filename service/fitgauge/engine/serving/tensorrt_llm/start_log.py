@@ -19,7 +19,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     has,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
 
 SIGNATURES = (
     "[TensorRT-LLM]",
@@ -72,11 +72,13 @@ _RANK = re.compile(r"\[RANK (?P<rank>\d{1,4})\]")
 
 def read(lines: list[Line]) -> StartLog:
     """Return what TensorRT-LLM's log says."""
-    given = " ".join(line.text for line in lines if any(start in line.text for start in _COMMANDS))
-    found = flags(given, _SHORT) | flags(given, _ARGUMENTS)
+    commands = " ".join(
+        line.text for line in lines if any(start in line.text for start in _COMMANDS)
+    )
+    values = flags(commands, _SHORT) | flags(commands, _ARGUMENTS)
     share = first(lines, "fraction is set", _FRACTION)
     if share:
-        found["gpu_memory_utilization"] = float(share["share"])
+        values["gpu_memory_utilization"] = float(share["share"])
     version, model = first(lines, "version", _VERSION), first(lines, "trtllm-serve", _MODEL)
     readings = find_readings(lines, _RULES, rank_of)
     return StartLog(
@@ -84,11 +86,11 @@ def read(lines: list[Line]) -> StartLog:
         version=version["version"] if version else None,
         model=hub_id(
             (model["model"] if model else None)
-            or argument(given, "model_path")
-            or argument(given, "model")
+            or argument(commands, "model_path")
+            or argument(commands, "model")
         ),
-        gpu=card(lines),
-        flags=found,
+        gpu=gpu_name(lines),
+        flags=values,
         readings=tuple(readings),
         outcome=_outcome(lines, readings),
     )

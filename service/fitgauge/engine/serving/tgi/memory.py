@@ -25,7 +25,7 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 
 PREFILL_TOKENS = 4096
 """`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work
-cannot be counted. From 3.0 on text models on cards it knows take what a second of the card's
+cannot be counted. From 3.0 on text models on GPUs it knows take what a second of the GPU's
 work holds, as far as memory allows, which is not followed here."""
 
 VISION_PREFILL_TOKENS: dict[str, tuple[tuple[int, ...], int]] = {
@@ -50,20 +50,20 @@ backends/client/src/v3/client.rs, warmup."""
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (rows of logits, tokens of the warm-up prefill), the same on every card."""
+    """Return (rows of logits, tokens of the warm-up prefill), the same on every GPU."""
     since, tokens = VISION_PREFILL_TOKENS.get(spec.model_type, ((), PREFILL_TOKENS))
     return SEQUENCES, tokens if version >= since else PREFILL_TOKENS
 
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
     """Return the Estimate of every pipeline stage."""
-    loaded = loaded_stages(spec, laid, workload, accelerator)
+    loaded = loaded_stages(spec, sharded, workload, accelerator)
     other_memory = for_accelerator(
         loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
     )
@@ -77,7 +77,7 @@ def stage_memory(
     profile: EngineProfile,
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
-    """Return what every stage holds in addition to its weights, whatever the card."""
+    """Return what every stage holds in addition to its weights, whatever the GPU."""
     block, scores = block_tokens(workload.engine_version), scores_terms(spec, workload)
     return warmed_stages(spec, workload, profile, block=block, batch=scores)
 
@@ -88,7 +88,7 @@ def for_accelerator(
     workload: Workload,
     accelerator: Accelerator,
 ) -> tuple[StageMemory, ...]:
-    """Return the same on this card, by its memory: with what is held back of it."""
+    """Return the same on this GPU, by its memory: with what is held back of it."""
     return with_reserve(loaded, other_memory, workload, accelerator, left_free)
 
 
@@ -99,20 +99,24 @@ def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
         return ()
     length = min(workload.max_batched_tokens, workload.context_length)
     heads = -(-spec.query_heads // workload.tensor_parallel)
-    said = "an image makes a mask of every pair, which the math kernel reads"
+    reason = "an image makes a mask of every pair, which the math kernel reads"
     return (
         math_scores_term(
-            said, requests=1, length=length, heads=heads, source="flash_gemma3_modeling.py (3.2.3)"
+            reason,
+            requests=1,
+            length=length,
+            heads=heads,
+            source="flash_gemma3_modeling.py (3.2.3)",
         ),
     )
 
 
-def wiggle_room(version: tuple[int, ...]) -> float:
+def free_share(version: tuple[int, ...]) -> float:
     """TGI_WIGGLE_ROOM by release. Source: server/text_generation_server/models/globals.py of
     each."""
-    for since, room in (((3, 3), 0.90), ((3, 1), 0.93), ((3,), 0.95), ((2, 4), 0.90)):
+    for since, share in (((3, 3), 0.90), ((3, 1), 0.93), ((3,), 0.95), ((2, 4), 0.90)):
         if version >= since:
-            return room
+            return share
     return 0.95
 
 
@@ -123,18 +127,18 @@ def block_tokens(version: tuple[int, ...]) -> int:
 
 
 def left_free(taken: int, usable: int, workload: Workload) -> Term:
-    """Return the term `reserve`: what `cuda_memory_fraction` holds back of the card, and the
+    """Return the term `reserve`: what `cuda_memory_fraction` holds back of the GPU, and the
     wiggle room of what is then free [bytes]."""
-    room, share = wiggle_room(workload.engine_version), workload.gpu_memory_utilization
+    usable_share, share = free_share(workload.engine_version), workload.gpu_memory_utilization
     held_back = int(usable * (1 - share))
     free = max(0, usable - taken - held_back)
     formula = (
-        f"(1 - {share:g}) x {exactly(usable)} + (1 - {room:g}) x {exactly(free)}; of the GPU,"
-        " 1 - cuda_memory_fraction, and of what is then free"
+        f"(1 - {share:g}) x {exactly(usable)} + (1 - {usable_share:g}) x {exactly(free)}; of the"
+        " GPU, 1 - cuda_memory_fraction, and of what is then free"
     )
     return exact_term(
         "reserve",
-        held_back + int(free * (1 - room)),
+        held_back + int(free * (1 - usable_share)),
         "computed",
         formula,
         "text-generation-inference 3.3 server/text_generation_server/models/flash_causal_lm.py",

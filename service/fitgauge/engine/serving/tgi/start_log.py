@@ -16,7 +16,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     has,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
 
 SIGNATURES = (
     "text_generation_launcher",
@@ -36,7 +36,7 @@ _RULES = (
     ),
     rule("KV-cache blocks", r"KV-cache blocks: (?P<kv_blocks>INT)", "blocks"),
 )
-_SAID = {
+_WORDS = {
     "tensor_parallel": "num_shard", "context_length": "max_total_tokens",
     "max_batched_tokens": "max_batch_prefill_tokens",
     "gpu_memory_utilization": "cuda_memory_fraction", "quantization": "quantize",
@@ -48,7 +48,7 @@ _KINDS: dict[str, type[Flag]] = {
     "kv_cache_dtype": str,
 }
 _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
-    name: (word, _KINDS.get(name, int)) for name, word in _SAID.items()
+    name: (word, _KINDS.get(name, int)) for name, word in _WORDS.items()
 }
 _VALUE = r": *(?:Some\( *)?['\"]?(?P<value>[\w./:@-]{1,200})"
 _PREFILL = re.compile(r"max_batch_prefill_tokens.? to (?P<tokens>\d{1,9})")
@@ -58,11 +58,11 @@ _RELEASE = re.compile(r"text-generation-inference:(?P<version>\d+\.\d+(?:\.\d+)?
 def read(lines: list[Line]) -> StartLog:
     """Return what TGI's log says."""
     start = next((index for index, line in enumerate(lines) if "Args {" in line.text), len(lines))
-    given = " ".join(line.text for line in lines[start : start + 80])
-    found = {
+    arguments = " ".join(line.text for line in lines[start : start + 80])
+    values = {
         name: flag
-        for name, word in _SAID.items()
-        if (flag := _said(given, word, _KINDS.get(name, int))) is not None
+        for name, word in _WORDS.items()
+        if (flag := _argument(arguments, word, _KINDS.get(name, int))) is not None
     }
     text = " ".join(
         line.text
@@ -71,24 +71,24 @@ def read(lines: list[Line]) -> StartLog:
     )
     prefill, release = _PREFILL.search(text), _RELEASE.search(text)
     if prefill:
-        found["max_batched_tokens"] = int(prefill["tokens"])
+        values["max_batched_tokens"] = int(prefill["tokens"])
     command = " ".join(line.text for line in lines if "text-generation-" in line.text)[:8192]
-    found = flags(command, _ARGUMENTS) | found
+    values = flags(command, _ARGUMENTS) | values
     readings = tuple(find_readings(lines, _RULES))
-    model = _said(given, "model_id", str) or argument(command, "model_id")
+    model = _argument(arguments, "model_id", str) or argument(command, "model_id")
     return StartLog(
         engine="tgi",
         version=release["version"] if release else None,
         model=hub_id(str(model)) if model else None,
-        gpu=card(lines),
-        flags=found,
+        gpu=gpu_name(lines),
+        flags=values,
         readings=readings,
         outcome=_outcome(lines, served=any(reading.name == "kv_tokens" for reading in readings)),
     )
 
 
-def _said(given: str, word: str, kind: type[Flag]) -> Flag | None:
-    match = re.search(rf"\b{word}{_VALUE}", given)
+def _argument(arguments: str, word: str, kind: type[Flag]) -> Flag | None:
+    match = re.search(rf"\b{word}{_VALUE}", arguments)
     if match is None or match["value"] == "None":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where `device_map="auto"` puts a model's modules: in order, a card at a time, each filled to its
+"""Where `device_map="auto"` puts a model's modules: in order, a GPU at a time, each filled to its
 share and a margin.
 
 Source: transformers 5.23, integrations/accelerate.py, get_balanced_memory and
@@ -19,20 +19,23 @@ _LAYERED = (Part.ENCODER, Part.VISION, Part.AUDIO)
 
 
 class Module(NamedTuple):
-    """What goes to one card whole: a layer, or what comes before and after layers. layer: of the
-    language model."""
+    """What goes to one GPU whole: a layer, or what comes before and after layers."""
 
     part: Part
+    """The part of the model it belongs to."""
     bytes: int
+    """Its weights [bytes]."""
     layer: int | None = None
+    """Number of the language model's layer; None for other modules."""
 
 
-class Card(NamedTuple):
-    """One card: its modules' bytes by part, and which layers of the language model are among
-    them."""
+class GpuModules(NamedTuple):
+    """The modules of one GPU."""
 
     by_part: dict[Part, int]
+    """Their bytes by part of the model."""
     layers: range
+    """Layers of the language model among them."""
 
     @property
     def bytes(self) -> int:
@@ -40,24 +43,24 @@ class Card(NamedTuple):
         return sum(self.by_part.values())
 
 
-def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Module]:
+def modules(sharded: ShardedWeights, layers: int, tensor_parallel: int) -> list[Module]:
     """Return the modules in the order in which classes of transformers register them: embeddings,
     encoder and towers, language model, head.
 
     An embedding that the head shares stays where the embedding is.
     """
-    ways = ranks(laid, tensor_parallel, 1, 1)
+    ways = ranks(sharded, tensor_parallel, 1, 1)
 
     def size(share: TensorGroup) -> int:
-        return int(share_bytes(share, laid.layout, ways) * laid.scale)
+        return int(share_bytes(share, sharded.layout, ways) * sharded.scale)
 
     def layered(part: Part) -> Iterator[Module]:
-        shares = [share for share in laid.shares if share.part is part and share.place != "last"]
+        shares = [share for share in sharded.shares if share.part is part and share.place != "last"]
         for layer in sorted({number for share in shares for number in share.layers}):
             yield Module(part, sum(size(share) for share in shares if layer in share.layers))
 
     rest = [
-        share for share in laid.shares if share.place != "layers" and share.part not in _LAYERED
+        share for share in sharded.shares if share.place != "layers" and share.part not in _LAYERED
     ]
     front = [
         Module(share.part, len(share.layers) * size(share))
@@ -74,7 +77,7 @@ def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Mod
             Part.LANGUAGE,
             sum(
                 size(share)
-                for share in laid.shares
+                for share in sharded.shares
                 if share.place == "layers" and number in share.layers
             ),
             number,
@@ -85,50 +88,50 @@ def modules(laid: ShardedWeights, layers: int, tensor_parallel: int) -> list[Mod
 
 
 def device_map(
-    laid: ShardedWeights, layers: int, cards: int, tensor_parallel: int = 1
-) -> tuple[Card, ...]:
-    """Return what each of `cards` holds.
+    sharded: ShardedWeights, layers: int, gpus: int, tensor_parallel: int = 1
+) -> tuple[GpuModules, ...]:
+    """Return what each of `gpus` holds.
 
-    A card takes modules until the next would exceed total / cards + 1.25 x the largest module,
-    the first card less the largest module (room to bring one back to); the last takes the rest."""
-    placed: list[list[Module]] = [[] for _ in range(cards)]
-    waiting = modules(laid, layers, tensor_parallel)
+    A GPU takes modules until the next would exceed total / GPUs + 1.25 x the largest module,
+    the first GPU less the largest module (room to bring one back to); the last takes the rest."""
+    placed: list[list[Module]] = [[] for _ in range(gpus)]
+    waiting = modules(sharded, layers, tensor_parallel)
     largest = max((module.bytes for module in waiting), default=0)
-    share = sum(module.bytes for module in waiting) // cards + int(_MARGIN * largest)
+    share = sum(module.bytes for module in waiting) // gpus + int(_MARGIN * largest)
     number = held = 0
     for module in waiting:
         most = share - largest if number == 0 else share
-        if number < cards - 1 and held + module.bytes > most:
+        if number < gpus - 1 and held + module.bytes > most:
             number, held = number + 1, 0
         placed[number].append(module)
         held += module.bytes
-    return tuple(_card(card) for card in _numbered(placed))
+    return tuple(_on_gpu(modules) for modules in _numbered(placed))
 
 
 def _numbered(placed: list[list[Module]]) -> Iterator[tuple[list[Module], range]]:
     stop = 0
-    for card in placed:
-        count = sum(module.layer is not None for module in card)
-        yield card, range(stop, stop + count)
+    for modules in placed:
+        count = sum(module.layer is not None for module in modules)
+        yield modules, range(stop, stop + count)
         stop += count
 
 
-def _card(card: tuple[list[Module], range]) -> Card:
+def _on_gpu(numbered: tuple[list[Module], range]) -> GpuModules:
     by_part: dict[Part, int] = {}
-    for module in card[0]:
+    for module in numbered[0]:
         by_part[module.part] = by_part.get(module.part, 0) + module.bytes
-    return Card(by_part, card[1])
+    return GpuModules(by_part, numbered[1])
 
 
-def weights_term(laid: ShardedWeights, card: Card) -> Term:
-    """Return the term `weights` of one card."""
-    formula = f"{laid.scheme.name} weights in the order of modules: {sum_of_parts(card.by_part)}"
-    if card.layers:
-        formula += f"; layers {card.layers.start} to {card.layers.stop - 1}"
+def weights_term(sharded: ShardedWeights, gpu: GpuModules) -> Term:
+    """Return the term `weights` of one GPU."""
+    formula = f"{sharded.scheme.name} weights in the order of modules: {sum_of_parts(gpu.by_part)}"
+    if gpu.layers:
+        formula += f"; layers {gpu.layers.start} to {gpu.layers.stop - 1}"
     return exact_term(
         "weights",
-        card.bytes,
-        laid.basis,
+        gpu.bytes,
+        sharded.basis,
         formula,
         "transformers 5.23 integrations/accelerate.py, infer_auto_device_map",
     )

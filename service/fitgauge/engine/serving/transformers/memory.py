@@ -1,5 +1,5 @@
 """Serving with Hugging Face transformers (`generate`): no paging, no graphs, layers spread over the
-cards by device_map.
+GPUs by device_map.
 
 Source: transformers 5.23, cache_utils.py (DynamicCache grows with every token; sliding layers
 keep a window) and generation/utils.py (logits of the last position only, in float32)."""
@@ -90,18 +90,20 @@ def cache_format(spec: ModelSpec, workload: Workload) -> str:
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
-    """Return the Estimate of every card: device_map spreads whole layers, so cards are pipeline
+    """Return the Estimate of every GPU: device_map spreads whole layers, so GPUs are pipeline
     stages that wait for each other."""
     whole = range(spec.layers)
-    weights = [(whole_term(laid, workload, Stage(whole)), whole)]
+    weights = [(whole_term(sharded, workload, Stage(whole)), whole)]
     if workload.pipeline_parallel > 1:
-        cards = device_map(laid, spec.layers, workload.pipeline_parallel, workload.tensor_parallel)
-        weights = [(weights_term(laid, card), card.layers) for card in cards]
+        gpus = device_map(
+            sharded, spec.layers, workload.pipeline_parallel, workload.tensor_parallel
+        )
+        weights = [(weights_term(sharded, gpu), gpu.layers) for gpu in gpus]
     last = len(weights) - 1
     return Estimate(
         accelerator=accelerator,
@@ -166,12 +168,12 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
     )
     if not heads:
         return ()
-    said = "heads wider than 256 that share keys run in the math kernel before 5.13"
+    reason = "heads wider than 256 that share keys run in the math kernel before 5.13"
     source = "transformers 5.23 integrations/sdpa_attention.py, use_gqa_in_sdpa"
     held = -(-heads // workload.tensor_parallel)
     return (
         math_scores_term(
-            said,
+            reason,
             requests=workload.requests_per_replica,
             length=workload.context_length,
             heads=held,

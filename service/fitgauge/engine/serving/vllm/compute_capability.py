@@ -1,7 +1,7 @@
-"""What vLLM 0.33 builds or refuses otherwise on another NVIDIA card: expert widths its kernels ask
+"""What vLLM 0.33 builds or refuses otherwise on another NVIDIA GPU: expert widths its kernels ask
 for, routers in F32, attention that no kernel runs.
 
-Every rule was read in the source named and is held to vLLM's own answers on fake cards of
+Every rule was read in the source named and is held to vLLM's own answers on fake GPUs of
 compute capability 8.0, 8.9, 9.0, 10.0 and 12.0 (tests/engine/vllm/data/oracle_more.jsonl)."""
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ AMPERE, HOPPER, BLACKWELL = 8, 9, 10
 Blackwell (12) is none of them."""
 
 FP8_ATTENTION = (8, 9)
-"""The first card whose Triton attention reads an fp8 cache. Source:
+"""The first GPU whose Triton attention reads an fp8 cache. Source:
 v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
 
 FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
@@ -37,16 +37,18 @@ FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 
 
 class Tiles(NamedTuple):
-    """What one expert's width on a rank, and the hidden size, are padded to."""
+    """What sizes of an expert are padded to multiples of."""
 
     width: int
+    """Multiple of the expert's width on a rank."""
     hidden: int
+    """Multiple of the hidden size."""
 
 
 def expert_tiles(
     spec: ModelSpec, form: str | None, compute_capability: tuple[int, int] | None
 ) -> Tiles | None:
-    """Return the tiles of routed experts in `form` (None: 16 bit) on this card, None where nothing
+    """Return the tiles of routed experts in `form` (None: 16 bit) on this GPU, None where nothing
     is padded beyond vLLM's usual.
 
     MXFP4 (gpt-oss): Triton on Hopper takes widths of 64 as they are laid out; TRT-LLM on 10.x
@@ -63,12 +65,12 @@ def expert_tiles(
     return None
 
 
-def on_card(
-    laid: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int, int] | None
+def padded_for(
+    sharded: ShardedWeights, spec: ModelSpec, compute_capability: tuple[int, int] | None
 ) -> ShardedWeights:
-    """`laid` as its tensors are made on this card; itself where the card changes nothing."""
-    form = laid.scheme.form.name if laid.scheme.form else None
-    experts = [share for share in laid.shares if share.experts]
+    """`sharded` as its tensors are made on this GPU; itself where the GPU changes nothing."""
+    form = sharded.scheme.form.name if sharded.scheme.form else None
+    experts = [share for share in sharded.shares if share.experts]
     stored = form if any(share.form is not None for share in experts) else None
     tiles = expert_tiles(spec, stored, compute_capability) if experts else None
     wide = quirks(spec).router_in_f32_without_kernel and cuda_major(compute_capability) not in (
@@ -77,24 +79,24 @@ def on_card(
         BLACKWELL,
     )
     if tiles is None and not wide:
-        return laid
+        return sharded
     widths = frozenset(
         block.mlp.intermediate_size for block in spec.blocks if block.mlp and block.mlp.experts
     )
-    made: dict[TensorGroup, TensorGroup] = {}
+    tiled: dict[TensorGroup, TensorGroup] = {}
 
-    def _made(share: TensorGroup) -> TensorGroup:
-        if share not in made:
-            made[share] = _tiled(share, tiles, widths) if tiles and share.experts else share
-        return made[share]
+    def _padded(share: TensorGroup) -> TensorGroup:
+        if share not in tiled:
+            tiled[share] = _tiled(share, tiles, widths) if tiles and share.experts else share
+        return tiled[share]
 
-    shares = tuple(_made(share) for share in laid.shares)
+    shares = tuple(_padded(share) for share in sharded.shares)
     if wide:
         shares += tuple(_routers(spec))
     return msgspec.structs.replace(
-        laid,
+        sharded,
         shares=shares,
-        tensors=tuple(tuple(_made(share) for share in tensor) for tensor in laid.tensors),
+        tensors=tuple(tuple(_padded(share) for share in tensor) for tensor in sharded.tensors),
     )
 
 
@@ -124,32 +126,34 @@ def _routers(spec: ModelSpec) -> list[TensorGroup]:
     ]
 
 
-class CardKind(NamedTuple):
-    """What vLLM's terms depend on of a card, but for its memory: cards of one kind hold the same
+class AcceleratorKind(NamedTuple):
+    """What vLLM's terms depend on of a GPU, but for its memory: GPUs of one kind hold the same
     bytes.
-
-    `generation`: the first number of the compute capability, where all before Hopper count as
-    one; 0 without CUDA. `symmetric`: see `shares_memory`. `early`: before Ampere, where releases
-    until 0.11 serve with their first engine. `elsewhere`: the vendor where no coefficient was
-    measured on its cards. Of two kinds some models hold the same; of one kind no model holds
-    anything else."""
+    Of two kinds some models hold the same; of one kind no model holds anything else."""
 
     cuda: bool
+    """Whether it is NVIDIA's."""
     generation: int
+    """The first number of the compute capability, where all before Hopper count as one; 0 without
+    CUDA."""
     symmetric: bool
+    """See `shares_memory`."""
     unified_memory: bool
+    """Whether the CPU's memory is the same."""
     early: bool
+    """Before Ampere, where releases until 0.11 serve with their first engine."""
     elsewhere: str
+    """The vendor where no coefficient was measured on its GPUs; else empty."""
 
     @property
-    def alone(self) -> "CardKind":
-        """What the profiling pass and the cache depend on of it: not its links, nor whose card
+    def alone(self) -> "AcceleratorKind":
+        """What the profiling pass and the cache depend on of it: not its links, nor whose GPU
         it is."""
         return self._replace(symmetric=False, unified_memory=False, elsewhere="")
 
 
-def card_kind(accelerator: Accelerator) -> CardKind:
-    """Return the CardKind of an accelerator."""
+def accelerator_kind(accelerator: Accelerator) -> AcceleratorKind:
+    """Return the AcceleratorKind of an accelerator."""
     return _kind(
         accelerator.vendor,
         accelerator.compute_capability,
@@ -161,11 +165,11 @@ def card_kind(accelerator: Accelerator) -> CardKind:
 @lru_cache(maxsize=256)
 def _kind(
     vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool
-) -> CardKind:
+) -> AcceleratorKind:
     major = cuda_major(capability)
     generation = max(major, HOPPER - 1) if major else 0
     symmetric = _symmetric(vendor, capability, nvlink, unified_memory)
-    return CardKind(
+    return AcceleratorKind(
         vendor == "NVIDIA",
         generation,
         symmetric,
@@ -177,7 +181,7 @@ def _kind(
 
 def shares_memory(accelerator: Accelerator) -> bool:
     """Return whether ranks may map each other's memory as one (symmetric memory), which NVLink's
-    switches alone offer; a card that is only a size may.
+    switches alone offer; a GPU that is only a size may.
 
     Source: vllm/distributed/device_communicators/all_reduce_utils.py,
     SYMM_MEM_ALL_REDUCE_MAX_SIZES (capabilities 9.0 and 10.x alone), symm_mem.py (off without
@@ -205,7 +209,7 @@ def refusal(
     compute_capability: tuple[int, int] | None,
     version: tuple[int, ...],
 ) -> UnsupportedError | None:
-    """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA card,
+    """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA GPU,
     None where one does.
 
     Sparse MLA and DeepSeek V4's compressed attention have kernels from Hopper on. Below 8.9 an
@@ -217,17 +221,17 @@ def refusal(
         return None
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     latent = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
-    card = f"compute capability {compute_capability[0]}.{compute_capability[1]}"
+    shown = f"compute capability {compute_capability[0]}.{compute_capability[1]}"
     if compute_capability < (HOPPER, 0) and any(mixer.indexer for mixer in latent):
         return UnsupportedError(
             "gpu",
-            f"vLLM has no kernel of sparse latent attention for {card}; it needs 9.0 or newer.",
+            f"vLLM has no kernel of sparse latent attention for {shown}; it needs 9.0 or newer.",
         )
     if compute_capability < (HOPPER, 0) and any(
         isinstance(mixer, CompressedAttention) for mixer in mixers
     ):
         return UnsupportedError(
-            "gpu", f"vLLM has no kernel of compressed attention for {card}; it needs 9.0 or newer."
+            "gpu", f"vLLM has no kernel of compressed attention for {shown}; it needs 9.0 or newer."
         )
     if compute_capability >= FP8_ATTENTION or not resolved_format(
         spec, kv_cache_dtype, compute_capability
@@ -247,7 +251,7 @@ def refusal(
     ):
         return UnsupportedError(
             "kv_cache_dtype",
-            f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {card}; it"
+            f"vLLM reads this model's cache with Triton kernels, which have no fp8 on {shown}; it"
             " needs 8.9.",
             ({"kv_cache_dtype": ("bf16",)},),
         )

@@ -15,7 +15,7 @@ _GB10 = (12, 1)
 def default_batch(
     accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
 ) -> tuple[int, int]:
-    """Return (max_num_seqs, max_num_batched_tokens) of the OpenAI server on this card, the
+    """Return (max_num_seqs, max_num_batched_tokens) of the OpenAI server on this GPU, the
     latter no more than its requests can fill."""
     if first_engine(accelerator, version):
         return 256, _first_engine_tokens(context_length, spec)
@@ -25,7 +25,7 @@ def default_batch(
 
 
 def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
-    """Return whether the first engine serves: in every release before 0.8, and until 0.11 on cards
+    """Return whether the first engine serves: in every release before 0.8, and until 0.11 on GPUs
     before Ampere.
 
     Source: vllm/engine/arg_utils.py (0.8.5), _is_v1_supported_oracle; 0.11 has the second engine

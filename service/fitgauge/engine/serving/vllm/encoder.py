@@ -37,20 +37,25 @@ _SQUARES = (1, 4, 9, 16)
 
 
 class Images(NamedTuple):
-    """Memory of the images of one profiling pass [bytes]: `held` while the language model runs,
-    `peak` of the encoder alone."""
+    """Memory of the images of one profiling pass."""
 
     tokens: int
+    """Tokens of these images."""
     held: int
+    """While the language model runs [bytes]."""
     peak: int
+    """Of the encoder alone [bytes]."""
 
 
 class Batch(NamedTuple):
-    """Tokens the encoder makes in one go (`widest`) and in all, and of how many items they are."""
+    """What the encoder computes in one profiling pass."""
 
     items: int
+    """Number of images or clips."""
     widest: int
+    """Tokens computed at once."""
     tokens: int
+    """Tokens in all."""
 
 
 def images(spec: ModelSpec, workload: Workload, *, first_engine: bool) -> Images | None:
@@ -126,13 +131,13 @@ def largest_image(spec: ModelSpec) -> int:
     return _GEMMA_IMAGE if spec.model_type == "gemma3" else 0
 
 
-def _video(room: int) -> int:
-    """Return the tokens of the longest video that `room` tokens hold, one pair of frames at least:
+def _video(limit: int) -> int:
+    """Return the tokens of the longest video that `limit` tokens hold, one pair of frames at least:
     each pair is as large as the largest image.
 
     Source: models/qwen2_vl.py, get_num_frames_with_most_features (from 0.11 on no room is left
     for an image in addition to it)."""
-    return _LARGEST_IMAGE * max(1, min(_MOST_PAIRS, room // _LARGEST_IMAGE))
+    return _LARGEST_IMAGE * max(1, min(_MOST_PAIRS, limit // _LARGEST_IMAGE))
 
 
 def layer_moment(layer: Block, width: int, spec: ModelSpec, workload: Workload) -> int:

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.vllm import (
     start_log,
     support,
 )
-from fitgauge.engine.serving.vllm.compute_capability import card_kind
+from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
 from fitgauge.engine.serving.vllm.settings import LADDERS
@@ -36,7 +36,7 @@ ENGINE = Engine(
     split=SplitEstimate(memory.loaded_stages, memory.stage_memory, memory.with_concurrency),
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,
-    accelerator_kind=card_kind,
+    accelerator_kind=accelerator_kind,
     refusal=support.refusal,
     min_compute_capability=(7, 0),
     removed_formats={"bitsandbytes": (0, 33), "gguf": (0, 33)},

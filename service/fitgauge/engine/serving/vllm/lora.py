@@ -117,11 +117,11 @@ def check_lora(spec: ModelSpec, workload: Workload) -> None:
             ({"lora_slots": (0,)},),
         )
     if spec.architecture in EMBEDDING_AND_HEAD and spec.vocabulary_size > MOST_WORDS:
-        said = (
+        reason = (
             f"vLLM serves no LoRA adapters of vocabularies beyond {MOST_WORDS}; this one has"
             f" {spec.vocabulary_size}. It serves a checkpoint with the adapter merged."
         )
-        raise UnsupportedError("lora_slots", said, ({"lora_slots": (0,)},))
+        raise UnsupportedError("lora_slots", reason, ({"lora_slots": (0,)},))
 
 
 def lora_term(spec: ModelSpec, workload: Workload, stage: Stage) -> Term:

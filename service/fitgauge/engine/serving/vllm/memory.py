@@ -25,7 +25,11 @@ from fitgauge.engine.serving.runtime import (
     graph_term,
     runtime_bytes,
 )
-from fitgauge.engine.serving.vllm.compute_capability import card_kind, on_card, shares_memory
+from fitgauge.engine.serving.vllm.compute_capability import (
+    accelerator_kind,
+    padded_for,
+    shares_memory,
+)
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
 from fitgauge.engine.serving.vllm.kv_cache.layout import (
     KvCacheConfig,
@@ -47,14 +51,14 @@ _PLANNER = "vllm 0.33 vllm/v1/core/kv_cache_planning.py; kv_cache_utils.py befor
 
 def estimate(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
 ) -> Estimate:
     """Return the Estimate of every pipeline stage. Raises UnsupportedError where vLLM refuses
     the parallelism."""
-    loaded = loaded_stages(spec, laid, workload, accelerator)
+    loaded = loaded_stages(spec, sharded, workload, accelerator)
     return Estimate(
         accelerator=accelerator,
         stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, Memo())),
@@ -76,7 +80,7 @@ def terms_outside_budget(
     nothing (few sizes to capture) to what the profile says; and what NCCL opens after the pass
     beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22
     and newer); and what others hold, as vLLM refuses to start where less is free than its share of
-    the whole card.
+    the whole GPU.
 
     Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory
     (what is taken off); v1/worker/utils.py, request_memory ("Free memory on device ... is less
@@ -116,12 +120,12 @@ def terms_outside_budget(
 
 
 def loaded_stages(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
     Raises UnsupportedError where vLLM refuses."""
     deployed = (
-        card_kind(accelerator),
+        accelerator_kind(accelerator),
         workload.engine_version,
         workload.tensor_parallel,
         workload.pipeline_parallel,
@@ -132,15 +136,15 @@ def loaded_stages(
         workload.lora_rank,
         workload.speculative_tokens > 0,
     )
-    return laid.once(deployed, lambda: _loaded(spec, laid, workload, accelerator))
+    return sharded.once(deployed, lambda: _loaded(spec, sharded, workload, accelerator))
 
 
 def _loaded(
-    spec: ModelSpec, laid: ShardedWeights, workload: Workload, accelerator: Accelerator
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     check_parallel(
         spec,
-        laid,
+        sharded,
         tensor_parallel=workload.tensor_parallel,
         expert_parallel=workload.expert_parallel,
         data_parallel=workload.data_parallel,
@@ -148,19 +152,19 @@ def _loaded(
     )
     check_lora(spec, workload)
     check_draft(spec, workload)
-    here = on_card(laid, spec, accelerator.compute_capability)
+    here = padded_for(sharded, spec, accelerator.compute_capability)
     return tuple(
         (
             *loaded_terms(spec, here, workload, accelerator, stage),
-            *asked_terms(spec, laid, workload, accelerator, stage),
+            *requested_terms(spec, sharded, workload, accelerator, stage),
         )
         for stage in stages_of(spec, workload)
     )
 
 
-def asked_terms(
+def requested_terms(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     stage: Stage,
@@ -168,7 +172,7 @@ def asked_terms(
     """`draft_weights` and `lora_slots` of one pipeline stage, where they are asked for."""
     terms: list[Term] = []
     if workload.speculative_tokens and stage.last:
-        terms.append(draft_term(spec, laid.scheme, workload, accelerator.compute_capability))
+        terms.append(draft_term(spec, sharded.scheme, workload, accelerator.compute_capability))
     if workload.lora_slots:
         terms.append(lora_term(spec, workload, stage))
     return tuple(terms)
@@ -188,13 +192,14 @@ def budget_bytes(accelerator: Accelerator, workload: Workload) -> Bytes:
 
 
 class ProfileCache(NamedTuple):
-    """What stages of some tensor degree hold: the model's layers in `groups`; of every stage the
-    profiling pass by its place (whether it is the first, whether the last) and the cache by
-    batches in flight and layers; caches of the same layers are one."""
+    """What stages of one tensor degree hold, computed once."""
 
     groups: tuple[Members, ...]
+    """The model's layers, equal ones together."""
     passes: dict[tuple[bool, bool], tuple[Term, ...]]
+    """The profiling pass of a stage by whether it is the first and whether the last."""
     caches: dict[tuple[int, range | tuple[int, ...] | None], KvCacheConfig]
+    """The cache of a stage by batches in flight and layers; caches of the same layers are one."""
 
 
 def stage_memory(
@@ -221,7 +226,7 @@ def stage_memory(
     )
     divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
     held = memo.get_or_compute(
-        (divided, card_kind(accelerator).alone),
+        (divided, accelerator_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )
     processes: dict[int, tuple[Term, ...]] = {}
@@ -243,10 +248,10 @@ def stage_memory(
             )
             processes[layers] = as_measured(process, accelerator)
         places.append((layers, (*held.passes[place], *processes[layers])))
-        kept = stage.span
-        if kept is not None and stage.last:
-            kept = range(kept.start, kept.stop + drafted)
-        caches.append(_cache(held, workload, kept))
+        cached_layers = stage.span
+        if cached_layers is not None and stage.last:
+            cached_layers = range(cached_layers.start, cached_layers.stop + drafted)
+        caches.append(_cache(held, workload, cached_layers))
     pools = _pools(caches, workload)
     return tuple(
         StageMemory(layers=layers, fixed=fixed, cache=(pools[id(cache)],), layout=cache)
@@ -272,24 +277,24 @@ def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCa
     """Return the cache of the stage that holds `layers`, None for all: the same for stages whose
     layers are alike."""
     batches = batches_in_flight(workload.pipeline_parallel, workload.engine_version)
-    found = held.caches.get((batches, layers))
-    if found is None:
+    layout = held.caches.get((batches, layers))
+    if layout is None:
         members = on_stage(held.groups, layers)
         alike = batches, tuple(len(numbers) for group in members for _, numbers in group)
-        found = held.caches.get(alike)
-        if found is None:
+        layout = held.caches.get(alike)
+        if layout is None:
             sequences = 0 if workload.enforce_eager else workload.max_num_seqs
             in_flight = batches * workload.max_batched_tokens
-            found = stage_layout(
+            layout = stage_layout(
                 members,
                 workload.context_length,
                 in_flight,
                 max_num_seqs=sequences,
                 version=workload.engine_version,
             )
-            held.caches[alike] = found
-        held.caches[batches, layers] = found
-    return found
+            held.caches[alike] = layout
+        held.caches[batches, layers] = layout
+    return layout
 
 
 def with_concurrency(

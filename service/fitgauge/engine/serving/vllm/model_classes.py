@@ -42,19 +42,19 @@ def _block(block: Block, spec: ModelSpec) -> Block:
     special = quirks(spec)
     if special.tower_ends_early and block.part is Part.VISION:
         layers = block.layers[:-1] if "{}" in block.prefix else block.layers
-        kept = tuple(tensor for tensor in block.tensors if "post_layernorm" not in tensor.name)
-        return msgspec.structs.replace(block, layers=layers, tensors=kept)
-    made = [_tensor(tensor, block.part, special) for tensor in block.tensors]
+        tensors = tuple(tensor for tensor in block.tensors if "post_layernorm" not in tensor.name)
+        return msgspec.structs.replace(block, layers=layers, tensors=tensors)
+    loaded = [_tensor(tensor, block.part, special) for tensor in block.tensors]
     if special.zero_key_bias:
         keys = (tensor for tensor in block.tensors if tensor.name.endswith("k_proj.weight"))
-        made += [
+        loaded += [
             msgspec.structs.replace(
                 key, name=key.name.replace("weight", "bias"), shape=key.shape[:1], kind=Kind.BIAS
             )
             for key in keys
         ]
     return msgspec.structs.replace(
-        block, tensors=tuple(tensor for tensor in made if tensor is not None)
+        block, tensors=tuple(tensor for tensor in loaded if tensor is not None)
     )
 
 

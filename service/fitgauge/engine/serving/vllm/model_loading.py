@@ -34,14 +34,16 @@ _PADDING_SOURCE = (
 
 def loaded_terms(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     workload: Workload,
     accelerator: Accelerator,
     stage: Stage,
 ) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
     pipeline stage."""
-    parameters = weights_term(laid, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes)
+    parameters = weights_term(
+        sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes
+    )
     extra_bytes = buffer_bytes(
         spec,
         expert_parallel=workload.expert_parallel,
@@ -49,7 +51,7 @@ def loaded_terms(
         version=workload.engine_version,
     )
     extra_bytes += whole_tower_bytes(spec, workload) if stage.first else 0
-    padding = repacked_bytes(laid, workload, accelerator, stage.layers)
+    padding = repacked_bytes(sharded, workload, accelerator, stage.layers)
     seen = workload.engine_version < releases.MXFP4_PADDING_UNSEEN
     extra_bytes += padding if seen else 0
     terms = [
@@ -68,7 +70,7 @@ def loaded_terms(
                 " vllm/model_executor/layers/rotary_embedding/base.py"
             ),
         ),
-        allocator_term(laid, workload, stage),
+        allocator_term(sharded, workload, stage),
     ]
     if accelerator.vendor == "NVIDIA" and any(
         isinstance(mixer, LatentAttention) for block in spec.blocks for mixer in block.mixers
@@ -108,14 +110,14 @@ def whole_tower_bytes(spec: ModelSpec, workload: Workload) -> int:
 
 
 def repacked_bytes(
-    laid: ShardedWeights, workload: Workload, accelerator: Accelerator, layers: range
+    sharded: ShardedWeights, workload: Workload, accelerator: Accelerator, layers: range
 ) -> int:
     """Return what Hopper's layout of MXFP4 experts takes beyond the parameters: rows x (K/2
     rounded up to 128 B - K/2) over the experts."""
     if accelerator.compute_capability is None or accelerator.compute_capability[0] != 9:
         return 0
     total = 0
-    for share in laid.shares:
+    for share in sharded.shares:
         if not share.experts or share.form is None or share.form.name != "mxfp4":
             continue
         row = share.inputs // 2

@@ -95,13 +95,13 @@ def profiling_terms(
         if second and workload.engine_version < releases.SECOND_RUNNER_SMALL_PASS
         else tokens
     )
-    kept = (
-        kept_workspace(spec, workload, accelerator)
-        if workload.engine_version >= releases.WORKSPACES_KEPT
+    workspaces = (
+        retained_workspace(spec, workload, accelerator)
+        if workload.engine_version >= releases.WORKSPACES_RETAINED
         else 0
     )
     indexed = (
-        indexed_peak(spec, profile, workload, kept)
+        indexed_peak(spec, profile, workload, workspaces)
         if workload.engine_version >= releases.INDEXERS_PROFILED
         else 0
     )
@@ -113,16 +113,16 @@ def profiling_terms(
         tensor_parallel=tensor_parallel,
         samples=last and spec.task != "encode",
         sampler=sampler,
-        kept=kept,
+        workspaces=workspaces,
         expert_parallel=workload.expert_parallel,
     )
     if indexed > sum(term.bytes for term in terms):
-        said = indexed_formula(spec, profile, workload, kept)
-        terms = (exact_term("activations", indexed, "computed", said, _INDEXER_SOURCE),)
-    attending = attending_peak(spec, profile, workload, kept)
+        formula = indexed_formula(spec, profile, workload, workspaces)
+        terms = (exact_term("activations", indexed, "computed", formula, _INDEXER_SOURCE),)
+    attending = attending_peak(spec, profile, workload, workspaces)
     if attending > sum(term.bytes for term in terms):
-        said = attending_formula(spec, profile, workload, kept)
-        terms = (exact_term("activations", attending, "computed", said, _ATTENDING_SOURCE),)
+        formula = attending_formula(spec, profile, workload, workspaces)
+        terms = (exact_term("activations", attending, "computed", formula, _ATTENDING_SOURCE),)
     extra = (
         workspace_bytes(accelerator)
         + stage_bytes(spec, workload)
@@ -180,7 +180,7 @@ def second_sampler(
     profile: EngineProfile, workload: Workload, accelerator: Accelerator
 ) -> Coefficient | None:
     """Return the copies of the logits that the second model runner's sampler holds: without
-    FlashInfer, which is for some NVIDIA cards, fewer."""
+    FlashInfer, which is for some NVIDIA GPUs, fewer."""
     least, most = _FUSED
     capability = accelerator.compute_capability
     fused = capability is not None and least <= capability <= most
@@ -206,7 +206,7 @@ def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator)
     )
 
 
-def kept_workspace(
+def retained_workspace(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator | None = None
 ) -> int:
     """Return the bytes of the workspace that all layers share and that stays once it has grown:
@@ -241,7 +241,9 @@ def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:
                 )
 
 
-def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
+def indexed_peak(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, workspaces: int
+) -> int:
     """Return what is alive while a sparse indexer scores keys: queries and output of its layer
     in addition to copies of the hidden state, the logits it may make at most, and the workspace
     that is kept [bytes]; 0 without one. Source: `_INDEXER_SOURCE` (0.19.0, 0.33.0)."""
@@ -252,10 +254,12 @@ def indexed_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, ke
     )
     width = max(attention_width(mixer, workload.tensor_parallel) for mixer in mixers)
     row = HALF * (profile.hidden_copies.expected * spec.hidden_size + width)
-    return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + kept
+    return int(workload.max_batched_tokens * row) + _INDEXER_LOGITS + workspaces
 
 
-def indexed_formula(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> str:
+def indexed_formula(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, workspaces: int
+) -> str:
     """Return `indexed_peak` by its factors."""
     mixers = (
         mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
@@ -264,12 +268,12 @@ def indexed_formula(spec: ModelSpec, profile: EngineProfile, workload: Workload,
     return (
         f"{workload.max_batched_tokens} tokens x {HALF} B x ({profile.hidden_copies.expected:g} x"
         f" {spec.hidden_size} hidden + {width} of queries and output) + {exactly(_INDEXER_LOGITS)}"
-        f" of the indexer's logits + {exactly(kept)} of workspaces"
+        f" of the indexer's logits + {exactly(workspaces)} of workspaces"
     )
 
 
 def attending_formula(
-    spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, workspaces: int
 ) -> str:
     """Return `attending_peak` by its factors."""
     copies, tensor_parallel = profile.hidden_copies.expected, workload.tensor_parallel
@@ -286,13 +290,16 @@ def attending_formula(
     more = f" + {exactly(expanded)} of expanded latents" if expanded else ""
     return (
         f"{workload.max_batched_tokens} tokens x {HALF} B x ({copies:g} x {spec.hidden_size} hidden"
-        f" + {width} of queries, keys, values and output) + {exactly(kept)} of workspaces{more}"
+        f" + {width} of queries, keys, values and output) + {exactly(workspaces)} of workspaces"
+        f"{more}"
     )
 
 
-def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, kept: int) -> int:
+def attending_peak(
+    spec: ModelSpec, profile: EngineProfile, workload: Workload, workspaces: int
+) -> int:
     """Return what is alive while a layer attends [bytes]: tokens x 2 B x (copies x hidden +
-    `attending_width`), the workspace that the layers before have left (`kept`), and with MLA the
+    `attending_width`), the `workspaces` that the layers before have left, and with MLA the
     expanded latents of earlier tokens (`expanded_bytes`). Source: `_ATTENDING_SOURCE`."""
     mixers = [
         mixer for block in spec.blocks if block.part is Part.LANGUAGE for mixer in block.mixers
@@ -300,7 +307,7 @@ def attending_peak(spec: ModelSpec, profile: EngineProfile, workload: Workload, 
     tensor_parallel, copies = workload.tensor_parallel, profile.hidden_copies.expected
     return max(
         (
-            kept
+            workspaces
             + int(
                 workload.max_batched_tokens
                 * HALF

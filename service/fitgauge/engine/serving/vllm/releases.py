@@ -41,7 +41,7 @@ ITEMS_PACKED = (0, 14)
 """The first release that stores the outputs alone again, as 0.19.0 does. Source: pull request
 30475 of December 2025."""
 
-WORKSPACES_KEPT = (0, 14)
+WORKSPACES_RETAINED = (0, 14)
 """The first version read whose experts' workspaces outlive the layers. Source:
 vllm/v1/worker/workspace.py (0.14.1; 0.11.0 has none)."""
 

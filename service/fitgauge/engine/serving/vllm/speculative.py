@@ -18,7 +18,7 @@ from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.activations import HALF
-from fitgauge.engine.serving.vllm.compute_capability import on_card
+from fitgauge.engine.serving.vllm.compute_capability import padded_for
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
 from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, shard_weights
 from fitgauge.engine.serving.workload import Workload
@@ -59,9 +59,10 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
 
     Raises UnsupportedError for a kind that is not sized here, and for a draft whose
     vocabulary is another."""
-    said = name.lower()
+    repository = name.lower()
     kind = next(
-        (word for word in _NOT_SIZED if word in said or word in draft.architecture.lower()), None
+        (word for word in _NOT_SIZED if word in repository or word in draft.architecture.lower()),
+        None,
     )
     if kind or draft.task != "generate":
         raise UnsupportedError(
@@ -69,7 +70,7 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
             f"{name} is no draft that is sized here: {kind or draft.architecture}. EAGLE and"
             " EAGLE-3 heads are, and smaller models of the same family.",
         )
-    if draft.architecture not in EAGLE_3 and "eagle-" in said:
+    if draft.architecture not in EAGLE_3 and "eagle-" in repository:
         draft = _first_eagle(draft)
     if draft.vocabulary_size != spec.vocabulary_size:
         detail = (
@@ -100,8 +101,8 @@ def _without_first_norm(block: Block) -> Iterator[Block]:
     if 0 not in block.layers:
         yield block
         return
-    kept = tuple(tensor for tensor in block.tensors if "input_layernorm" not in tensor.name)
-    yield msgspec.structs.replace(block, layers=(0,), tensors=kept)
+    tensors = tuple(tensor for tensor in block.tensors if "input_layernorm" not in tensor.name)
+    yield msgspec.structs.replace(block, layers=(0,), tensors=tensors)
     if len(block.layers) > 1:
         yield msgspec.structs.replace(
             block, layers=tuple(number for number in block.layers if number)
@@ -120,20 +121,20 @@ def check_draft(spec: ModelSpec, workload: Workload) -> None:
     """Raise UnsupportedError where tokens are to be speculated and nothing drafts them, where
     a draft has no number of tokens, and where the ranks do not divide its heads."""
     if workload.speculative_tokens and not heads(spec):
-        said = (
+        reason = (
             f"{spec.architecture}, as this config describes it, has no multi-token prediction head"
             " to draft tokens with."
         )
         raise UnsupportedError(
-            "speculative_tokens", f"{said} A draft_model could.", ({"speculative_tokens": (0,)},)
+            "speculative_tokens", f"{reason} A draft_model could.", ({"speculative_tokens": (0,)},)
         )
     if spec.draft is None:
         return
     if not workload.speculative_tokens:
-        said = "How many tokens the draft_model drafts in every step is not said."
-        raise UnsupportedError("speculative_tokens", said, ({"speculative_tokens": (3,)},))
+        reason = "How many tokens the draft_model drafts in every step is not said."
+        raise UnsupportedError("speculative_tokens", reason, ({"speculative_tokens": (3,)},))
     if spec.draft.query_heads % workload.tensor_parallel:
-        said = (
+        reason = (
             f"tensor_parallel {workload.tensor_parallel} does not divide the draft's"
             f" {spec.draft.query_heads} attention heads."
         )
@@ -141,7 +142,7 @@ def check_draft(spec: ModelSpec, workload: Workload) -> None:
         possible = [ways for ways in range(1, heads_of_draft + 1) if heads_of_draft % ways == 0]
         raise UnsupportedError(
             "tensor_parallel",
-            said,
+            reason,
             ({"tensor_parallel": nearest(possible, workload.tensor_parallel)},),
         )
 
@@ -188,17 +189,17 @@ def draft_term(
     if draft is not None:
         scheme = published(draft) or Scheme(name="unquantized")
     rules = (Rule(form=None, names=UNQUANTIZED), *scheme.rules) if scheme.rules else ()
-    laid = on_card(
+    sharded = padded_for(
         shard_weights(drafted, msgspec.structs.replace(scheme, rules=rules)),
         drafted,
         compute_capability,
     )
-    size = draft_bytes(drafted, laid, workload)
+    size = draft_bytes(drafted, sharded, workload)
     if draft is not None and drafted is draft:
         return exact_term(
             "draft_weights",
             size,
-            laid.basis,
+            sharded.basis,
             f"{scheme.name} weights of {draft.architecture}, whole: {exactly(size)}",
             _DRAFTS,
         )
@@ -218,7 +219,7 @@ def draft_term(
             f"{scheme.name} weights of {what}: {exactly(size)} + an embedding of {exactly(own)}",
         )
     return exact_term(
-        "draft_weights", size, laid.basis, formula, _HEADS if draft is None else _DRAFTS
+        "draft_weights", size, sharded.basis, formula, _HEADS if draft is None else _DRAFTS
     )
 
 
@@ -237,11 +238,14 @@ def read_bytes(spec: ModelSpec, workload: Workload) -> int:
     return HALF * workload.max_batched_tokens * next(read, 0)
 
 
-def draft_bytes(drafted: ModelSpec, laid: ShardedWeights, workload: Workload) -> int:
+def draft_bytes(drafted: ModelSpec, sharded: ShardedWeights, workload: Workload) -> int:
     """Return parameters and registered buffers of what drafts, on one rank [bytes]."""
     tensor, expert = workload.tensor_parallel, workload.expert_parallel
     parameters = rank_weights(
-        laid, tensor_parallel=tensor, expert_parallel=expert, data_parallel=workload.data_parallel
+        sharded,
+        tensor_parallel=tensor,
+        expert_parallel=expert,
+        data_parallel=workload.data_parallel,
     ).bytes
     return parameters + buffer_bytes(
         drafted, expert_parallel=expert, version=workload.engine_version
@@ -250,13 +254,13 @@ def draft_bytes(drafted: ModelSpec, laid: ShardedWeights, workload: Workload) ->
 
 def drafted_mixers(spec: ModelSpec) -> list[tuple[Mixer, tuple[int, ...]]]:
     """Return what every layer that drafts keeps, numbered on from the model's last layer."""
-    found: list[tuple[Mixer, tuple[int, ...]]] = []
+    mixers: list[tuple[Mixer, tuple[int, ...]]] = []
     start = spec.layers
     for block in heads(spec):
         numbers = tuple(range(start, start + len(block.layers)))
-        found += [(mixer, numbers) for mixer in block.mixers]
+        mixers += [(mixer, numbers) for mixer in block.mixers]
         start += len(block.layers) if block.mixers else 0
-    return found
+    return mixers
 
 
 def drafted_layers(spec: ModelSpec) -> int:

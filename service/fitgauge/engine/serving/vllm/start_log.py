@@ -24,7 +24,7 @@ from fitgauge.engine.serving.start_log.measurements import (
     last_start,
     rule,
 )
-from fitgauge.engine.serving.start_log.names import card, hub_id
+from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
 
 SIGNATURES = (
     "Initializing a V", "Initializing an LLM engine", "Model loading took",
@@ -130,44 +130,44 @@ def read(lines: list[Line]) -> StartLog:
     """Return what vLLM's log says."""
     lines = last_start(lines, "non-default args:", _RULES)
     config = _joined(lines, _ENGINE)
-    given = " ".join(line.text for line in lines if any(start in line.text for start in _COMMANDS))[
-        :_LONGEST_COMMAND
-    ]
-    found = flags(given, _ARGUMENTS) | flags(config, _CONFIG)
+    commands = " ".join(
+        line.text for line in lines if any(start in line.text for start in _COMMANDS)
+    )[:_LONGEST_COMMAND]
+    values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG)
     share = first(lines, "utilization", _UTILIZATION)
-    if share and "gpu_memory_utilization" not in found:
-        found["gpu_memory_utilization"] = float(share["share"])
-    if "tensor_parallel" not in found and (widest := _widest(lines)):
-        found["tensor_parallel"] = widest
+    if share and "gpu_memory_utilization" not in values:
+        values["gpu_memory_utilization"] = float(share["share"])
+    if "tensor_parallel" not in values and (widest := _widest(lines)):
+        values["tensor_parallel"] = widest
     if has(lines, "_EP1 pid="):
-        found["expert_parallel_on"] = True
+        values["expert_parallel_on"] = True
     longest = first(lines, "ax", _CONTEXT)
-    if longest and "context_length" not in found:
-        found["context_length"] = int(longest["context"].replace(",", ""))
+    if longest and "context_length" not in values:
+        values["context_length"] = int(longest["context"].replace(",", ""))
     batch = first(lines, "Chunked prefill", _BATCH)
     if batch:
-        found["max_batched_tokens"] = int(batch["tokens"])
+        values["max_batched_tokens"] = int(batch["tokens"])
     version = _ENGINE.search(config) or first(lines, "version", _BANNER)
-    readings = _with_tokens(find_readings(lines, _RULES, rank_of), found.get("context_length"))
+    readings = _with_tokens(find_readings(lines, _RULES, rank_of), values.get("context_length"))
     return StartLog(
         engine="vllm",
         version=version["version"] if version else None,
         model=hub_id(
             argument(config, "model")
-            or argument(given, "model")
-            or argument(given, "model_tag")
-            or _served(given)
+            or argument(commands, "model")
+            or argument(commands, "model_tag")
+            or _served(commands)
         ),
-        gpu=card(lines),
-        flags=found,
-        remarks=_remarks(lines, config, given),
+        gpu=gpu_name(lines),
+        flags=values,
+        remarks=_remarks(lines, config, commands),
         readings=tuple(readings),
         outcome=_outcome(lines, readings),
     )
 
 
-def _served(given: str) -> str | None:
-    match = re.search(r"\bvllm serve ['\"]?(?P<model>[\w./:@-]{3,200})", given)
+def _served(commands: str) -> str | None:
+    match = re.search(r"\bvllm serve ['\"]?(?P<model>[\w./:@-]{3,200})", commands)
     return match["model"] if match else None
 
 
@@ -207,22 +207,22 @@ def _joined(lines: list[Line], start: re.Pattern[str]) -> str:
     return ""
 
 
-def _remarks(lines: list[Line], config: str, given: str) -> tuple[str, ...]:
-    said = {
+def _remarks(lines: list[Line], config: str, commands: str) -> tuple[str, ...]:
+    remarks = {
         "draft_model": (
             "speculative_config=Spec" in config
-            or "'speculative_config': {" in given
+            or "'speculative_config': {" in commands
             or has(lines, "Loading drafter model")
         ),
-        "lora": "'enable_lora': True" in given or "--enable-lora" in given,
+        "lora": "'enable_lora': True" in commands or "--enable-lora" in commands,
         "encoder_cache": has(lines, "Encoder cache will be initialized"),
-        "cpu_offload": "'cpu_offload_gb'" in given,
-        "kv_transfer": "kv_transfer_config" in given,
+        "cpu_offload": "'cpu_offload_gb'" in commands,
+        "kv_transfer": "kv_transfer_config" in commands,
         "graphs_estimated": has(lines, "CUDA graph memory profiling is enabled"),
-        "sleep_mode": "'enable_sleep_mode': True" in given,
-        "blocks_overridden": "num_gpu_blocks_override" in given,
+        "sleep_mode": "'enable_sleep_mode': True" in commands,
+        "blocks_overridden": "num_gpu_blocks_override" in commands,
     }
-    return tuple(name for name, true in said.items() if true)
+    return tuple(name for name, true in remarks.items() if true)
 
 
 def _with_tokens(readings: list[Measurement], context_length: Flag | None) -> list[Measurement]:

@@ -58,7 +58,7 @@ models/{gemma2,gemma3,qwen3_next,qwen3_5}.py, embed_tokens; ModelConfig's dtype 
 float32 to bfloat16."""
 
 
-KEPT = named(
+UNQUANTIZED_TENSORS = named(
     (
         "indexer.wk",
         "indexer.weights_proj",
@@ -74,12 +74,14 @@ projections around its latent experts and residuals (as its class registers them
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as vLLM registers it."""
-    kept = (
-        msgspec.structs.replace(scheme, rules=(Rule(form=None, names=KEPT), *scheme.rules))
+    served = (
+        msgspec.structs.replace(
+            scheme, rules=(Rule(form=None, names=UNQUANTIZED_TENSORS), *scheme.rules)
+        )
         if scheme.rules
         else scheme
     )
-    return lay_out(registered(spec), kept, VLLM, stored)
+    return lay_out(registered(spec), served, VLLM, stored)
 
 
 def registered(spec: ModelSpec) -> ModelSpec:
@@ -149,7 +151,7 @@ def buffer_bytes(
 
 def check_parallel(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     *,
     tensor_parallel: int,
     expert_parallel: int = 1,
@@ -160,8 +162,8 @@ def check_parallel(
     parallel degrees that work."""
     refines = version >= releases.BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
-    reason, works = laid.once(
-        (*degrees, refines), lambda: _parallel(spec, laid, *degrees, refines=refines)
+    reason, works = sharded.once(
+        (*degrees, refines), lambda: _parallel(spec, sharded, *degrees, refines=refines)
     )
     if reason is None:
         return
@@ -179,7 +181,7 @@ def check_parallel(
 
 def _parallel(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     tensor_parallel: int,
     expert_parallel: int,
     data_parallel: int,
@@ -187,7 +189,9 @@ def _parallel(
     refines: bool,
 ) -> tuple[str | None, list[int]]:
     """Return (why vLLM would refuse, the tensor parallel degrees that work instead)."""
-    reason = refusal(spec, laid, tensor_parallel, expert_parallel, data_parallel, refines=refines)
+    reason = refusal(
+        spec, sharded, tensor_parallel, expert_parallel, data_parallel, refines=refines
+    )
     if reason is None:
         return None, []
     works = [
@@ -195,7 +199,7 @@ def _parallel(
         for ways in range(1, 65)
         if refusal(
             spec,
-            laid,
+            sharded,
             ways,
             expert_parallel if expert_parallel == 1 else ways,
             data_parallel,
@@ -208,7 +212,7 @@ def _parallel(
 
 def refusal(
     spec: ModelSpec,
-    laid: ShardedWeights,
+    sharded: ShardedWeights,
     tensor_parallel: int,
     expert_parallel: int,
     data_parallel: int,
@@ -229,16 +233,18 @@ def refusal(
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
-    for share in laid.shares:
+    for share in sharded.shares:
         ways = expert_ways if share.experts else tensor_parallel
         if ways == 1 or share.split is Split.NONE or share.part in (*TOWERS, Part.PROJECTOR):
             continue
-        if reason := _indivisible(share, ways, refines=refines, fused=_fused_blocks(laid, share)):
+        if reason := _indivisible(
+            share, ways, refines=refines, fused=_fused_blocks(sharded, share)
+        ):
             return reason
     return None
 
 
-def _fused_blocks(laid: ShardedWeights, share: TensorGroup) -> bool:
+def _fused_blocks(sharded: ShardedWeights, share: TensorGroup) -> bool:
     """Return whether `share`, quantized in square blocks, is one of several columns in one layer,
     whose blocks a rank may cut.
 
@@ -246,7 +252,7 @@ def _fused_blocks(laid: ShardedWeights, share: TensorGroup) -> bool:
     ColumnParallelLinear._maybe_allow_fp8_block_shape_mismatch."""
     if share.experts or share.split is Split.ROW or share.form is None or share.form.rows < 2:
         return False
-    return any(len(tensor) > 1 and share in tensor for tensor in laid.tensors)
+    return any(len(tensor) > 1 and share in tensor for tensor in sharded.tensors)
 
 
 def mamba_groups(spec: ModelSpec) -> int:
@@ -273,11 +279,11 @@ def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -
     if form is None or form.flat or fused or share.multiple > 1:
         return None
     size, block = (share.inputs, form.group) if share.split is Split.ROW else (share.out, form.rows)
-    cut = divided(pieces, ways) * (size // pieces or 1)
-    if block < 2 or cut % block == 0:
+    rank_width = divided(pieces, ways) * (size // pieces or 1)
+    if block < 2 or rank_width % block == 0:
         return None
     if share.experts and refines:
         hidden = share.out if share.split is Split.ROW else share.inputs
-        if form.rows < 2 or gcd(form.rows, form.group, cut, hidden) >= 32:
+        if form.rows < 2 or gcd(form.rows, form.group, rank_width, hidden) >= 32:
             return None
-    return f"{cut} features a rank cannot be divided into quantization blocks of {block}"
+    return f"{rank_width} features a rank cannot be divided into quantization blocks of {block}"

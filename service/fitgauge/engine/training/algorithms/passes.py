@@ -15,8 +15,11 @@ def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
     `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer
     that is the same pass."""
-    cut = segments(spec, workload)
-    widest = max(segment.forward.peak for segment in (cut.embedding, *cut.layers, cut.head))
+    model_segments = segments(spec, workload)
+    widest = max(
+        segment.forward.peak
+        for segment in (model_segments.embedding, *model_segments.layers, model_segments.head)
+    )
     stream = (
         workload.tokens
         // workload.context_parallel
@@ -25,7 +28,7 @@ def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
         // 8
     )
     return (
-        cut.constants
+        model_segments.constants
         + stream
         + widest
         + (gathered_bytes(spec, workload) if is_sharded("weights", workload) else 0)

@@ -1,7 +1,7 @@
 """The phases of a step of preference or RL training: whose states, whose passes and how much of the
-rollout engine share the card in each.
+rollout engine share the GPU in each.
 
-The models share a card one after another, so a card must hold the worst phase, not the sum of all.
+The models share a GPU one after another, so a GPU must hold the worst phase, not the sum of all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def algorithm_stages(
     critic: ModelSpec | None = None,
 ) -> tuple[TrainingStage, ...]:
     """Return every pipeline stage of the algorithm. `rollout`: the serving estimate of the
-    engine on these cards; `reward`, `critic`: models of their own, None for the policy's
+    engine on these GPUs; `reward`, `critic`: models of their own, None for the policy's
     architecture. A model of its own needs a policy without pipeline parallelism."""
     policy = policy_workload(workload, setup)
     trained = headless(spec) if setup.algorithm == "reward" else spec
@@ -156,7 +156,7 @@ class _Cast:
         return self.setup.reference == "offloaded"
 
     def _resident(self, number: int) -> list[Amount]:
-        """Frozen weights that stay on the card."""
+        """Frozen weights that stay on the GPU."""
         result = []
         if self.references and self.setup.reference == "resident":
             result.append(
@@ -177,7 +177,7 @@ class _Cast:
         return result
 
     def _critic_states(self, number: int) -> list[Amount]:
-        """Return what a critic keeps on the card while another model is at work."""
+        """Return what a critic keeps on the GPU while another model is at work."""
         if not self.critics:
             return []
         return list(_prefixed("critic", self._resting(self.critics[number])))

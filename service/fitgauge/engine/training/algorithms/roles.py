@@ -16,7 +16,7 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
     GRPO and RLOO make logits of completions alone (trl/trainer/grpo_trainer.py, logits_to_keep);
     verl makes all. ms-swift's loss under Megatron is compiled
     (swift/megatron/arguments/megatron_args.py, cross_entropy_loss_fusion). Under verl parameters
-    and optimizer are on the card whenever they are at work (verl/workers/fsdp_workers.py,
+    and optimizer are on the GPU whenever they are at work (verl/workers/fsdp_workers.py,
     load_fsdp_model_to_gpu)."""
     count = 2 if setup.paired else 1
     completion_logits = (

@@ -1,4 +1,4 @@
-"""The rollout engine on the training cards: what it holds while it samples, and what is left of
+"""The rollout engine on the training GPUs: what it holds while it samples, and what is left of
 it while the policy is trained."""
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def awake(estimate: Estimate, setup: Setup) -> tuple[Term, ...]:
     """Return all that the engine holds while it samples: weights, working memory, graphs, and the
     pool, which takes what its share leaves.
 
-    Their sum is the engine's share of the card whatever its parts are, so the parts inside it
+    Their sum is the engine's share of the GPU whatever its parts are, so the parts inside it
     have no spread of their own. An engine in the training process has no context of its own."""
     fixed = [replace(term, low=term.bytes, high=term.bytes) for term in _own(estimate, setup)]
     return tuple(map(_named, (*fixed, _pool(estimate))))

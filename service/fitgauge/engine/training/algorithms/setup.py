@@ -28,15 +28,17 @@ SAMPLED: frozenset[Algorithm] = frozenset({"ppo", "grpo", "rloo"})
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
-    """The engine that samples on the same cards. `memory_utilization`: the share of a card it
-    may take; `tensor_parallel`: ranks that share one copy of it; `sleep`: what it lets go of
-    while the policy is trained (level_1: weights to host memory, cache dropped; level_2: both
-    dropped; source: vllm/device_allocator/cumem.py)."""
+    """The engine that samples on the same GPUs."""
 
     engine: RolloutEngine
+    """Which engine samples."""
     memory_utilization: float
+    """Share of a GPU that it may take."""
     tensor_parallel: int = 1
+    """Ranks that share one copy of it."""
     sleep: Sleep = "off"
+    """What it frees while the policy is trained: level_1 moves weights to host memory and drops the
+    cache, level_2 drops both (source: vllm/device_allocator/cumem.py)."""
 
     @property
     def serves(self) -> bool:
@@ -45,23 +47,30 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """An algorithm with its models. `reference`: where its weights are (`adapter`: the policy's
-    frozen base, with the adapter off; `none`: no reference, or log-probabilities computed
-    beforehand). `rewarded`, `criticized`: whether a reward model and a critic are on the cards.
-    `group_size`: completions of one prompt; lengths in tokens. `rests`: training states leave
-    the card while nothing is trained (verl: param_offload and optimizer_offload; OpenRLHF:
-    --ds.enable_sleep)."""
+    """An RL algorithm with its models."""
 
     algorithm: Algorithm
+    """The algorithm."""
     trainer: Trainer
+    """The tool that runs it."""
     reference: Reference
+    """Where the reference's weights are: `adapter` is the policy's frozen base with the adapter
+    off; `none`: no reference, or log-probabilities computed beforehand."""
     rewarded: bool = False
+    """Whether a reward model is on the GPUs."""
     criticized: bool = False
+    """Whether a critic is on the GPUs."""
     group_size: int = 1
+    """Completions of one prompt."""
     prompt_length: int = 0
+    """Tokens of a prompt."""
     completion_length: int = 0
+    """Tokens of a completion."""
     rollout: Rollout | None = None
+    """The engine that samples; None: none on these GPUs."""
     rests: Literal["nothing", "optimizer", "all"] = "nothing"
+    """Training states that leave the GPU while nothing is trained (verl: param_offload and
+    optimizer_offload; OpenRLHF: --ds.enable_sleep)."""
 
     @property
     def paired(self) -> bool:

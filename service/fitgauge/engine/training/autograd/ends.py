@@ -37,7 +37,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 def beginning(
     all_units: tuple[Unit, ...],
     spec: ModelSpec,
-    scene: LayerContext,
+    context: LayerContext,
     workload: TrainingWorkload,
     tied_bytes: int,
 ) -> Segment:
@@ -46,23 +46,23 @@ def beginning(
     apart = handed_on(all_units)
     tables = [unit for unit in all_units if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":
-        text = embedding_segment(tables, spec, scene, workload)
-        own = per_layer_segment(all_units, scene, workload)
+        text = embedding_segment(tables, spec, context, workload)
+        own = per_layer_segment(all_units, context, workload)
         text = text if own is None else joined("embedding", [text, own])
-        seen = tower_segments(all_units, spec, scene, workload)
+        seen = tower_segments(all_units, spec, context, workload)
         return (
-            joined("embedding", scattered(seen, text, tied_bytes, spec, scene, workload))
+            joined("embedding", scattered(seen, text, tied_bytes, spec, context, workload))
             if seen
             else text
         )
     around = [unit for unit in all_units if unit.part is Part.LANGUAGE and not unit.repeated]
-    own = embedded(tables[-1:], around, spec, scene, workload, counted=tables[-1:])
+    own = embedded(tables[-1:], around, spec, context, workload, counted=tables[-1:])
     if spec.tied_embeddings:
         own = again(own, tables[-1], workload)
-    return joined("embedding", [*source_segments(list(all_units), spec, scene, workload), own])
+    return joined("embedding", [*source_segments(list(all_units), spec, context, workload), own])
 
 
-def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
+def constant_bytes(spec: ModelSpec, context: LayerContext) -> int:
     """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of
     window: eager attention adds one to its scores in the format of the stream, SDPA is given one
     of booleans where a window is no longer than the sequence."""
@@ -74,20 +74,20 @@ def constant_bytes(spec: ModelSpec, scene: LayerContext) -> int:
         if isinstance(m, Attention)
     ]
     kinds = {mixer.window or mixer.chunk for mixer in mixers}
-    eager = scene.traits.eager(scene.attention)
-    masks = len(kinds) * scene.table_width if eager else 0
-    if scene.attention == "sdpa" and not eager:
-        masks = sum(window is not None and window <= scene.keys for window in kinds)
+    eager = context.traits.eager(context.attention)
+    masks = len(kinds) * context.table_width if eager else 0
+    if context.attention == "sdpa" and not eager:
+        masks = sum(window is not None and window <= context.keys for window in kinds)
     tables = (
-        2 * max(1, len(spec.rotary_tables)) * scene.sequence * mixers[0].head_dim
-        if scene.rotary and mixers
+        2 * max(1, len(spec.rotary_tables)) * context.sequence * mixers[0].head_dim
+        if context.rotary and mixers
         else 0
     )
-    return tables * scene.table_width + masks * scene.batch * scene.sequence * scene.keys
+    return tables * context.table_width + masks * context.batch * context.sequence * context.keys
 
 
 def embedding_segment(
-    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> Segment:
     """Token embedding, learned positions, a norm after them, scaling, dropout.
 
@@ -95,32 +95,32 @@ def embedding_segment(
     (enable_input_require_grads). DTensor makes the gradient of a table cut by vocabulary whole
     on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward)."""
     if workload.dtensor:
-        scene = replace(scene, heads=1)
+        context = replace(context, heads=1)
     tape, width = tape_of(workload, accumulates=False), stream_width(workload)
-    size = scene.tokens * spec.hidden_size // scene.stream
-    made: list[Value] = []
+    size = context.tokens * spec.hidden_size // context.stream
+    parts: list[Value] = []
     for unit in all_units:
-        layer = Modules(tape, unit, scene)
+        layer = Modules(tape, unit, context)
         tables = [parameter for parameter in unit.parameters if parameter.kind is Kind.EMBEDDING]
-        made += [
+        parts += [
             tape.operation(
                 p.name, (layer.weight(p),), size * p.shape[-1] // spec.hidden_size, width
             )
             for p in tables
         ]
-    x = made[0] if made else tape.input("embedding", size, width, grad=not workload.uses_adapters)
+    x = parts[0] if parts else tape.input("embedding", size, width, grad=not workload.uses_adapters)
     if workload.uses_adapters and workload.activation_checkpointing != "none":
         x = tape.leaf("embedding.leaf", x)
-    for other in made[1:]:
+    for other in parts[1:]:
         x = tape.add("embedding.sum", x, other)
     for unit in all_units:
-        layer = Modules(tape, unit, scene)
+        layer = Modules(tape, unit, context)
         for name in layer.norms(inside=False):
             x = layer.norm(name, x)
-    if scene.traits.scales_embedding:
+    if context.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
     for unit in all_units:
-        layer = Modules(tape, unit, scene)
+        layer = Modules(tape, unit, context)
         x = layer.dropout("embedding.dropout", "embedding", x)
         for parameter in layer.linears(
             attention=False
@@ -133,29 +133,29 @@ def head_segment(
     ends: list[Unit],
     decoder: list[Unit],
     spec: ModelSpec,
-    scene: LayerContext,
+    context: LayerContext,
     workload: TrainingWorkload,
 ) -> Segment:
     """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds
     the logits until after the backward pass."""
     tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input(
-        "hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=True
+        "hidden", context.tokens * spec.hidden_size // context.stream, width, grad=True
     )
     if spec.task == "generate":
         for unit in ends:
-            layer = end_recipe(tape, unit, scene, workload)
+            layer = end_recipe(tape, unit, context, workload)
             for name in layer.norms(inside=False) or layer.norms(inside=True):
                 x = layer.norm(name, x)
     else:
-        x = written_head(tape, x, ends, spec, scene)
-    if scene.saves_gathered and scene.stream > 1:
-        x = tape.copy("hidden.gathered", x, x.elements * scene.stream)
+        x = written_head(tape, x, ends, spec, context)
+    if context.saves_gathered and context.stream > 1:
+        x = tape.copy("hidden.gathered", x, x.elements * context.stream)
     kinds = (Kind.EMBEDDING,) if spec.tied_embeddings else (Kind.HEAD,)
     all_units = next(
         ((unit, p) for unit in decoder for p in unit.parameters if p.kind in kinds), None
     )
-    vocabulary = -(-spec.vocabulary_size // scene.heads)
+    vocabulary = -(-spec.vocabulary_size // context.heads)
     if workload.loss == "none":
         return trace_segment("head", (), tape, start, x, ends, workload, checkpointed="none")
     if not reads_vocabulary(spec):
@@ -170,18 +170,18 @@ def head_segment(
             checkpointed="none",
             logits=x.bytes,
         )
-    tokens = scene.tokens
+    tokens = context.tokens
     if workload.logits_tokens is not None and workload.logits_tokens < workload.sequence_length:
-        tokens = scene.batch * -(-workload.logits_tokens // workload.context_parallel)
+        tokens = context.batch * -(-workload.logits_tokens // workload.context_parallel)
         x = tape.copy("hidden.kept", x, tokens * spec.hidden_size)
     if all_units is None:
         weight = tape.parameter(
             "head", vocabulary * spec.hidden_size, width, trained=not workload.uses_adapters
         )
     else:
-        weight = Modules(tape, all_units[0], scene).weight(all_units[1])
+        weight = Modules(tape, all_units[0], context).weight(all_units[1])
     logits, loss = loss_of(
-        tape, x, weight, tokens, vocabulary, spec.hidden_size, scene.traits, workload
+        tape, x, weight, tokens, vocabulary, spec.hidden_size, context.traits, workload
     )
     return trace_segment(
         "head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits

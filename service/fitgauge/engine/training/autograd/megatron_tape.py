@@ -11,12 +11,16 @@ from fitgauge.engine.training.autograd.tape import Pass, Tape
 
 
 class _Span(msgspec.Struct, frozen=True):
-    """Operations `first` to `last`, which made the storages from `first_storage` to `end`."""
+    """A run of operations and the storages that they made."""
 
     first: int
+    """Its first operation."""
     last: int
+    """Its last operation."""
     first_storage: int
+    """The first storage that they made."""
     end: int
+    """The storage after the last one."""
 
 
 class MegatronTape(Tape):

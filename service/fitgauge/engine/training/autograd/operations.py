@@ -14,16 +14,22 @@ UNCOUNTED = -1
 
 
 class Value(NamedTuple):
-    """A tensor: `elements` numbers of `width` bytes in `storage` (views share one); `grad`: it
-    gets a gradient; `leaf`: a parameter."""
+    """A tensor."""
 
     number: int
+    """Its number on the tape."""
     name: str
+    """Its name, as the list of saved tensors prints it."""
     elements: int
+    """How many numbers it has."""
     width: int
+    """Bytes of a number."""
     grad: bool
+    """Whether it gets a gradient."""
     storage: int
+    """Number of its storage, which views share."""
     leaf: bool = False
+    """Whether it is a parameter."""
 
     @property
     def bytes(self) -> int:
@@ -37,34 +43,43 @@ class Value(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One differentiable operation. `saved`: values its backward reads. `scratch`, `back_scratch`:
-    bytes held only while it runs.
-
-    `passes`: gradients are handed on as they are (addition, views). `product`: a matrix product
-    or attention; `grouped`: of all experts. `restored`: bytes of forgotten tensors that are made
-    again before its backward, `restoring`: the most that making them takes."""
+    """One differentiable operation."""
 
     name: str
+    """What it computes."""
     inputs: tuple[Value, ...]
+    """Values it reads."""
     outputs: tuple[Value, ...]
+    """Values it returns."""
     saved: tuple[Value, ...]
+    """Values that its backward reads."""
     scratch: int
+    """Bytes held only while its forward runs."""
     back_scratch: int
+    """Bytes held only while its backward runs."""
     passes: bool
+    """Whether it hands gradients on as they are (addition, views)."""
     product: bool = False
+    """Whether it is a matrix product or attention."""
     grouped: bool = False
+    """Whether it is a product of all experts."""
     restored: int = 0
+    """Bytes of dropped tensors that are recomputed before its backward."""
     restoring: int = 0
+    """The most that recomputing them takes [bytes]."""
 
 
 class Saved(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that is kept for the backward pass: what made and what saves it, how many
-    numbers, bytes of one."""
+    """A tensor that autograd saves for the backward pass."""
 
     name: str
+    """The value's name."""
     by: str
+    """The operation that saves it."""
     elements: int
+    """How many numbers it has."""
     width: int
+    """Bytes of a number."""
 
     @property
     def bytes(self) -> int:
@@ -84,9 +99,9 @@ class Recorder:
         self._values = 0
         self._leaves: dict[str, Value] = {}
         self._casts: dict[str, Value] = {}
-        self._kept: list[int] = []
+        self._retained: list[int] = []
         self._forgotten: set[int] = set()
-        self._played: MixedMemo = Memo()
+        self._memo: MixedMemo = Memo()
         self.stops_early = True
         """Whether a checkpoint's recomputation ends where nothing more is saved."""
 
@@ -124,7 +139,7 @@ class Recorder:
 
     def keep(self, value: Value) -> Value:
         """Keep this tensor until the segment ends."""
-        self._kept.append(value.storage)
+        self._retained.append(value.storage)
         return value
 
     def operation(

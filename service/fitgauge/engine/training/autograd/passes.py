@@ -10,27 +10,31 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 
 class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
-    """The segments of a rank in their order, with what is there before them and what the
-    embedding shares with the head [bytes]."""
+    """The segments of one rank."""
 
     segments: tuple[Segment, ...]
+    """In the order they run."""
     constants: int = 0
+    """What is there before them: rotary tables and masks [bytes]."""
     tied: int = 0
+    """Gradient of the weight that embedding and head share [bytes]."""
 
 
 class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Both passes of a micro-batch [bytes beyond parameters and states].
-
-    `forward_peak`: the most of the forward pass; `between`: live between the passes. `opening`:
-    the most of the backward pass before its first segment has left a gradient; `backward`: of
-    what follows, where `gradients` are kept; `left`: gradients at its end."""
+    """Both passes of a micro-batch [bytes beyond parameters and states]."""
 
     forward_peak: int
+    """The most of the forward pass."""
     between: int
+    """Live between the passes."""
     backward: int
+    """The most of the backward pass after its first segment has left a gradient."""
     opening: int
+    """The most of the backward pass before that."""
     gradients: int
+    """Gradients held at the moment of `backward`."""
     left: int
+    """Gradients at its end."""
 
     @property
     def backward_peak(self) -> int:
@@ -51,17 +55,23 @@ def activations(
 
 
 def stage_segments(
-    cut: ModelSegments, layers: range | None = None, *, first: bool = True, last: bool = True
+    model_segments: ModelSegments,
+    layers: range | None = None,
+    *,
+    first: bool = True,
+    last: bool = True,
 ) -> StageSegments:
     """Return the Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether
     it holds the embedding, the head and the loss."""
     line = (
-        *((cut.embedding,) if first else ()),
-        *in_order(cut, layers),
-        *((cut.head,) if last else ()),
+        *((model_segments.embedding,) if first else ()),
+        *in_order(model_segments, layers),
+        *((model_segments.head,) if last else ()),
     )
     return StageSegments(
-        segments=line, constants=cut.constants, tied=cut.tied_bytes if first and last else 0
+        segments=line,
+        constants=model_segments.constants,
+        tied=model_segments.tied_bytes if first and last else 0,
     )
 
 
@@ -100,10 +110,16 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
     )
 
 
-def in_order(cut: ModelSegments, layers: range | None = None) -> list[Segment]:
+def in_order(model_segments: ModelSegments, layers: range | None = None) -> list[Segment]:
     """Return the segment of every layer, in the order of their numbers; of those in `layers`,
     where given."""
     numbered = sorted(
-        (number, kind) for kind, segment in enumerate(cut.layers) for number in segment.layers
+        (number, kind)
+        for kind, segment in enumerate(model_segments.layers)
+        for number in segment.layers
     )
-    return [cut.layers[kind] for number, kind in numbered if layers is None or number in layers]
+    return [
+        model_segments.layers[kind]
+        for number, kind in numbered
+        if layers is None or number in layers
+    ]

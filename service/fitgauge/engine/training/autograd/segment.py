@@ -18,6 +18,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """One part of the model, simulated [bytes against the moment before it]."""
 
     name: str
+    """Which part of the model it is."""
     layers: tuple[int, ...]
     """Numbers of the layers it stands for, empty for embedding and head."""
     forward: Pass
@@ -40,7 +41,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int
     """Size of its output."""
     retains_input: bool
-    """Whether it holds its input between its passes."""
+    """Whether it saves its input for the backward pass."""
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
@@ -65,16 +66,16 @@ def trace_segment(
     tape: Tape,
     start: Value,
     output: Value,
-    found: list[Unit],
+    own_units: list[Unit],
     workload: TrainingWorkload,
     *,
     checkpointed: str,
     logits: int = 0,
 ) -> Segment:
-    """Return what is written on a tape, played. `found`: the units whose parameters it holds;
+    """Return what is written on a tape, played. `own_units`: the units whose parameters it holds;
     `checkpointed`: none, selective or full."""
     again = checkpointed != "none"
-    retained = _kept(tape, output, checkpointed, workload, layered=bool(layers))
+    retained = _retained_bytes(tape, output, checkpointed, workload, layered=bool(layers))
     forward, backward, casts = (
         _run_again(tape, start, output, retained or set())
         if again
@@ -89,7 +90,7 @@ def trace_segment(
         logits=logits,
         gradients=sum(
             size_of(p.elements, gradient_dtype(p, workload))
-            for unit in found
+            for unit in own_units
             for p in unit.parameters
             if p.trained
         ),
@@ -101,7 +102,7 @@ def trace_segment(
     )
 
 
-def _kept(
+def _retained_bytes(
     tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool
 ) -> set[int] | None:
     """Return the storages that stay between the passes besides the inputs: of a checkpoint, of
@@ -121,7 +122,7 @@ def _run_once(
     forward, backward, casts = (
         tape.forward(output),
         tape.backward(output),
-        tape.kept_bytes(saving=True) - logits,
+        tape.retained_bytes(saving=True) - logits,
     )
     spared = 0 if retained is None else max(0, forward.end - casts - tape.sized(retained))
     return (
@@ -144,7 +145,7 @@ def _run_again(
     held = tape.sized(retained)
     there = again.end - held
     left = (
-        tape.kept_bytes(saving=True)
+        tape.retained_bytes(saving=True)
         + (0 if tape.saves(start) else start.bytes)
         + (0 if tape.stops_early else output.bytes)
     )
@@ -157,7 +158,7 @@ def _run_again(
     return (
         Pass(peak=forward.peak + held, end=forward.end + held),
         backward,
-        tape.kept_bytes(saving=False),
+        tape.retained_bytes(saving=False),
     )
 
 

@@ -46,25 +46,33 @@ _SEVERAL = 2
 
 
 class _Written(NamedTuple):
-    """A kind of layer written on a tape: the numbers of its layers, what it reads and what it
-    gives."""
+    """A kind of layer written on a tape."""
 
     unit: Unit
+    """The layers' parameters."""
     layers: tuple[int, ...]
+    """Numbers of the layers."""
     tape: Tape
+    """Their operations."""
     start: Value
+    """What the layer reads."""
     output: Value
+    """What it returns."""
 
 
 class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
-    """A model's segments. `constants`: rotary tables and masks. `tied_bytes`: gradient of a
-    weight that embedding and head share."""
+    """A model's segments."""
 
     embedding: Segment
+    """The embedding, with towers before it."""
     layers: tuple[Segment, ...]
+    """One segment for each kind of layer."""
     head: Segment
+    """Final norm, head and loss."""
     constants: int
+    """Rotary tables and masks [bytes]."""
     tied_bytes: int
+    """Gradient of a weight that embedding and head share [bytes]."""
 
 
 _SEGMENTS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(256)
@@ -74,12 +82,12 @@ _ENDS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(64)
 _WRITTEN: "WeakMemo[ModelSpec, TrainingWorkload, tuple[_Written, ...]]" = WeakMemo(32)
 
 
-def _cut(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
-    cut = _play(spec, workload)
+def _memoised(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
+    traced = _traced(spec, workload)
     return (
-        msgspec.structs.replace(cut, layers=tuple(_on_host(layer) for layer in cut.layers))
+        msgspec.structs.replace(traced, layers=tuple(_on_host(layer) for layer in traced.layers))
         if workload.activation_offload
-        else cut
+        else traced
     )
 
 
@@ -120,7 +128,7 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         runtime_bytes=None,
         **whole_logits(workload),
     )
-    return _SEGMENTS.get_or_compute(spec, relevant, lambda: _cut(spec, relevant))
+    return _SEGMENTS.get_or_compute(spec, relevant, lambda: _memoised(spec, relevant))
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
@@ -158,13 +166,15 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     )
 
 
-def _play(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
+def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return the model's segments. What checkpointing does not change is written, and what
     experts do not change is played, once for all of it."""
-    scene, kind = layer_context(spec, workload), workload.activation_checkpointing
-    asked = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
-    shown = "full" if asked else "none"
-    start = kind if asked or workload.images or spec.task == "encoder_decoder" else "none"
+    context, kind = layer_context(spec, workload), workload.activation_checkpointing
+    needs_input_grad = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
+    shown = "full" if needs_input_grad else "none"
+    start = (
+        kind if needs_input_grad or workload.images or spec.task == "encoder_decoder" else "none"
+    )
     started = msgspec.structs.replace(
         workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None
     )
@@ -175,8 +185,8 @@ def _play(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
-        constants=constant_bytes(spec, scene)
-        + sum(of(spec, scene, workload) for of in (picked_bytes, image_constants, bias_bytes)),
+        constants=constant_bytes(spec, context)
+        + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
     )
 
 
@@ -190,7 +200,7 @@ def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
 def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return all but layers and constants."""
-    scene, all_units = layer_context(spec, workload), units(spec, workload)
+    context, all_units = layer_context(spec, workload), units(spec, workload)
     decoder = [unit for unit in all_units if unit.part in _DECODER]
     apart = handed_on(decoder)
     ends = [
@@ -198,8 +208,8 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         for unit in decoder
         if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
     ]
-    head = head_segment(ends, decoder, spec, scene, workload)
-    own = per_layer_bytes(decoder, scene, workload)
+    head = head_segment(ends, decoder, spec, context, workload)
+    own = per_layer_bytes(decoder, context, workload)
     head = msgspec.structs.replace(
         head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
     )
@@ -212,12 +222,12 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     )
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
     tied_bytes = (
-        size_of(table.elements, gradient_dtype(table, workload)) // scene.heads
+        size_of(table.elements, gradient_dtype(table, workload)) // context.heads
         if whole and table
         else 0
     )
     return ModelSegments(
-        embedding=beginning(all_units, spec, scene, workload, tied_bytes),
+        embedding=beginning(all_units, spec, context, workload, tied_bytes),
         layers=(),
         head=head,
         constants=0,
@@ -227,9 +237,9 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
 
 def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...]:
     """Return every kind of layer on a tape."""
-    scene = layer_context(spec, workload)
+    context = layer_context(spec, workload)
     return tuple(
-        _layer(spec, unit, numbers, scene, workload)
+        _layer(spec, unit, numbers, context, workload)
         for unit in units(spec, workload)
         if unit.part is Part.LANGUAGE and unit.repeated
         for numbers in _alike(unit.layers, workload)
@@ -251,30 +261,30 @@ def _layer(
     spec: ModelSpec,
     unit: Unit,
     numbers: tuple[int, ...],
-    scene: LayerContext,
+    context: LayerContext,
     workload: TrainingWorkload,
 ) -> _Written:
     """Return the layers `numbers` of one kind by their recipe."""
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
-    x = tape.input("hidden", scene.tokens * spec.hidden_size // scene.stream, width, grad=grad)
+    x = tape.input("hidden", context.tokens * spec.hidden_size // context.stream, width, grad=grad)
     drawn = (
         _nominal(unit, workload)
         if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,)
         else unit
     )
     return _Written(
-        unit, numbers, tape, x, layer_recipe(tape, drawn, spec, scene, workload).play(x)
+        unit, numbers, tape, x, layer_recipe(tape, drawn, spec, context, workload).forward(x)
     )
 
 
 def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> Segment:
     unit, numbers, tape, x, output = written
     checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
-    made = trace_segment(
+    segment = trace_segment(
         unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
     )
-    return made if spec.layer_uses == 1 else used_again(made, spec.layer_uses, unit, workload)
+    return segment if spec.layer_uses == 1 else used_again(segment, spec.layer_uses, unit, workload)
 
 
 def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:

@@ -18,15 +18,14 @@ from fitgauge.engine.training.autograd.operations import (
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a segment does to live memory [bytes], against the moment before it begins: the most,
-    and what is left at its end.
-
-    `lead`: of a backward pass, gradients that are there when it first reads what was saved.
-    """
+    """What a segment does to live memory, against the moment before it begins."""
 
     peak: int
+    """The most [bytes]."""
     end: int
+    """What is left at its end [bytes]."""
     lead: int = 0
+    """Of a backward pass, gradients that are there when it first reads what was saved [bytes]."""
 
 
 class Tape(Recorder):
@@ -35,9 +34,7 @@ class Tape(Recorder):
     def saved(self) -> list[Saved]:
         """Return every tensor that the backward pass reads, each storage once; parameters and
         constants left out."""
-        saved: list[Saved] = self._played.get_or_compute(
-            ("saved", len(self.operations)), self._saved
-        )
+        saved: list[Saved] = self._memo.get_or_compute(("saved", len(self.operations)), self._saved)
         return saved
 
     def _saved(self) -> list[Saved]:
@@ -68,7 +65,7 @@ class Tape(Recorder):
         saves anything; what later operations would have read is there until that moment. Played
         once for all that ask the same of as many operations."""
         key = ("forward", output.number, saving, early_stop, len(self.operations))
-        forward: Pass = self._played.get_or_compute(
+        forward: Pass = self._memo.get_or_compute(
             key, lambda: self._forward(output, saving=saving, early_stop=early_stop)
         )
         return forward
@@ -89,7 +86,7 @@ class Tape(Recorder):
             for value in operation.outputs:
                 until[value.storage] = number
         stays = {
-            *self._kept,
+            *self._retained,
             *(() if stops else (output.storage,)),
             *(inputs if early_stop or not saving else ()),
         }
@@ -102,22 +99,22 @@ class Tape(Recorder):
             value.storage for operation in self.operations[end:] for value in operation.inputs
         } & until.keys()
         dropped = waiting - stays - {UNCOUNTED}
-        kept, freed = stays | waiting | {UNCOUNTED}, [0] * (end + 1)
+        retained, freed = stays | waiting | {UNCOUNTED}, [0] * (end + 1)
         for storage, number in until.items():
-            if storage not in kept:
+            if storage not in retained:
                 freed[number] += sizes[storage]  # an input without a reader has the number -1
         live = peak = 0
-        made = {UNCOUNTED, *inputs}
+        allocated = {UNCOUNTED, *inputs}
         for operation, bytes_freed in zip(operations, freed, strict=False):
             for value in operation.outputs:
-                if value.storage not in made:
-                    made.add(value.storage)
+                if value.storage not in allocated:
+                    allocated.add(value.storage)
                     live += sizes[value.storage]
             peak = max(peak, live + operation.scratch)
             live -= bytes_freed
         return Pass(peak=peak, end=live - sum(sizes[storage] for storage in dropped))
 
-    def kept_bytes(self, *, saving: bool) -> int:
+    def retained_bytes(self, *, saving: bool) -> int:
         """Return the bytes of casts and other kept tensors that go when the region around the
         segment ends: with `saving`, those nothing saves."""
         saved = (
@@ -125,7 +122,7 @@ class Tape(Recorder):
             if saving
             else set()
         )
-        return sum(self._sizes[storage] for storage in set(self._kept) - saved)
+        return sum(self._sizes[storage] for storage in set(self._retained) - saved)
 
     def partial(self, value: Value) -> bool:
         """Return whether a tensor is a view of a part of another, or of another many times."""
@@ -134,9 +131,9 @@ class Tape(Recorder):
     def saves(self, value: Value) -> bool:
         """Return whether the backward pass reads this tensor."""
         return any(
-            kept.storage == value.storage
+            saved_value.storage == value.storage
             for operation in self.operations
-            for kept in operation.saved
+            for saved_value in operation.saved
         )
 
     def sized(self, storages: Iterable[int]) -> int:
@@ -144,9 +141,9 @@ class Tape(Recorder):
         return sum(self._sizes[storage] for storage in storages)
 
     @property
-    def kept(self) -> set[int]:
+    def retained(self) -> set[int]:
         """Storages that somebody holds when the segment ends."""
-        return set(self._kept)
+        return set(self._retained)
 
     def gradient_bytes(self) -> int:
         """Return the bytes of the gradients that the backward pass leaves in parameters, as this
@@ -163,7 +160,7 @@ class Tape(Recorder):
 
         `seed`: bytes of that gradient where it is not as large as the output. Played once, as
         `forward` is."""
-        backward: Pass = self._played.get_or_compute(
+        backward: Pass = self._memo.get_or_compute(
             ("backward", output.number, seed, len(self.operations)),
             lambda: self._backward(output, seed),
         )
@@ -188,7 +185,7 @@ class Tape(Recorder):
                 lead = live
             live += operation.restored
             peak = max(peak, live + operation.restoring - operation.restored)
-            made = []
+            new_gradients = []
             for value in operation.inputs:
                 if not value.grad:
                     continue
@@ -204,10 +201,10 @@ class Tape(Recorder):
                     and (value.elements, value.width) == (whole.elements, whole.width)
                 ):
                     gradients[0][1] += 1
-                    made.append((value, gradients[0]))
+                    new_gradients.append((value, gradients[0]))
                 else:
                     live += self.gradient_size(value)
-                    made.append((value, [self.gradient_size(value), 1]))
+                    new_gradients.append((value, [self.gradient_size(value), 1]))
             peak = max(peak, live + operation.back_scratch)
             for value in operation.saved:
                 if value.storage in readers:
@@ -216,7 +213,7 @@ class Tape(Recorder):
                         live -= self._sizes[value.storage]
             for gradient in gradients:
                 live -= _released(gradient)
-            for value, new in made:
+            for value, new in new_gradients:
                 before = pending.get(value.number)
                 if before is None:
                     pending[value.number] = new

@@ -27,23 +27,27 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Group(msgspec.Struct, frozen=True, gc=False):
-    """Parameters that are communicated together [bytes]: `gathered` in the compute format, their
-    `gradients` in the same, what a reduce-scatter reads (`reduced`), and this rank's `shard` of
-    the gradients."""
+    """Parameters that are communicated together."""
 
     gathered: int
+    """All of them in the compute format [bytes]."""
     gradients: int
+    """Their gradients in the same format [bytes]."""
     reduced: int
+    """What a reduce-scatter reads [bytes]."""
     shard: int
+    """This rank's part of the gradients [bytes]."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A part of the model that runs by itself; its backward pass recomputes what a checkpoint
-    let go, and leaves the `gradients` of its parameters behind [bytes]."""
+    """A part of the model that runs by itself."""
 
     forward: Pass
+    """Its forward pass."""
     backward: Pass
+    """Its backward pass, which recomputes what a checkpoint dropped."""
     gradients: int = 0
+    """Gradients of its parameters, left behind [bytes]."""
 
 
 _NO_GROUP = Group(gathered=0, gradients=0, reduced=0, shard=0)
@@ -51,15 +55,19 @@ _NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is alive besides resident states [bytes]: gathered parameters, gather and reduce
-    buffers, gradients of this rank (`shards`), and activations with everything that autograd
-    holds (`activations`, gradients of gathered parameters among them)."""
+    """What is alive in addition to resident states."""
 
     phase: str
+    """When."""
     gathered: int
+    """Gathered parameters [bytes]."""
     buffers: int
+    """Buffers of gathers and reductions [bytes]."""
     shards: int
+    """Gradients of this rank [bytes]."""
     activations: int
+    """Activations with everything that autograd holds, gradients of gathered parameters among them
+    [bytes]."""
 
     @property
     def total(self) -> int:
@@ -68,23 +76,29 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One forward and backward pass. `first`: embedding; `layers`, in order; `last`: final norm,
-    head and loss. `reshard`: parameters are freed after the forward pass; `prefetch`: in the
-    backward pass the next unit's are gathered while one is at work. `offload`: a shard of
-    gradients goes to the host as soon as it is reduced. `constants`: rotary tables and masks;
-    `hooked`: a layer's input, where hooks keep it and its gradient to the end of the backward
-    pass [bytes]."""
+    """One forward and backward pass."""
 
     root: Group
+    """Parameters of the root, gathered throughout."""
     groups: Sequence[Group]
+    """Parameters of each unit."""
     first: Segment
+    """The embedding."""
     layers: Sequence[Segment]
+    """The layers in their order."""
     last: Segment
+    """Final norm, head and loss."""
     reshard: bool
+    """Whether parameters are freed after the forward pass."""
     prefetch: bool = True
+    """Whether the backward pass gathers the next unit's parameters while one is at work."""
     offload: bool = False
+    """Whether a shard of gradients goes to the host as soon as it is reduced."""
     constants: int = 0
+    """Rotary tables and masks [bytes]."""
     hooked: int = 0
+    """A layer's input, where hooks hold it and its gradient to the end of the backward pass
+    [bytes]."""
 
 
 def moments(step: Step) -> Iterator[Moment]:
@@ -216,7 +230,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
 
     The caller lets the logits go with the forward pass; a tied embedding's gradient is made
     twice and summed."""
-    cut = segments(spec, computed(workload))
+    model_segments = segments(spec, computed(workload))
     all_units = units(spec, workload)
     layers = sorted(
         (number, kind)
@@ -247,10 +261,11 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         // 8
     )
     root = replace(root, gradients=root.gradients + whole)
-    first, last = cut.embedding, cut.head
+    first, last = model_segments.embedding, model_segments.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
     summed = Pass(
-        peak=first.backward.peak + cut.tied_bytes, end=first.backward.end - cut.tied_bytes
+        peak=first.backward.peak + model_segments.tied_bytes,
+        end=first.backward.end - model_segments.tied_bytes,
     )
     step = Step(
         root=root,
@@ -258,13 +273,13 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         first=Segment(forward=first.forward, backward=summed, gradients=first.gradients),
         layers=[
             Segment(forward=s.forward, backward=s.backward, gradients=s.released)
-            for s in in_order(cut)
+            for s in in_order(model_segments)
         ],
         last=Segment(forward=ended, backward=last.backward, gradients=last.gradients),
         reshard=workload.zero_stage == 3,
         prefetch=not _reentrant(workload),
         offload=workload.offload != "none",
-        constants=cut.constants,
+        constants=model_segments.constants,
         hooked=_hooked_bytes(spec, workload),
     )
     if not workload.shard_embeddings or spec.tied_embeddings:

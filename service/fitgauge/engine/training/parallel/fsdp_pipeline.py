@@ -38,42 +38,50 @@ _add_unshard_reshard."""
 
 
 class Unit(NamedTuple):
-    """A unit of FSDP with what it runs. `summed`: its gradients, whole, as they are added up
-    over micro-batches; `largest` of them as it is made; `lingers`: of the sums, what their
-    reduction still names to its end: the last, which is a table in embedding and head and a norm
-    in a layer [bytes]. Where they are summed in the format they are made in, each is added at
-    once; all of a unit are taken to be there all the same."""
+    """A unit of FSDP with what it runs.
+    Where gradients are summed in the format they are made in, each is added at once; all of a unit
+    are taken to be there all the same."""
 
     group: Group
+    """Its parameters."""
     segment: Segment
+    """What it runs."""
     summed: int
+    """Its gradients, whole, as they are added up over micro-batches [bytes]."""
     largest: int = 0
+    """The largest of them as it is made [bytes]."""
     lingers: int = 0
+    """Of the sums, what their reduction still references at its end: the last, which is a table in
+    embedding and head and a norm in a layer [bytes]."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A step of one rank, its units in their order.
-
-    `reshard`: parameters are freed after the forward pass; `active`: the share of them that is
-    gathered at once where they are kept; `offload`: shards of gradients go to the host.
-    `others`: what the micro-batches in flight but one keep; `between`: what one keeps;
-    `received`: buffers of the neighbouring stages, there all the time; `sent`: a gradient on its
-    way to the stage before; `left`: what the schedule still names at the end; `constants`:
-    rotary tables and masks [bytes]. `turns`: a forward pass runs after a backward pass; `adds`:
-    there is more than one micro-batch."""
+    """A step of one rank."""
 
     units: Sequence[Unit]
+    """Its units in their order."""
     reshard: bool
+    """Whether parameters are freed after the forward pass."""
     active: float = 1
+    """Share of them that is gathered at once where they are not freed."""
     offload: bool = False
+    """Whether shards of gradients go to the host."""
     others: int = 0
+    """What the micro-batches in flight but one retain [bytes]."""
     between: int = 0
+    """What one of them retains [bytes]."""
     received: int = 0
+    """Buffers of the neighbouring stages, there all the time [bytes]."""
     sent: int = 0
+    """A gradient on its way to the stage before [bytes]."""
     left: int = 0
+    """What the schedule still references at the end [bytes]."""
     constants: int = 0
+    """Rotary tables and masks [bytes]."""
     turns: bool = False
+    """Whether a forward pass runs after a backward pass."""
     adds: bool = False
+    """Whether there is more than one micro-batch."""
 
     @property
     def gathered(self) -> int:
@@ -223,12 +231,12 @@ def step_of(
     gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the
     last it made of all. The head is in the last chunk of all, whose forward pass its backward
     pass follows at once."""
-    cut, wide, sums = (
+    model_segments, wide, sums = (
         segments(spec, computed(workload)),
         BITS[precision_policy(workload).compute] // 8,
         reduced_width(workload),
     )
-    played = list(in_order(cut, layers))
+    stage_segments = list(in_order(model_segments, layers))
     kinds = {
         number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers
     }
@@ -237,18 +245,18 @@ def step_of(
         p for piece, count in slices if not is_layer(piece.unit) for p in piece.parameters * count
     )
     if stage == 0:
-        pieces, played = [end, *pieces], [cut.embedding, *played]
+        pieces, stage_segments = [end, *pieces], [model_segments.embedding, *stage_segments]
     if stage == workload.pipeline_parallel - 1:
-        pieces, played = [*pieces, end], [*played, cut.head]
+        pieces, stage_segments = [*pieces, end], [*stage_segments, model_segments.head]
     groups = {id(piece): group_of(piece, workload) for piece in pieces}
     runs = [
         Segment(forward=each.forward, backward=each.backward, gradients=each.released)
-        for each in played
+        for each in stage_segments
     ]
-    given = played[0].input_bytes if stage > 0 else 0
-    handed = played[-1].output_bytes if stage < workload.pipeline_parallel - 1 else 0
-    if not played[0].retains_input:
-        runs[0] = replace(runs[0], forward=_holding(runs[0].forward, given))
+    input_bytes = stage_segments[0].input_bytes if stage > 0 else 0
+    handed = stage_segments[-1].output_bytes if stage < workload.pipeline_parallel - 1 else 0
+    if not stage_segments[0].retains_input:
+        runs[0] = replace(runs[0], forward=_holding(runs[0].forward, input_bytes))
     runs[-1] = replace(runs[-1], backward=_holding(runs[-1].backward, handed))
     units = []
     for piece, run in zip(pieces, runs, strict=True):
@@ -276,9 +284,9 @@ def step_of(
         others=int((in_flight - 1) * (between - once)),
         between=between,
         received=received_bytes(spec, workload, stage),
-        sent=given if workload.pipeline_schedule == "1f1b" else 0,
-        left=0 if interleaved else given + handed,
-        constants=cut.constants,
+        sent=input_bytes if workload.pipeline_schedule == "1f1b" else 0,
+        left=0 if interleaved else input_bytes + handed,
+        constants=model_segments.constants,
         turns=workload.micro_batches > in_flight,
         adds=workload.micro_batches > 1,
     )

@@ -94,14 +94,13 @@ def splits(layers: int, stages: int) -> bool:
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a stage holds at its fullest moment, in micro-batches.
-
-    `activations`: of those whose backward pass is still to come. `weight_inputs`: of those whose
-    gradient went on and whose weight gradients are still to come (zero-bubble schedules alone):
-    they keep the inputs of linear layers."""
+    """What a stage holds at its fullest moment, in micro-batches."""
 
     activations: Fraction
+    """Those whose backward pass is still to come."""
     weight_inputs: int = 0
+    """Those whose gradient went on and whose weight gradients are still to come (zero-bubble
+    schedules alone): they retain the inputs of linear layers."""
 
     @property
     def most(self) -> Fraction:

@@ -17,16 +17,19 @@ PREFETCH_ELEMENTS = 50_000_000
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Buffers of data parallelism [bytes]: `buckets` while gradients are made, but not yet at
-    the loss, or `standing` all the time; `gathered` parameters during the passes. `step_copies`:
-    fp32 gradients of a step; `frees_gradients`: they and one flat copy of this rank's part are
-    all that is left of gradients and buckets then."""
+    """Buffers of data parallelism."""
 
     buckets: Bytes
+    """While gradients are made, but not yet at the loss [bytes]."""
     standing: Bytes
+    """All the time [bytes]."""
     gathered: Bytes
+    """Parameters gathered during the passes [bytes]."""
     step_copies: int = 0
+    """fp32 gradients of a step [bytes]."""
     frees_gradients: bool = False
+    """Whether they and one flat copy of this rank's part are all that is left of gradients and
+    buckets then."""
 
 
 NOTHING = Bytes(low=0, expected=0, high=0)

@@ -1,4 +1,4 @@
-"""Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many cards,
+"""Searches layouts: which degrees, ZeRO stages and checkpointing hold a model on how many GPUs,
 and which are worth showing."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,33 +25,45 @@ A100_FLOPS_PER_BYTE = 312e12 / 300e9
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search may choose from; an empty tuple leaves a field to it. `flops_per_byte`: see
-    `throughput`."""
+    """What a search may choose from; an empty tuple leaves a field to it."""
 
     frameworks: tuple[Framework, ...]
+    """Training frameworks."""
     counts: tuple[int, ...]
+    """Numbers of GPUs."""
     global_batch_size: int
+    """Sequences of an optimizer step."""
     checkpointing: tuple[Checkpointing, ...] = ()
+    """Ways of activation checkpointing."""
     micro_batch_sizes: tuple[int, ...] = ()
+    """Sequences of a forward pass on a rank."""
     tensor: tuple[int, ...] = ()
+    """Tensor parallel degrees."""
     pipeline: tuple[int, ...] = ()
+    """Pipeline parallel degrees."""
     context: tuple[int, ...] = ()
+    """Context parallel degrees."""
     expert: tuple[int, ...] = ()
+    """Expert parallel degrees."""
     zero_stages: tuple[int, ...] = ()
+    """ZeRO stages."""
     flops_per_byte: float = A100_FLOPS_PER_BYTE
+    """Of the GPU and its link, see `throughput`."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A layout that holds the model. `required`: of its fullest card; `throughput`: its speed in
-    that of one card that computes nothing twice and never waits."""
+    """A layout that holds the model."""
 
     workload: TrainingWorkload
+    """The layout with its settings."""
     required: Bytes
+    """What its fullest GPU needs."""
     throughput: float
+    """Its speed in that of one GPU that computes nothing twice and never waits."""
 
     @property
     def efficiency(self) -> float:
-        """Throughput of one card: 1 where nothing is computed twice and no card waits."""
+        """Throughput of one GPU: 1 where nothing is computed twice and no GPU waits."""
         return self.throughput / self.workload.gpus
 
 
@@ -61,10 +73,10 @@ Need = Callable[[TrainingWorkload], Bytes]
 def search(
     spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int
 ) -> list[Plan]:
-    """Return the Pareto set of every number of cards: no other layout on as many is faster and
+    """Return the Pareto set of every number of GPUs: no other layout on as many is faster and
     smaller; of each the fastest few.
 
-    `need`: what the fullest card of a workload takes. Of a layout the least checkpointing that
+    `need`: what the fullest GPU of a workload takes. Of a layout the least checkpointing that
     fits is taken, since it is the fastest."""
     floors, result = Floors(spec, base, choices.frameworks), list[Plan]()
     for count in choices.counts:
@@ -142,7 +154,7 @@ def _rank(plan: Plan, number: int) -> tuple[float, ...]:
 def layouts(
     spec: ModelSpec, base: TrainingWorkload, choices: Choices, count: int
 ) -> Iterator[TrainingWorkload]:
-    """Yield every layout of `count` cards that the frameworks can run and that keeps the global
+    """Yield every layout of `count` GPUs that the frameworks can run and that keeps the global
     batch: degrees that divide, ZeRO stages."""
     for framework in choices.frameworks:
         for tensor, pipeline, context in _degrees(spec, base, choices, framework, count):
@@ -245,11 +257,11 @@ def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan
 def throughput(
     spec: ModelSpec, workload: TrainingWorkload, flops_per_byte: float = A100_FLOPS_PER_BYTE
 ) -> float:
-    """Return cards, less what is computed twice, what tensor parallelism exchanges and what waits
+    """Return GPUs, less what is computed twice, what tensor parallelism exchanges and what waits
     in a pipeline.
 
     Every token costs a layer 8 (t - 1) / t x hidden numbers of 16 bit on the link, which nothing
-    overlaps (arXiv 2104.04473, section 3.2); `flops_per_byte`: what a card computes at its peak
+    overlaps (arXiv 2104.04473, section 3.2); `flops_per_byte`: what a GPU computes at its peak
     while its link moves one byte. What data and context parallelism exchange overlaps with
     computation where the micro-batch is large enough, and is left out.
     """

@@ -1,4 +1,4 @@
-"""What a card of a layout holds at the least: bounds by a few divisions, so that a search passes
+"""What a GPU of a layout holds at the least: bounds by a few divisions, so that a search passes
 over most of what cannot fit."""
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,14 @@ from fitgauge.engine.training.workload import Framework, TrainingWorkload
 
 
 class _States(msgspec.Struct, frozen=True, gc=False):
-    """Weights, gradients that stay through a step, and masters with optimizer's states [bytes]."""
+    """What a rank's parameters need at the least."""
 
     weights: int
+    """Weights [bytes]."""
     gradients: int
+    """Gradients that stay through a step [bytes]."""
     states: int
+    """Master weights and optimizer states [bytes]."""
 
 
 class Floors:
@@ -73,13 +76,13 @@ class Floors:
     def _divided(self, layout: TrainingWorkload, shared: _States, routed: _States) -> float:
         """Return one rank's part of both: what every rank has whole counts as divided like the
         rest."""
-        ranks, cut = (
+        ranks, ways = (
             layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel,
             layout.tensor_parallel,
         )
-        experts_cut = layout.expert_parallel * layout.expert_ways
-        return _share(shared, layout, cut, ranks) + _share(
-            routed, layout, experts_cut, max(1, ranks * cut // experts_cut)
+        expert_ways = layout.expert_parallel * layout.expert_ways
+        return _share(shared, layout, ways, ranks) + _share(
+            routed, layout, expert_ways, max(1, ranks * ways // expert_ways)
         )
 
     def _held(self, framework: Framework, layers: range) -> tuple[_States, _States]:
@@ -132,7 +135,7 @@ def _summed(slices: Sequence[tuple[RankUnit, int]]) -> _States:
     )
 
 
-def _share(whole: _States, layout: TrainingWorkload, cut: int, ranks: int) -> float:
+def _share(whole: _States, layout: TrainingWorkload, ways: int, ranks: int) -> float:
     """Return one rank's part of what tensor or expert parallelism cuts, and ZeRO divides over
     `ranks`. Megatron's gradients alone are there all the time (stages.py, _phases)."""
     gradients = (
@@ -141,7 +144,7 @@ def _share(whole: _States, layout: TrainingWorkload, cut: int, ranks: int) -> fl
     over_weights, over_states = (
         ranks if is_sharded(of, layout) else 1 for of in ("weights", "states")
     )
-    return (whole.weights / over_weights + whole.states / over_states + gradients) / cut
+    return (whole.weights / over_weights + whole.states / over_states + gradients) / ways
 
 
 def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
@@ -169,12 +172,17 @@ _PASSES: WeakMemo[ModelSpec, TrainingWorkload, Passes] = WeakMemo(512)
 
 def _passes(spec: ModelSpec, workload: TrainingWorkload) -> Passes:
     """Return those of the first stage without what is there before them and after them."""
-    alone, cut = workload.pipeline_parallel == 1, segments(spec, workload)
+    alone, model_segments = workload.pipeline_parallel == 1, segments(spec, workload)
     if workload.framework == "fsdp":  # which lets the logits go with the forward pass
-        ended = cut.head.forward
-        cut = replace(
-            cut,
-            head=replace(cut.head, forward=Pass(peak=ended.peak, end=ended.end - cut.head.logits)),
+        ended = model_segments.head.forward
+        model_segments = replace(
+            model_segments,
+            head=replace(
+                model_segments.head,
+                forward=Pass(peak=ended.peak, end=ended.end - model_segments.head.logits),
+            ),
         )
-    line = stage_segments(cut, None if alone else _first_stage(spec, workload), last=alone)
+    line = stage_segments(
+        model_segments, None if alone else _first_stage(spec, workload), last=alone
+    )
     return simulated(StageSegments(segments=line.segments), stays=0)

@@ -14,7 +14,9 @@ class StateFormula(NamedTuple):
     words alone."""
 
     text: str
+    """Numbers, bytes of a number, and over how many ranks."""
     bytes: int | None
+    """The product of these; None where it has none."""
 
     def of(self, size: int) -> str:
         """Return the formula of `size` bytes of it: what is not there, or there in addition, is

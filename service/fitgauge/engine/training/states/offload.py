@@ -1,4 +1,4 @@
-"""What a run keeps outside its cards: host memory, NVMe, and the disk of a checkpoint."""
+"""What a run keeps outside its GPUs: host memory, NVMe, and the disk of a checkpoint."""
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.states.optimizer_states import (
@@ -31,14 +31,14 @@ def host_and_nvme(rank: RankStates, workload: TrainingWorkload) -> tuple[int, in
     6), and the 16-bit gradients (stage3.py, grad_partitions_flat_buffer). Leaves out what the
     operating system caches."""
     if workload.offload != "nvme":
-        return rank.host + rank.host_temporaries + _beside(rank, workload), 0
+        return rank.host + rank.host_temporaries + _temporaries(rank, workload), 0
     parameters = _HALF * (PARAMETER_BUFFERS * PARAMETER_BUFFER_ELEMENTS + ELEMENTS_IN_HOST)
     optimizer = _FULL * OPTIMIZER_BUFFERS * min(SUB_GROUP_ELEMENTS, rank.stepped)
     gradients = _HALF * rank.stepped
     return min(rank.host, parameters + optimizer + gradients), rank.host - gradients
 
 
-def _beside(rank: RankStates, workload: TrainingWorkload) -> int:
+def _temporaries(rank: RankStates, workload: TrainingWorkload) -> int:
     """Return what DeepSpeed's offload takes of the host besides the states themselves.
 
     ZeRO-1 and 2: the largest parameter's gradient on its way, and with more than one micro-batch

@@ -33,13 +33,18 @@ optim_args."""
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Resident bytes of a list of parameters, and the most a step adds to them."""
+    """What a list of parameters needs."""
 
     weights: int
+    """Weights [bytes]."""
     gradients: int
+    """Gradients [bytes]."""
     master_weights: int
+    """fp32 copies that the optimizer steps [bytes]."""
     optimizer_states: int
+    """States of the optimizer [bytes]."""
     step_temporaries: int
+    """The most that a step adds [bytes]."""
 
     @property
     def resident(self) -> int:

@@ -26,22 +26,28 @@ _ATTENTION = ("attn", "attention", "self_attn", "self_attention")
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One parameter of one layer: `count` of `shape`.
-
-    `dtype`: canonical, of an unquantized weight; `form`: of a quantized one. `trained`: it gets
-    a gradient and optimizer states. `adapter`: a low-rank matrix of a frozen linear.
-    `split`, `units`: see architecture.Split."""
+    """One parameter of one layer."""
 
     name: str
+    """Its name after the unit's prefix."""
     shape: tuple[int, ...]
+    """(out, in) for a linear."""
     kind: Kind
+    """What the tensor does."""
     split: Split
+    """How tensor parallelism divides it, see `Split`."""
     units: int
+    """Indivisible pieces along the split axis, see `Tensor`."""
     count: int
+    """How many of this shape the layer holds."""
     dtype: str
+    """Canonical dtype of an unquantized weight."""
     form: Format | None = None
+    """The format of a quantized one; None: unquantized."""
     trained: bool = True
+    """Whether it gets a gradient and optimizer states."""
     adapter: bool = False
+    """Whether it is a low-rank matrix of a frozen linear."""
 
     @property
     def elements(self) -> int:
@@ -60,14 +66,19 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers made alike (their numbers in `layers`), or one block that is there once: what a
-    wrapper shards and a checkpoint recomputes."""
+    """Equal layers, or one block that is there once: what a wrapper shards and a checkpoint
+    recomputes."""
 
     part: Part
+    """The part of the model it belongs to."""
     prefix: str
+    """What its parameters' names begin with, `{}` for the layer's number."""
     layers: tuple[int, ...]
+    """Numbers of the layers."""
     block: Block
+    """Its block of the model."""
     parameters: tuple[Parameter, ...]
+    """Parameters of one layer."""
 
     @property
     def repeated(self) -> bool:

@@ -30,22 +30,32 @@ _LEAST_STAGE: dict[ModelState, int] = {"states": 1, "gradients": 2, "weights": 3
 
 
 class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Resident bytes of one rank: on the device, and on the host where they are offloaded.
-    `parked`: of these, weights. `stepped`: numbers that this rank's optimizer steps; `largest`:
-    of the largest trained parameter; `host_temporaries`: the most a step adds there."""
+    """Resident bytes of one rank, on the device and on the host."""
 
     weights: int
+    """Weights on the device [bytes]."""
     gradients: int
+    """Gradients on the device [bytes]."""
     master_weights: int
+    """fp32 copies that the optimizer steps [bytes]."""
     optimizer_states: int
+    """States of the optimizer [bytes]."""
     step_temporaries: int
+    """The most that a step adds on the device [bytes]."""
     host: int = 0
+    """Offloaded to host memory [bytes]."""
     averages: int = 0
+    """Moving averages of the weights [bytes]."""
     fp8: int = 0
+    """fp8 copies of weights with their scales [bytes]."""
     parked: int = 0
+    """Weights among those on the host [bytes]."""
     stepped: int = 0
+    """Numbers that this rank's optimizer steps."""
     largest: int = 0
+    """The largest trained parameter [numbers]."""
     host_temporaries: int = 0
+    """The most that a step adds on the host [bytes]."""
 
     @property
     def resident(self) -> int:
@@ -77,12 +87,12 @@ def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -
     size = parameter.shape[axis]
     if parameter.split is Split.VOCABULARY:
         multiple = VOCABULARY_MULTIPLE * ways if workload.framework == "megatron" else 1
-        cut = -(-size // multiple) * multiple // ways if multiple > 1 else -(-size // ways)
+        part_size = -(-size // multiple) * multiple // ways if multiple > 1 else -(-size // ways)
     elif parameter.split is Split.KV and parameter.units:
-        cut = -(-parameter.units // ways) * (size // parameter.units)
+        part_size = -(-parameter.units // ways) * (size // parameter.units)
     else:
-        cut = -(-size // ways)
-    shape = (*parameter.shape[:axis], cut, *parameter.shape[axis + 1 :])
+        part_size = -(-size // ways)
+    shape = (*parameter.shape[:axis], part_size, *parameter.shape[axis + 1 :])
     return replace(parameter, shape=shape, count=count)
 
 
@@ -230,14 +240,18 @@ def _locked(sizes: Sequence[int], workload: TrainingWorkload) -> int:
 
 
 class RankUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit as one tensor-parallel rank has it: its `parameters`, what it takes (`states`),
-    numbers in all and trained."""
+    """A unit as one tensor-parallel rank has it."""
 
     unit: Unit
+    """The unit."""
     parameters: tuple[Parameter, ...]
+    """This rank's part of its parameters."""
     states: RankStates
+    """What they need."""
     elements: int
+    """How many numbers they have."""
     trained: int
+    """How many of these are trained."""
 
 
 def to_rank(unit: Unit, workload: TrainingWorkload) -> RankUnit:

@@ -34,42 +34,61 @@ Extras = Callable[[Config, Attention, int], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where a family departs from Llama.
-
-    Names: `stem` and `layers` begin every tensor's name, `qkv` of one name is a fused
-    projection, `mlp` of two is fused (`gated`) or plain. `positions`: the learned position table
-    and how many rows it has beyond max_position_embeddings. `qk_norm`: of one head's width (Qwen
-    3), of the whole projection's (OLMo 2), or a row for every head (Cohere); `shift`: it has a
-    bias. `expansion`: the MLP's width in hidden sizes where the config leaves it open. `rotary`:
-    what vLLM registers; `local_base`: a second one for the layers that slide; `rotary_rows`:
-    where their length stands."""
+    """Where a family departs from Llama."""
 
     stem: str = "model"
+    """What every tensor's name begins with."""
     layers: str = "layers"
+    """Name of the list of layers, after `stem`."""
     embed: str = "embed_tokens"
+    """Name of the token embedding."""
     positions: tuple[str, int] | None = None
+    """The learned position table and its rows beyond max_position_embeddings; None: none."""
     attention: str = "self_attn"
+    """Name of a layer's attention."""
     qkv: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    """Names of the projections of queries, keys and values; one name is a fused projection."""
     out: str = "o_proj"
+    """Name of the attention's output projection."""
     mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    """Names of the MLP's projections; of two, the first is fused where the MLP is `gated`."""
     gated: bool = True
+    """Whether the MLP multiplies by a gate."""
     expansion: int = 0
+    """The MLP's width in hidden sizes where the config leaves it open; 0: it does not."""
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    """Names of a layer's norms."""
     final: str = "norm"
+    """Name of the norm after the layers."""
     head: str = "lm_head"
+    """Name of the language model's head."""
     layer_norm: bool = False
+    """Whether norms are LayerNorms, with a bias, instead of RMS norms."""
     qkv_bias: Switch = "attention_bias"
+    """Whether queries, keys and values have a bias, or the config's key that decides it."""
     out_bias: Switch = "attention_bias"
+    """The same of the output projection."""
     mlp_bias: Switch = False
+    """The same of the MLP."""
     head_bias: bool = False
+    """Whether the head has a bias."""
     qk_norm: Literal["none", "head", "width", "heads"] = "none"
+    """Norm of queries and keys: one head wide (Qwen 3), as wide as the projection (OLMo 2), or a
+    row for every head (Cohere)."""
     qk_names: tuple[str, str] = ("q_norm", "k_norm")
+    """Names of those two norms."""
     qk_shift: bool = False
+    """Whether they have a bias."""
     window: Literal["never", "always", "if_used", "pattern", "pattern_from_full", "nope"] = "never"
+    """Which layers slide, and where the config says so."""
     extras: Extras | None = None
+    """Tensors that a layer has in addition."""
     rotary: Literal["tables", "frequencies", "none"] = "tables"
+    """What vLLM registers for rotary embeddings."""
     local_base: bool = False
+    """Whether it registers a second table for the layers that slide."""
     rotary_rows: tuple[str, ...] = ("max_position_embeddings",)
+    """Config keys that may hold the table's length, first match first."""
 
 
 def read_dense(config: Config, dialect: Dialect = Dialect()) -> ModelSpec:

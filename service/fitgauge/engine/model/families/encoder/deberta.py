@@ -93,7 +93,7 @@ def read_deberta(config: Config, sizes: Sizes, attention: tuple[Tensor, ...]) ->
         sizes,
         blocks=(
             embeddings(config, sizes, f"{prefix}embeddings."),
-            *beside_the_layers(config, sizes, f"{prefix}encoder."),
+            *relative_positions(config, sizes, f"{prefix}encoder."),
             *parts.blocks(Part.LANGUAGE, prefix + "encoder.layer.{}.", [layer] * sizes.layers),
             *heads(config, sizes, _HEADS),
         ),
@@ -121,7 +121,7 @@ def embeddings(config: Config, sizes: Sizes, prefix: str) -> Block:
     )
 
 
-def beside_the_layers(config: Config, sizes: Sizes, prefix: str) -> tuple[Block, ...]:
+def relative_positions(config: Config, sizes: Sizes, prefix: str) -> tuple[Block, ...]:
     """Return the table of relative positions (two rows for every distance or bucket), its norm,
     and the convolution of v2."""
     hidden, tensors = sizes.hidden, list[Tensor]()

@@ -28,38 +28,53 @@ from fitgauge.engine.note import Note
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where a family departs from BART. The numbers are the defaults of its configuration class.
-
-    `positions`: a learned table with two rows to spare, one of exactly as many rows as
-    positions, or no stored table. `final_norm`: a norm at the end of each stack;
-    `embedding_norm`: one after its embeddings. `speech`: the source is a spectrogram (Whisper)."""
+    """Where a family departs from BART; the numbers are the defaults of its configuration class."""
 
     positions: Literal["learned", "exact", "none"] = "learned"
+    """A learned table with two rows to spare, one of exactly as many rows as positions, or no
+    stored table."""
     final_norm: bool = True
+    """Whether each stack ends in a norm."""
     embedding_norm: bool = False
+    """Whether its embeddings are normed."""
     key_bias: bool = True
+    """Whether key projections have a bias."""
     speech: bool = False
+    """Whether the source is a spectrogram (Whisper)."""
     labels: int = 2
+    """Classes of a sequence classification head."""
     vocabulary: int = 50265
+    """Rows of the embedding."""
     width: int = 1024
+    """Hidden size."""
     layers: int = 12
+    """Layers of each stack."""
     heads: int = 16
+    """Attention heads."""
     intermediate: int = 4096
+    """Width of the MLP."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """One side's sizes. `source_tokens`: tokens of the encoder's output that a decoder attends
-    to, None for an encoder."""
+    """The sizes of one side."""
 
     name: str
+    """`encoder` or `decoder`, as tensors are named."""
     width: int
+    """Hidden size."""
     layers: int
+    """Number of layers."""
     heads: int
+    """Attention heads."""
     intermediate: int
+    """Width of the MLP."""
     positions: int
+    """Rows of the position table."""
     key_bias: bool
+    """Whether key projections have a bias."""
     source_tokens: int | None = None
+    """Tokens of the encoder's output that a decoder attends to; None for an encoder."""
 
     @property
     def head_dim(self) -> int:

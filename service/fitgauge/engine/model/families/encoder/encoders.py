@@ -49,8 +49,7 @@ _ELECTRA = {**_DISTILBERT, "ForPreTraining": "dense choice"}
 
 @dataclass(frozen=True)
 class Names:
-    """What a family calls the tensors of a layer, in the order query, key, value, output, norm,
-    up, down, norm."""
+    """How a family names the tensors of a layer."""
 
     attention: tuple[str, str, str, str] = (
         "attention.self.query",
@@ -58,28 +57,39 @@ class Names:
         "attention.self.value",
         "attention.output.dense",
     )
+    """Query, key, value and output projection."""
     attention_norm: str = "attention.output.LayerNorm"
+    """Norm after the attention."""
     up: str = "intermediate.dense"
+    """First projection of the MLP."""
     down: str = "output.dense"
+    """Second projection of the MLP."""
     output_norm: str = "output.LayerNorm"
+    """Norm after the MLP."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one encoder, from its config or the defaults of its configuration class.
-
-    `embedding`: width of the embeddings where it is not `hidden` (ALBERT, ELECTRA, DeBERTa).
-    `groups`: sets of weights that the layers share (ALBERT); 0 for one each."""
+    """The sizes of one encoder, from its config or the defaults of its configuration class."""
 
     vocabulary: int = 30522
+    """Rows of the token embedding."""
     hidden: int = 768
+    """Hidden size."""
     embedding: int = 0
+    """Width of the embeddings where it is not `hidden` (ALBERT, ELECTRA, DeBERTa)."""
     layers: int = 12
+    """Number of layers."""
     groups: int = 0
+    """Sets of weights that the layers share (ALBERT); 0 for one each."""
     heads: int = 12
+    """Attention heads."""
     intermediate: int = 3072
+    """Width of the MLP."""
     positions: int = 512
+    """Rows of the position table."""
     token_types: int = 2
+    """Rows of the token type embedding."""
 
     @property
     def attention(self) -> Attention:
@@ -92,20 +102,24 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where a family departs from BERT.
-
-    `heads`: what an architecture's ending adds behind the layers, in the words of
-    `head_tensors`. `position_offset`: rows of the position table that no token uses.
-    `relative_buckets`: rows of one table of relative positions (MPNet)."""
+    """Where a family departs from BERT."""
 
     base: str = "bert"
+    """What the tensor names of the encoder begin with."""
     layers: str = "encoder.layer.{}."
+    """Prefix of a layer, `{}` for its number."""
     names: Names = Names()
+    """How it names the tensors of a layer."""
     defaults: Sizes = Sizes()
+    """Sizes of its configuration class."""
     heads: Mapping[str, str] = field(default_factory=lambda: _BERT)
+    """What an architecture's ending adds behind the layers, in the words of `head_tensors`."""
     projected: bool = False
+    """Whether embeddings are projected even where they are as wide as the hidden states."""
     position_offset: int = 0
+    """Rows of the position table that no token uses."""
     relative_buckets: int = 0
+    """Rows of one table of relative positions (MPNet); 0: no table."""
 
 
 def read_encoder(config: Config, dialect: Dialect) -> ModelSpec:

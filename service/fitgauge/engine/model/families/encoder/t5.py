@@ -22,27 +22,38 @@ from fitgauge.engine.note import Note
 
 @dataclass(frozen=True)
 class Defaults:
-    """Defaults of a configuration class, and whether every layer has its own table of distances
-    (umT5)."""
+    """Defaults of a configuration class."""
 
     vocabulary: int = 32128
+    """Rows of the embedding."""
     intermediate: int = 2048
+    """Width of the MLP."""
     layers: int = 6
+    """Layers of each stack."""
     heads: int = 8
+    """Attention heads."""
     feed_forward: str = "relu"
+    """The MLP's activation, `gated-` before it where it is gated."""
     bias_everywhere: bool = False
+    """Whether every layer has its own table of distances (umT5)."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Width, MLP width and head layout of one T5."""
+    """The sizes of one T5."""
 
     width: int
+    """Hidden size."""
     intermediate: int
+    """Width of the MLP."""
     heads: int
+    """Attention heads."""
     head_dim: int
+    """Features of a head."""
     gated: bool
+    """Whether the MLP is gated."""
     buckets: int
+    """Rows of a table of relative distances."""
 
 
 def read_t5(config: Config, defaults: Defaults) -> ModelSpec:

@@ -33,17 +33,18 @@ CORRECTED = Naming(correction="gate.e_score_correction_bias")
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family departs from DeepSeek V3.
-
-    `defaults`: of its configuration class, but for the routed `experts`, which go by several
-    names (0: a dense model). `indexer`: DeepSeek sparse attention. `predicts`: its checkpoints
-    hold multi-token prediction heads."""
+    """Where a family departs from DeepSeek V3."""
 
     defaults: Mapping[str, Any]
+    """Of its configuration class, but for the routed `experts`, which go by several names."""
     experts: int
+    """Default number of routed experts; 0: a dense model."""
     naming: Naming = CORRECTED
+    """How it names the parts of its mixture."""
     indexer: bool = False
+    """Whether it has DeepSeek sparse attention."""
     predicts: bool = True
+    """Whether its checkpoints hold multi-token prediction heads."""
 
 
 def read_latent(

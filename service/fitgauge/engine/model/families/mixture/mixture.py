@@ -22,30 +22,41 @@ from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Split, T
 
 @dataclass(frozen=True)
 class Family:
-    """Where a family departs from Mixtral.
-
-    `defaults`: of its configuration class, but for the routed `experts`, which go by several
-    names. `bias`: the key that gives q, k and v a bias (and the output projection, with
-    `out_bias`). `width`: of one expert; `shared`: of the shared experts. `qk_norm`: of one
-    head's width, of the whole projection's (which vLLM keeps whole or divides), or of a head's
-    where `use_qk_norm` says so ("config"). `norms`: their names; `norm_bias`: LayerNorm."""
+    """Where a family departs from Mixtral."""
 
     defaults: Mapping[str, Any]
+    """Of its configuration class, but for the routed `experts`, which go by several names."""
     experts: int
+    """Default number of routed experts."""
     naming: Naming
+    """How it names the parts of its mixture."""
     bias: str | None = "attention_bias"
+    """The config's key that gives q, k and v a bias; None: they have none."""
     out_bias: bool = True
+    """Whether that key gives the output projection one too."""
     mlp_bias: str | None = None
+    """The key that gives a dense MLP biases; None: it has none."""
     qk_norm: Literal["none", "head", "width", "divided", "config"] = "none"
+    """Norm of queries and keys: one head wide, as wide as the projection (which vLLM replicates or
+    divides), or one head wide where `use_qk_norm` is set ("config")."""
     qk_norm_names: tuple[str, str] = ("q_norm", "k_norm")
+    """Names of those two norms."""
     sparse: schedules.Sparse = schedules.every_layer
+    """Which layers have experts."""
     windows: schedules.Windows = schedules.no_window
+    """The window of each layer."""
     width: str = "moe_intermediate_size"
+    """The config's key of one expert's width."""
     shared: Callable[[Config], int] = lambda config: 0
+    """Width of the shared experts; 0: none."""
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    """Names of a layer's norms."""
     norm_bias: bool = False
+    """Whether norms are LayerNorms, with a bias."""
     head_bias: str | None = None
+    """The key that gives the head a bias; None: it has none."""
     predicts: bool = False
+    """Whether its checkpoints hold multi-token prediction heads."""
 
 
 def read_mixture(

@@ -42,13 +42,16 @@ _MIXTURE_NORMS = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a layer stands: does it slide, does it read the cache of an earlier one, and its
-    heads' sizes."""
+    """What sets one layer apart from the others."""
 
     slides: bool
+    """Whether its attention slides."""
     shares: bool
+    """Whether it reads the cache of an earlier layer."""
     kv_heads: int
+    """Its heads of keys and values."""
     head_dim: int
+    """Features of a head."""
 
 
 def read_gemma4(config: Config) -> ModelSpec:

@@ -11,20 +11,30 @@ from fitgauge.errors import MalformedModelError
 
 @dataclass(frozen=True)
 class Vit:
-    """How the layers of a vision transformer are named and made: `qkv` of one name is a joint
-    projection, `mlp` of three is gated; `sharded` False: every rank holds the layers whole."""
+    """How the layers of a vision transformer are named and built."""
 
     prefix: str
+    """What the names of a layer begin with, `{}` for its number."""
     qkv: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    """Names of the projections of queries, keys and values; one name is a joint projection."""
     out: str = "self_attn.out_proj"
+    """Name of the attention's output projection."""
     norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
+    """Names of a layer's norms."""
     mlp: tuple[str, ...] = ("mlp.fc1", "mlp.fc2")
+    """Names of the MLP's projections; of three, it is gated."""
     norm_bias: bool = True
+    """Whether norms have a bias."""
     qkv_bias: bool = True
+    """Whether queries, keys and values have a bias."""
     out_bias: bool = True
+    """Whether the output projection has a bias."""
     mlp_bias: bool = True
+    """Whether the MLP has biases."""
     sharded: bool = True
+    """Whether tensor parallelism divides the layers; else every rank holds them whole."""
     extras: tuple[Tensor, ...] = ()
+    """Tensors that a layer has in addition."""
 
 
 def vit(

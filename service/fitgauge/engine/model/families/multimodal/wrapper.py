@@ -55,25 +55,28 @@ KIN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A multimodal model: the model_type of its language model where the config is silent, its
-    tower, and what names begin with.
-
-    `defaults`: of the text section's own configuration class, where it is not the reader's.
-    `absent`: what stands where there is no text section at all. `tied`: the wrapper's default;
-    `ties`: whose flag counts, the wrapper's own, that of either section, or the text section's.
-    `vision`: defaults of a missing vision section. `rotary`: vLLM registers a table for the
-    tower."""
+    """A multimodal model around a language model."""
 
     text: str
+    """The model_type of its language model where the config is silent."""
     tower: Tower
+    """Reader of its tower."""
     stem: str = "model.language_model."
+    """What the names of the language model's tensors begin with."""
     head: str = "lm_head."
+    """What the head's name begins with."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Of the text section's own configuration class, where it is not the reader's."""
     absent: Mapping[str, Any] = field(default_factory=dict)
+    """The text section where the config has none at all."""
     vision: Mapping[str, Any] = field(default_factory=dict)
+    """The vision section where the config has none."""
     tied: bool = False
+    """Default of the wrapper's own flag for tied embeddings."""
     ties: Literal["own", "either", "text"] = "own"
+    """Whose flag ties embeddings: the wrapper's own, that of either section, or of the text."""
     rotary: bool = False
+    """Whether vLLM registers a rotary table for the tower."""
 
 
 IMAGE_PREFIX = frozenset({"gemma3", "paligemma"})

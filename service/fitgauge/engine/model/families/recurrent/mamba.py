@@ -16,37 +16,50 @@ from fitgauge.engine.model.spec import ModelSpec, Recurrent, Split, State, Tenso
 
 @dataclass(frozen=True)
 class Mamba1:
-    """Sizes of a Mamba mixer: `channels` (expand x hidden), `state` numbers a channel, `rank` of
-    the time step, `kernel` of the convolution. `norms`: RMS norms of time step, B and C (Jamba)."""
+    """The sizes of a Mamba mixer."""
 
     hidden: int
+    """Hidden size."""
     channels: int
+    """Inner width, expand x hidden."""
     state: int
+    """Numbers of state a channel."""
     rank: int
+    """Rank of the time step's projection."""
     kernel: int
+    """Width of the convolution."""
     bias: bool = False
+    """Whether projections have a bias."""
     conv_bias: bool = True
+    """Whether the convolution has a bias."""
     norms: bool = False
+    """Whether time step, B and C have RMS norms (Jamba)."""
 
 
 @dataclass(frozen=True)
 class Mamba2:
-    """Sizes of a Mamba 2 mixer: `heads` of `head_dim` channels, `groups` of B and C with `state`
-    numbers, `kernel` of the convolution.
-
-    `norm`: the gated RMS norm before the output projection. `state_dtype`: canonical, None for
-    the cache's own."""
+    """The sizes of a Mamba 2 mixer."""
 
     hidden: int
+    """Hidden size."""
     heads: int
+    """Number of heads."""
     head_dim: int
+    """Channels of a head."""
     groups: int
+    """Groups of B and C."""
     state: int
+    """Numbers of state a channel."""
     kernel: int
+    """Width of the convolution."""
     bias: bool = False
+    """Whether projections have a bias."""
     conv_bias: bool = True
+    """Whether the convolution has a bias."""
     norm: bool = True
+    """Whether a gated RMS norm precedes the output projection."""
     state_dtype: str | None = None
+    """Canonical dtype of the state; None for the cache's own."""
 
     @property
     def channels(self) -> int:

@@ -1,5 +1,5 @@
 """The number formats of vLLM's KV cache: which one `--kv-cache-dtype` means for a model and a
-card, and how wide a token is in it."""
+GPU, and how wide a token is in it."""
 
 from collections.abc import Mapping
 
@@ -52,7 +52,7 @@ def cache_format(name: str) -> str:
 
 
 def cuda_major(compute_capability: tuple[int, int] | None) -> int:
-    """NVIDIA's architecture by the first number of its compute capability; 0 for a card without
+    """NVIDIA's architecture by the first number of its compute capability; 0 for a GPU without
     CUDA, or an unknown one."""
     return compute_capability[0] if compute_capability else 0
 
@@ -66,29 +66,31 @@ def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, i
     compressed-tensors `kv_cache_scheme`), `layers/attention/mla_attention.py`
     (_canonicalize_sparse_mla_kv_cache_dtype) and `models/deepseek_v4/attention.py`
     (_resolve_dsv4_kv_cache_dtype)."""
-    asked = cache_format(name)
-    if asked == AUTO:
-        asked = checkpoint_format(spec.quantization)
+    requested = cache_format(name)
+    if requested == AUTO:
+        requested = checkpoint_format(spec.quantization)
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     if any(isinstance(mixer, CompressedAttention) for mixer in mixers):
         return "fp8_ds_mla"
     if not any(isinstance(mixer, LatentAttention) and mixer.indexer for mixer in mixers):
-        return asked
-    return sparse_latent_format(spec.model_type, asked, cuda_major(compute_capability))
+        return requested
+    return sparse_latent_format(spec.model_type, requested, cuda_major(compute_capability))
 
 
-def sparse_latent_format(model_type: str, asked: str, major: int) -> str:
+def sparse_latent_format(model_type: str, requested: str, major: int) -> str:
     """Return the format of MLA with an indexer, which follows from the kernel that reads it.
 
     Hopper: FlashMLA reads `fp8` as rows of 656 bytes, FlashInfer takes an explicit `fp8_e4m3` as
     it is. Blackwell (10.x): FlashInfer takes both as they are, and GLM asks for fp8 there.
     Blackwell (12.x): 656-byte rows whatever is asked. ROCm takes what is asked (826,944 tokens
     of GLM-5.2 in 43.1 GiB of an MI300: 79 layers of 576 + 132 bytes)."""
-    if major == 12 and asked in (AUTO, "fp8", "fp8_e4m3"):
+    if major == 12 and requested in (AUTO, "fp8", "fp8_e4m3"):
         return "fp8_ds_mla"
     if major == 10:
-        return "fp8_e4m3" if asked == AUTO and model_type.startswith("glm_moe_dsa") else asked
-    return "fp8_ds_mla" if major == 9 and asked == "fp8" else asked
+        return (
+            "fp8_e4m3" if requested == AUTO and model_type.startswith("glm_moe_dsa") else requested
+        )
+    return "fp8_ds_mla" if major == 9 and requested == "fp8" else requested
 
 
 def checkpoint_format(quantization: Mapping[str, object] | None) -> str:

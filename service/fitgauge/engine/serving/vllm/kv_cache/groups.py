@@ -38,10 +38,10 @@ def merge(members: Sequence[Member]) -> Members:
     """Equal specs as one member, in order of first appearance; its layers in order."""
     if len({spec for spec, _ in members}) == len(members):
         return tuple(members)
-    found: dict[KvSpec, Layers] = {}
+    by_page: dict[KvSpec, Layers] = {}
     for spec, layers in members:
-        found[spec] = found.get(spec, ()) + layers
-    return tuple((spec, tuple(sorted(layers))) for spec, layers in found.items())
+        by_page[spec] = by_page.get(spec, ()) + layers
+    return tuple((spec, tuple(sorted(layers))) for spec, layers in by_page.items())
 
 
 def one_type(members: Sequence[Member]) -> bool:
@@ -148,10 +148,10 @@ def packed_groups(members: Members) -> tuple[Members, ...]:
 
 def layers_by_page(bucket: Sequence[Member]) -> dict[int, int]:
     """Return how many layers have each page size."""
-    found: dict[int, int] = {}
+    by_page: dict[int, int] = {}
     for spec, layers in bucket:
-        found[spec.page] = found.get(spec.page, 0) + len(layers)
-    return found
+        by_page[spec.page] = by_page.get(spec.page, 0) + len(layers)
+    return by_page
 
 
 def least_padding(counts: Sequence[int], least: int) -> int:

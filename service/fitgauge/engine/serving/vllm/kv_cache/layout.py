@@ -39,14 +39,18 @@ from fitgauge.engine.serving.vllm.speculative import drafted_mixers, lengthened
 
 
 class KvGroup(NamedTuple):
-    """Layers that share one block table: `layers` of them on this rank, `page_bytes` together
-    for every `block` tokens."""
+    """Layers that share one block table."""
 
     kind: SpecKind
+    """Which cache their layers have."""
     block: int
+    """Tokens of a block."""
     extent: int
+    """What the kind needs: see `KvSpec`."""
     layers: int
+    """Layers of this rank in the group."""
     page_bytes: int
+    """Bytes of all these layers for every block."""
 
     def blocks(self, tokens: int, in_flight: int) -> int:
         """Return the blocks that one request of L tokens takes at its most.
@@ -67,21 +71,25 @@ class KvGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KvCacheConfig:
-    """The groups of a model as deployed, on one rank; what remains is to divide a pool by them.
-
-    `counted`: the same groups, equal ones once, with how often. `in_flight`: F [tokens].
-    `tokens_by_group`: the log of a version that divides blocks by groups. `max_state_requests`:
-    requests that need a state block each when CUDA graphs are captured (0: no recurrent layers,
-    no graphs, or a version that does not check)."""
+    """The groups of a model as deployed, on one rank; what remains is to divide a pool by them."""
 
     groups: tuple[KvGroup, ...]
+    """The groups in vLLM's order."""
     counted: tuple[tuple[KvGroup, int], ...]
+    """The same groups, equal ones once, with how often."""
     block_bytes: int
+    """Bytes of one block of the pool."""
     blocks_per_request: int
+    """Blocks of the longest request."""
     max_model_len: int
+    """The longest request [tokens]."""
     in_flight: int
+    """Tokens scheduled at once, F in the formulas."""
     max_state_requests: int
+    """Requests that need a state block each when CUDA graphs are captured; 0: no recurrent layers,
+    no graphs, or a version that does not check."""
     tokens_by_group: bool
+    """Whether the log of the version divides blocks by groups."""
     block_formula: str = ""
     """`block_bytes` by its factors."""
 
@@ -162,20 +170,20 @@ def model_groups(
     dealt to pipeline stages.
 
     `kv_cache_dtype`: as `--kv-cache-dtype`, or a canonical number format. `compute_capability`: of
-    the card, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
+    the GPU, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
     whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
     state more for each of them (MambaSpec, num_speculative_blocks). `float32`: the model runs in
     32 bits (--dtype float32). Raises UnsupportedError for a dtype that vLLM has not."""
-    kept: list[tuple[Mixer, Layers]] = [
+    model_mixers: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
         for block in spec.blocks
         if block.mixers and block.part in CACHED_PARTS
         for mixer in block.mixers
     ]
-    kept += drafted_mixers(spec) if speculative_tokens else []
+    model_mixers += drafted_mixers(spec) if speculative_tokens else []
     on = deployment(
         spec,
-        [mixer for mixer, _ in kept],
+        [mixer for mixer, _ in model_mixers],
         tensor_parallel,
         kv_cache_dtype,
         max_model_len,
@@ -184,8 +192,10 @@ def model_groups(
         "F32" if float32 else served_dtype(spec.dtype),
     )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
-    members = [(one, numbers) for mixer, numbers in kept for one in mixer_specs(mixer, on)]
-    return grouped(members, packed=any(isinstance(mixer, CompressedAttention) for mixer, _ in kept))
+    members = [(one, numbers) for mixer, numbers in model_mixers for one in mixer_specs(mixer, on)]
+    return grouped(
+        members, packed=any(isinstance(mixer, CompressedAttention) for mixer, _ in model_mixers)
+    )
 
 
 def stage_layout(
@@ -309,8 +319,8 @@ def count(groups: tuple[KvGroup, ...]) -> tuple[tuple[KvGroup, int], ...]:
     """Return the groups that take the same blocks as one, with how many they are."""
     if len(groups) == 1:
         return ((groups[0], 1),)
-    found: dict[tuple[SpecKind, int, int], tuple[KvGroup, int]] = {}
+    by_blocks: dict[tuple[SpecKind, int, int], tuple[KvGroup, int]] = {}
     for group in groups:
         key = (group.kind, group.block, group.extent)
-        found[key] = (group, found[key][1] + 1 if key in found else 1)
-    return tuple(found.values())
+        by_blocks[key] = (group, by_blocks[key][1] + 1 if key in by_blocks else 1)
+    return tuple(by_blocks.values())

@@ -45,38 +45,43 @@ class SpecKind(IntEnum):
 
 
 class KvSpec(NamedTuple):
-    """One layer's cache: `page` bytes for every `block` tokens.
-
-    `extent` is what its kind needs: the window or chunk [tokens], the source's tokens, or the
-    states a request holds. `form` tells apart layers whose pages have one size and unlike
-    contents; only equal specs share a group. `latent`: one vector a token, whose page cannot be
-    padded."""
+    """One layer's cache; only equal ones share a group."""
 
     kind: SpecKind
+    """Which cache it is."""
     block: int
+    """Tokens of a block."""
     page: int
+    """Bytes of a block."""
     extent: int = 0
+    """What the kind needs: the window or chunk [tokens], the source's tokens, or the states a
+    request holds."""
     form: tuple[int, ...] = ()
+    """Tells apart layers whose pages have one size and unlike contents."""
     latent: bool = False
+    """Whether it is one vector a token, whose page cannot be padded."""
 
 
 class Deployment(NamedTuple):
-    """What in addition to the model decides its pages.
-
-    `cache_format`: resolved (fitgauge.engine.serving.vllm.kv_cache.dtypes). `block`: tokens of a
-    block of attention. `state_page`: the bytes that a recurrent layer's page is padded to, 0 for
-    none. `states`: state blocks a request holds in each recurrent layer. `encoder_tokens`:
-    max_num_encoder_input_tokens, which is max_num_batched_tokens (config/scheduler.py); 0 for
-    the source's own."""
+    """What decides the pages of a model, in addition to the model."""
 
     cache_format: str
+    """Resolved by `fitgauge.engine.serving.vllm.kv_cache.dtypes`."""
     model_dtype: str
+    """Canonical dtype of the model."""
     tensor_parallel: int
+    """Ranks that divide a layer."""
     block: int
+    """Tokens of a block of attention."""
     state_page: int
+    """Bytes that a recurrent layer's page is padded to; 0 for none."""
     states: int
+    """State blocks that a request holds in each recurrent layer."""
     max_model_len: int
+    """The longest request [tokens]."""
     encoder_tokens: int = 0
+    """max_num_encoder_input_tokens, which is max_num_batched_tokens (config/scheduler.py); 0 for
+    the source's own."""
 
 
 def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:

@@ -27,16 +27,16 @@ class AttentionModules(Modules):
 
         `linears`: of this attention, where a layer has two. `source`: what keys and values are
         made of, where that is not `x`."""
-        tape, scene = self.tape, self.scene
+        tape, context = self.tape, self.context
         *inward, out = linears or self.linears(attention=True)
-        given = (x, source or x, source or x)
+        inputs = (x, source or x, source or x)
         rows = (
-            scene.tokens,
-            *((source.elements // inward[1].shape[1],) * 2 if source else (scene.tokens,) * 2),
+            context.tokens,
+            *((source.elements // inward[1].shape[1],) * 2 if source else (context.tokens,) * 2),
         )
         heads, kv_heads = (
-            max(1, mixer.query_heads // scene.heads),
-            max(1, mixer.kv_heads // scene.heads),
+            max(1, mixer.query_heads // context.heads),
+            max(1, mixer.kv_heads // context.heads),
         )
         widths = (heads * mixer.head_dim, kv_heads * mixer.head_dim, kv_heads * mixer.value_dim)
         sizes = [tokens * width for tokens, width in zip(rows, widths, strict=True)]
@@ -45,7 +45,7 @@ class AttentionModules(Modules):
         else:
             q, k, v = (
                 tape.operation(f"{p.name}.view", (y,), size, y.width, view=True, passes=True)
-                for p, y, size in self._apart(inward, given, rows, sizes)
+                for p, y, size in self._apart(inward, inputs, rows, sizes)
             )
         gate = (
             tape.slice("attention.gate", q, sizes[0])
@@ -57,11 +57,11 @@ class AttentionModules(Modules):
         inside = [name for name in self.norms(inside=True) if "att" in name.lower()]
         if len(inside) >= 2:
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
-        if scene.rotary and source is None:
+        if context.rotary and source is None:
             q, k = self.rotated(q, k, mixer)
         mixed = (
             self.eager(q, k, v, heads, mixer)
-            if self.traits.eager(scene.attention)
+            if self.traits.eager(context.attention)
             else self.fused_attention(q, k, v, heads, mixer)
         )
         if gate is not None:  # queries come with a gate of the output (Qwen3-Next)
@@ -73,13 +73,13 @@ class AttentionModules(Modules):
     def _apart(
         self,
         inward: list[Parameter],
-        given: tuple[Value, ...],
+        inputs: tuple[Value, ...],
         rows: tuple[int, ...],
         sizes: list[int],
     ) -> list[tuple[Parameter, Value, int]]:
         return [
             (parameter, self.linear(parameter, x, tokens), size)
-            for parameter, x, tokens, size in zip(inward, given, rows, sizes, strict=False)
+            for parameter, x, tokens, size in zip(inward, inputs, rows, sizes, strict=False)
         ]
 
     def _fused(self, y: Value, sizes: list[int]) -> tuple[Value, ...]:
@@ -94,12 +94,12 @@ class AttentionModules(Modules):
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
         """Return queries and keys rotated by tables that all layers share, or that every layer
         interleaves again (GLM, Helium, ERNIE)."""
-        tape, width = self.tape, self.scene.table_width
+        tape, width = self.tape, self.context.table_width
         if self.traits.float_rotary:
             width = FLOAT
         cos, sin = tape.constant("cos", 1, width), tape.constant("sin", 1, width)
         if self.traits.interleaves:
-            size = self.scene.sequence * mixer.head_dim // (2 if self.traits.rotates_part else 1)
+            size = self.context.sequence * mixer.head_dim // (2 if self.traits.rotates_part else 1)
             cos, sin = (
                 tape.copy("cos.interleaved", cos, size),
                 tape.copy("sin.interleaved", sin, size),
@@ -123,14 +123,14 @@ class AttentionModules(Modules):
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Return scores written out: softmax(q k / sqrt(d) + mask) v, softmax in fp32
         (eager_attention_forward)."""
-        tape, scene = self.tape, self.scene
+        tape, context = self.tape, self.context
         k, v = self._repeated(k, v, heads, mixer)
-        if scene.batch > 1:  # a batched product copies what it cannot view
+        if context.batch > 1:  # a batched product copies what it cannot view
             q, k, v = (
                 tape.copy("attention.apart", part) if tape.partial(part) else part
                 for part in (q, k, v)
             )
-        count = scene.tokens * self.keys(k, mixer, heads) * heads
+        count = context.tokens * self.keys(k, mixer, heads) * heads
         width = q.width
         if self.traits.float_scores:
             q, k = tape.to(q, FLOAT, "query.float"), tape.to(k, FLOAT, "key.float")
@@ -144,11 +144,11 @@ class AttentionModules(Modules):
             scores = tape.copy("attention.uncapped", capped)
         if self.traits.position_bias:
             scores = tape.add(
-                "attention.biased", scores, tape.constant("position_bias", 1, scene.table_width)
+                "attention.biased", scores, tape.constant("position_bias", 1, context.table_width)
             )
         if mixer.causal:
             scores = tape.add(
-                "attention.masked", scores, tape.constant("mask", 1, scene.table_width)
+                "attention.masked", scores, tape.constant("mask", 1, context.table_width)
             )
         wide = (
             tape.to(scores, FLOAT, "attention.float")
@@ -160,14 +160,16 @@ class AttentionModules(Modules):
         ):  # next to the keys' scores, less the highest, and dropped again after the softmax
             wide = tape.copy(
                 "attention.less_highest",
-                tape.copy("attention.with_sinks", wide, count + scene.tokens * heads),
+                tape.copy("attention.with_sinks", wide, count + context.tokens * heads),
             )
         weights = tape.pointwise("attention.softmax", wide, of_output=True)
         if self.traits.sinks:
             weights = tape.slice("attention.without_sinks", weights, count)
         weights = tape.to(weights, width, "attention.weights")
         weights = self.dropout("attention.weights_dropout", "weights", weights)
-        mixed = tape.matmul("attention.product", weights, v, scene.tokens * heads * mixer.value_dim)
+        mixed = tape.matmul(
+            "attention.product", weights, v, context.tokens * heads * mixer.value_dim
+        )
         return tape.copy("attention.output", mixed)
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
@@ -180,26 +182,26 @@ class AttentionModules(Modules):
         A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys
         and values are repeated for every head; FlashAttention itself knows windows
         (integrations/sdpa_attention.py, use_gqa_in_sdpa)."""
-        tape, scene = self.tape, self.scene
-        masked = scene.attention == "sdpa" and (
-            self.explicit(mixer) or (mixer.window is not None and mixer.window <= scene.keys)
+        tape, context = self.tape, self.context
+        masked = context.attention == "sdpa" and (
+            self.explicit(mixer) or (mixer.window is not None and mixer.window <= context.keys)
         )
-        bare = self.traits.bare_sdpa and scene.attention == "sdpa"
+        bare = self.traits.bare_sdpa and context.attention == "sdpa"
         if bare and mixer.kv_heads == 1 < mixer.query_heads:
             return self.math_attention(q, k, v, heads, mixer)
         if masked or bare:
             k, v = self._repeated(k, v, heads, mixer)
-        if scene.way == "ulysses":
+        if context.way == "ulysses":
             return self._exchanged(q, k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
-        extra = [("attention.log_sum", scene.tokens * heads, FLOAT)]
+        extra = [("attention.log_sum", context.tokens * heads, FLOAT)]
         if masked:  # booleans become numbers to add, again in every layer
             each = (
                 heads if self.traits.position_bias else 1
             )  # bias and mask are summed to one tensor
-            extra.append(("attention.mask", scene.tokens * scene.keys * each, q.width))
-        size = scene.tokens * heads * mixer.value_dim
-        shared, merged = (k.elements + v.elements, scene.ranks, q.width), scene.way == "ring"
+            extra.append(("attention.mask", context.tokens * context.keys * each, q.width))
+        size = context.tokens * heads * mixer.value_dim
+        shared, merged = (k.elements + v.elements, context.ranks, q.width), context.way == "ring"
         mixed = tape.operation(
             "attention",
             (q, k, v),
@@ -222,15 +224,15 @@ class AttentionModules(Modules):
         """Attention over whole sequences with a part of the heads, tokens exchanged for heads
         before it and back after it, which makes three copies of the output
         (deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward)."""
-        tape, scene = self.tape, self.scene
-        copies = repeated_heads(mixer.kv_heads, scene.ranks)
+        tape, context = self.tape, self.context
+        copies = repeated_heads(mixer.kv_heads, context.ranks)
         whole = (
             tape.copy("query.exchanged", q),
             *(tape.copy(f"{x.name}.exchanged", x, copies * x.elements) for x in (k, v)),
         )
         size, extra = (
-            scene.tokens * heads * mixer.value_dim,
-            [("attention.log_sum", scene.tokens * heads, FLOAT)],
+            context.tokens * heads * mixer.value_dim,
+            [("attention.log_sum", context.tokens * heads, FLOAT)],
         )
         mixed = tape.operation(
             "attention",
@@ -252,19 +254,19 @@ class AttentionModules(Modules):
         step in fp32, keys and values spread out
         (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math;
         sdp_utils.cpp, which kernel takes what)."""
-        tape, rows, width = self.tape, self.scene.tokens * heads, self.tape.compute or q.width
+        tape, rows, width = self.tape, self.context.tokens * heads, self.tape.compute or q.width
         q, k, v = (
             tape.to(tape.cast(part, part.name), FLOAT, f"{part.name}.float") for part in (q, k, v)
         )
         spread = (
-            tape.copy if self.scene.batch > 1 else tape.slice
+            tape.copy if self.context.batch > 1 else tape.slice
         )  # of one sequence all heads can see one
         q, k = (
             tape.copy("query.scaled", q),
             spread("key.spread", tape.copy("key.scaled", k), rows * mixer.head_dim),
         )
         scores = tape.operation(
-            "attention.scores", (q, k), rows * self.scene.keys, FLOAT, saves=(q, k), product=True
+            "attention.scores", (q, k), rows * self.context.keys, FLOAT, saves=(q, k), product=True
         )
         weights = tape.pointwise("attention.softmax", scores, of_output=True)
         v = spread("value.spread", v, rows * mixer.value_dim)
@@ -280,7 +282,7 @@ class AttentionModules(Modules):
 
     def keys(self, k: Value, mixer: Attention, heads: int) -> int:
         """Return the keys that a query meets: of its own sequence, or of another's."""
-        return self.scene.keys
+        return self.context.keys
 
     def explicit(self, mixer: Attention) -> bool:
         """Return whether SDPA is given a causal mask as a tensor, not as a flag."""
@@ -291,7 +293,7 @@ class AttentionModules(Modules):
         head that all of them share."""
         if mixer.kv_heads == mixer.query_heads:
             return k, v
-        tape, rows = self.tape, self.scene.tokens * heads
+        tape, rows = self.tape, self.context.tokens * heads
         sizes = (rows * mixer.head_dim, rows * mixer.value_dim)
         if mixer.kv_heads == 1:
             return tape.slice("key.expanded", k, sizes[0]), tape.slice(
@@ -305,8 +307,8 @@ class AttentionModules(Modules):
 
         The kernel for values of another width than queries writes its output token by token
         (PyTorch, _efficient_attention_forward)."""
-        tape, tokens = self.tape, self.scene.tokens
-        heads = max(1, mixer.query_heads // self.scene.heads)
+        tape, tokens = self.tape, self.context.tokens
+        heads = max(1, mixer.query_heads // self.context.heads)
         narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
         down, up, out = (
             self._ending("kv_a_proj_with_mqa"),
@@ -336,7 +338,7 @@ class AttentionModules(Modules):
             head_dim=mixer.nope_dim + mixer.rope_dim,
             value_dim=mixer.value_dim,
         )
-        if self.traits.eager(self.scene.attention):
+        if self.traits.eager(self.context.attention):
             return self.linear(out, self.eager(q, k, v, heads, plain))
         mixed = self.fused_attention(q, k, v, heads, plain)
         return self.linear(

@@ -30,40 +30,42 @@ OWN: Mapping[str, type[Layer]] = {
 
 
 def layer_recipe(
-    tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    tape: Tape, unit: Unit, spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> Layer:
     """Return what writes a layer of this model on a tape."""
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
-        return RecurrentLayer(tape, unit, scene)
+        return RecurrentLayer(tape, unit, context)
     if spec.task == "generate":
-        return _decoder(tape, unit, spec, scene, workload)
+        return _decoder(tape, unit, spec, context, workload)
     source = None
     if spec.task == "encoder_decoder":
-        elements = source_tokens(spec, scene) * scene.batch * spec.hidden_size
+        elements = source_tokens(spec, context) * context.batch * spec.hidden_size
         source = tape.constant("source", elements, stream_width(workload), grad=True)
-    return StackLayer(tape, unit, scene, source)
+    return StackLayer(tape, unit, context, source)
 
 
-def end_recipe(tape: Tape, unit: Unit, scene: LayerContext, workload: TrainingWorkload) -> Modules:
+def end_recipe(
+    tape: Tape, unit: Unit, context: LayerContext, workload: TrainingWorkload
+) -> Modules:
     """Return what writes the norm between the last layer and the head."""
     if isinstance(tape, MegatronTape):
-        return MegatronLayer(tape, unit, scene)
+        return MegatronLayer(tape, unit, context)
     return (
-        Modules(tape, unit, scene)
+        Modules(tape, unit, context)
         if workload.kernels == "none"
-        else FusedLayer(tape, unit, scene, workload.kernels)
+        else FusedLayer(tape, unit, context, workload.kernels)
     )
 
 
 def _decoder(
-    tape: Tape, unit: Unit, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    tape: Tape, unit: Unit, spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> Layer:
     if isinstance(tape, MegatronTape):
-        return MegatronLayer(tape, unit, scene, recomputed_modules(workload))
+        return MegatronLayer(tape, unit, context, recomputed_modules(workload))
     if spec.model_type in OWN:
-        return OWN[spec.model_type](tape, unit, scene)
+        return OWN[spec.model_type](tape, unit, context)
     return (
-        Layer(tape, unit, scene)
+        Layer(tape, unit, context)
         if workload.kernels == "none"
-        else FusedLayer(tape, unit, scene, workload.kernels)
+        else FusedLayer(tape, unit, context, workload.kernels)
     )

@@ -47,8 +47,8 @@ class FeedForwardModules(Modules):
         first = self.linear(ups[0], x)
         inner = (
             down.shape[1]
-            // (self.scene.heads if down.split is Split.ROW else 1)
-            * self.scene.tokens
+            // (self.context.heads if down.split is Split.ROW else 1)
+            * self.context.tokens
         )
         if len(ups) > 1 and self.traits.clamps:
             product = self.clamped(first, self.linear(ups[1], x))
@@ -76,11 +76,11 @@ class FeedForwardModules(Modules):
 
     def chosen_experts(self, experts: list[Parameter], x: Value, weights: Value) -> Value:
         """Return what the experts give, times the weights of those that were chosen."""
-        tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
+        tape, context, mlp = self.tape, self.context, self.unit.block.mlp
         picks, down = self.picks, experts[-1]
-        inner = down.shape[1] // scene.expert_heads
+        inner = down.shape[1] // context.expert_heads
         wide, indices = tape.to(x, self.weight(down).width), [("experts.indices", picks, 8)] * 4
-        size = picks * scene.hidden
+        size = picks * context.hidden
         sorted_tokens = tape.operation(
             "experts.tokens", (wide,), size, wide.width, extra=indices, back_scratch=wide.bytes
         )
@@ -102,14 +102,17 @@ class FeedForwardModules(Modules):
         ordered = tape.operation(
             "experts.in_order", (weighted,), size, weighted.width, back_scratch=weighted.bytes
         )
-        return tape.to(tape.copy("experts.sum", ordered, scene.tokens * scene.hidden), x.width)
+        return tape.to(tape.copy("experts.sum", ordered, context.tokens * context.hidden), x.width)
 
     @property
     def picks(self) -> int:
         """Tokens that the experts of this rank get, each as often as it chose one of them."""
-        scene, mlp = self.scene, self.unit.block.mlp
+        context, mlp = self.context, self.unit.block.mlp
         return (
-            scene.tokens * (mlp.experts_per_token if mlp else 1) * scene.expert_heads // scene.heads
+            context.tokens
+            * (mlp.experts_per_token if mlp else 1)
+            * context.expert_heads
+            // context.heads
         )
 
     def routing(self, x: Value) -> Value:
@@ -136,14 +139,14 @@ class FeedForwardModules(Modules):
         becomes fp32 for it, others' is kept so."""
         if not self.traits.float_router:
             return self.linear(router, x)
-        given, weight = self.tape.to(x, FLOAT, "router.input"), self.weight(router)
+        routed, weight = self.tape.to(x, FLOAT, "router.input"), self.weight(router)
         if not self.traits.casts_router:
-            return self.linear(router, given)
+            return self.linear(router, routed)
         return self.tape.matmul(
             "router",
-            given,
+            routed,
             self.tape.to(weight, FLOAT, "router.weight"),
-            self.scene.tokens * router.shape[0],
+            self.context.tokens * router.shape[0],
         )
 
     def clamped(self, gate: Value, up: Value) -> Value:
@@ -171,6 +174,6 @@ class FeedForwardModules(Modules):
             name, (x, *weights), elements, weights[0].width, saves=saves, grouped=True
         )
         inputs = parameters[0].shape[1] // (
-            self.scene.expert_heads if parameters[0].split is Split.ROW else 1
+            self.context.expert_heads if parameters[0].split is Split.ROW else 1
         )
         return self.adapted(parameters[0], x, y, x.elements // inputs, elements)

@@ -20,8 +20,8 @@ _GATES = ("silu", "gelu")
 class FusedLayer(Layer):
     """Writes one layer of a decoder on a tape. `kernels`: whose."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, kernels: Kernels) -> None:
-        super().__init__(tape, unit, scene)
+    def __init__(self, tape: Tape, unit: Unit, context: LayerContext, kernels: Kernels) -> None:
+        super().__init__(tape, unit, context)
         self._elementwise = kernels in ("liger", "unsloth")
         self._adapters = kernels in ("lora", "unsloth")
         self._bare = kernels == "unsloth"
@@ -54,9 +54,9 @@ class FusedLayer(Layer):
         """x W + (x A) B, the second product added to the first where it lies: of all that is as
         long as the sequence only x is saved (LoRA_W, LoRA_QKV; utils.py, matmul_lora)."""
         pair = self._pair(parameter)
-        if pair is None or (parameter.split is not Split.NONE and self.scene.heads > 1):
+        if pair is None or (parameter.split is not Split.NONE and self.context.heads > 1):
             return super().linear(parameter, x, tokens)
-        rows, name = tokens or self.scene.tokens, parameter.name.removesuffix(".weight")
+        rows, name = tokens or self.context.tokens, parameter.name.removesuffix(".weight")
         x, scratch = self.tape.cast(x, name), self._unpacked(parameter)
         inputs = (x, self.weight(parameter), *pair)
         out = rows * parameter.shape[0]
@@ -79,12 +79,12 @@ class FusedLayer(Layer):
         if (
             len(linears) != 3
             or self.traits.activation not in _GATES
-            or self.scene.heads > 1
+            or self.context.heads > 1
             or self.traits.drops
         ):
             return super().mlp(linears, x)
         gate, up, down = linears
-        inner = gate.shape[0] * self.scene.tokens
+        inner = gate.shape[0] * self.context.tokens
         if len(pairs) == 3:
             x, unpacked = self.tape.cast(x, "mlp"), max(map(self._unpacked, linears))
             inputs = (x, *map(self.weight, linears), *(half for pair in pairs for half in pair))
@@ -102,9 +102,10 @@ class FusedLayer(Layer):
             )
         if not self._elementwise:
             return super().mlp(linears, x)
-        made = (self.linear(gate, x), self.linear(up, x))
+        branches = (self.linear(gate, x), self.linear(up, x))
         return self.linear(
-            down, self.tape.operation("mlp.product", made, inner, made[0].width, saves=made)
+            down,
+            self.tape.operation("mlp.product", branches, inner, branches[0].width, saves=branches),
         )
 
     def _pair(self, parameter: Parameter) -> tuple[Value, ...] | None:
@@ -123,4 +124,4 @@ class FusedLayer(Layer):
 
     def _unpacked(self, parameter: Parameter) -> int:
         """Return the bytes of a quantized weight as it is computed with."""
-        return parameter.elements * self.scene.compute_width if parameter.form is not None else 0
+        return parameter.elements * self.context.compute_width if parameter.form is not None else 0

@@ -19,7 +19,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 class Gemma4Layer(Layer):
     """Writes one layer on a tape."""
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Attention, MLP with a mixture next to it, and the layer's own input, each where it has
         one."""
         return self.layer(x)
@@ -44,16 +44,18 @@ class Gemma4Layer(Layer):
     ) -> Value:
         """Attention whose keys and values may be one projection's, or those of an earlier layer,
         which counts them."""
-        tape, scene = self.tape, self.scene
+        tape, context = self.tape, self.context
         *inward, out = self.linears(attention=True)
         heads, kv_heads = (
-            max(1, mixer.query_heads // scene.heads),
-            max(1, mixer.kv_heads // scene.heads),
+            max(1, mixer.query_heads // context.heads),
+            max(1, mixer.kv_heads // context.heads),
         )
-        cos, sin = (tape.constant(name, 1, scene.table_width) for name in ("cos", "sin"))
+        cos, sin = (tape.constant(name, 1, context.table_width) for name in ("cos", "sin"))
         q = self.rotate("query", self.norm("self_attn.q_norm", self.linear(inward[0], x)), cos, sin)
         if mixer.shares_cache:
-            sizes = (scene.tokens * kv_heads * width for width in (mixer.head_dim, mixer.value_dim))
+            sizes = (
+                context.tokens * kv_heads * width for width in (mixer.head_dim, mixer.value_dim)
+            )
             k, v = (
                 tape.constant(f"{name}.shared", size, q.width, grad=True)
                 for name, size in zip(("key", "value"), sizes, strict=True)
@@ -65,7 +67,7 @@ class Gemma4Layer(Layer):
             v = self.unit_length("self_attn.v_norm", values, mixer.value_dim)
         mixed = (
             self.eager(q, k, v, heads, mixer)
-            if self.traits.eager(scene.attention)
+            if self.traits.eager(context.attention)
             else self.fused_attention(q, k, v, heads, mixer)
         )
         return self.linear(out, mixed)
@@ -94,13 +96,13 @@ class Gemma4Layer(Layer):
         router, scale = self.named("router.proj"), self._tensors["router.scale"]
         if router is None:
             return super().routing(x)
-        given = tape.multiply(
+        per_layer = tape.multiply(
             "router.scaled",
-            self.unit_length("router.norm", x, self.scene.hidden),
+            self.unit_length("router.norm", x, self.context.hidden),
             self.weight(scale),
         )
         scores = tape.to(
-            self.linear(router, tape.copy("router.input", given)), FLOAT, "router.float"
+            self.linear(router, tape.copy("router.input", per_layer)), FLOAT, "router.float"
         )
         chosen = tape.copy(
             "router.top_k", tape.pointwise("router.softmax", scores, of_output=True), self.picks
@@ -118,11 +120,13 @@ class Gemma4Layer(Layer):
         before the first (embedding)."""
         tape = self.tape
         gated = self.activation(self.linear(gate, x))
-        given = tape.constant("per_layer.input", gated.elements, self.scene.table_width, grad=True)
+        per_layer = tape.constant(
+            "per_layer.input", gated.elements, self.context.table_width, grad=True
+        )
         up = next(p for p in self.unit.parameters if p.name == "per_layer_projection.weight")
         return self.norm(
             "post_per_layer_input_norm",
-            self.linear(up, tape.multiply("per_layer.product", gated, given)),
+            self.linear(up, tape.multiply("per_layer.product", gated, per_layer)),
         )
 
 
@@ -137,7 +141,7 @@ def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
 
 
 def per_layer_segment(
-    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+    all_units: Sequence[Unit], context: LayerContext, workload: TrainingWorkload
 ) -> Segment | None:
     """Return inputs for every layer, made before the first: words from a table of their own,
     added to a linear of the words' embeddings after a norm, scaled
@@ -157,23 +161,26 @@ def per_layer_segment(
         named["embed_tokens_per_layer"],
         named["per_layer_model_projection"],
     )
-    modules, count = Modules(tape, other, scene), scene.tokens * linear.shape[0]
+    modules, count = Modules(tape, other, context), context.tokens * linear.shape[0]
     words = tape.copy(
-        "embedding.read", tape.constant("embedding", scene.tokens * scene.hidden, width, grad=True)
+        "embedding.read",
+        tape.constant("embedding", context.tokens * context.hidden, width, grad=True),
     )
     own = tape.operation(
-        "per_layer.words", (Modules(tape, home, scene).weight(table),), count, width
+        "per_layer.words", (Modules(tape, home, context).weight(table),), count, width
     )
     norm = named["per_layer_projection_norm"][1].name.removesuffix(".weight")
     projected = modules.norm(norm, tape.copy("per_layer.projected", modules.linear(linear, words)))
-    made = tape.copy(
+    embedding = tape.copy(
         "per_layer.inputs", tape.add("per_layer.sum", projected, tape.copy("per_layer.scaled", own))
     )
-    return trace_segment("embedding", (), tape, words, made, units, workload, checkpointed="none")
+    return trace_segment(
+        "embedding", (), tape, words, embedding, units, workload, checkpointed="none"
+    )
 
 
 def per_layer_bytes(
-    all_units: Sequence[Unit], scene: LayerContext, workload: TrainingWorkload
+    all_units: Sequence[Unit], context: LayerContext, workload: TrainingWorkload
 ) -> int:
     """Return the bytes of the gradient of all layers' own inputs, which is whole from the last
     layer's backward pass on."""
@@ -183,4 +190,4 @@ def per_layer_bytes(
         for p in unit.parameters
         if p.name.endswith("per_layer_model_projection.weight")
     ]
-    return sum(scene.tokens * width * stream_width(workload) for width in widths)
+    return sum(context.tokens * width * stream_width(workload) for width in widths)

@@ -16,7 +16,7 @@ from fitgauge.engine.training.autograd.operations import Value
 class Layer(AttentionModules, FeedForwardModules):
     """Write one layer on a tape."""
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Return the layer by its model, or as `unknown` where its tensors are not those of
         attention and an MLP."""
         mixers = self.unit.block.mixers
@@ -59,21 +59,26 @@ class Layer(AttentionModules, FeedForwardModules):
         x = tape.add(
             "attention.residual",
             x,
-            self._branch(self._given(self.mix, self._normed(before, x)), after),
+            self._branch(self._checkpointed_part(self.mix, self._normed(before, x)), after),
         )
         return tape.add(
             "mlp.residual",
             x,
-            self._branch(self._given(self.feed_forward, self._normed(before_mlp, x)), after_mlp),
+            self._branch(
+                self._checkpointed_part(self.feed_forward, self._normed(before_mlp, x)), after_mlp
+            ),
         )
 
     def _parallel(self, x: Value, names: list[str]) -> Value:
         first = self._normed(names[0] if names else "", x)
         second = self.norm(names[1], x) if len(names) > 1 else first
-        mixed, fed = self._given(self.mix, first), self._given(self.feed_forward, second)
+        mixed, fed = (
+            self._checkpointed_part(self.mix, first),
+            self._checkpointed_part(self.feed_forward, second),
+        )
         return self.tape.add("residual", self.tape.add("branches", mixed, fed), x)
 
-    def _given(self, module: Callable[[Value], Value], x: Value) -> Value:
+    def _checkpointed_part(self, module: Callable[[Value], Value], x: Value) -> Value:
         """Return what a module makes of `x`, which the layer names until it has."""
         y = module(x)
         self.tape.hold(x)

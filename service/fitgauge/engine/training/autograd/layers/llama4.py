@@ -37,7 +37,7 @@ class Llama4Layer(Layer):
 
     def explicit(self, mixer: Attention) -> bool:
         """Return whether SDPA is given a mask: of chunks, where the sequence is longer than one."""
-        return mixer.chunk is not None and mixer.chunk < self.scene.keys
+        return mixer.chunk is not None and mixer.chunk < self.context.keys
 
     def feed_forward(self, x: Value) -> Value:
         """Return an MLP; or all tokens once for every expert, times its score, which is none
@@ -50,11 +50,11 @@ class Llama4Layer(Layer):
         ]
         if not experts:
             return super().feed_forward(x)
-        tape, scene = self.tape, self.scene
+        tape, context = self.tape, self.context
         router = next(p for p in self.unit.parameters if p.name.endswith("router.weight"))
-        count = experts[-1].count // scene.experts
+        count = experts[-1].count // context.experts
         scores = tape.operation(
-            "router.chosen", (self.linear(router, x),), scene.tokens * count, x.width
+            "router.chosen", (self.linear(router, x),), context.tokens * count, x.width
         )
         scores = tape.pointwise(
             "router.sigmoid", tape.to(scores, FLOAT, "router.float"), of_output=True
@@ -65,7 +65,7 @@ class Llama4Layer(Layer):
         scaled = tape.multiply(
             "experts.weighed", tape.copy("experts.tokens", x, count * x.elements), scores
         )
-        rows, inner = count * scene.tokens, experts[-1].shape[1] // scene.expert_heads
+        rows, inner = count * context.tokens, experts[-1].shape[1] // context.expert_heads
         first = self._every("experts.gate_up", scaled, experts[:-1], rows * 2 * inner)
         gate, up = tape.split("experts.chunk", first, rows * inner, rows * inner)
         product = tape.multiply("experts.product", up, self.activation(gate))

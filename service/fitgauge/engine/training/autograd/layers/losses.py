@@ -35,9 +35,14 @@ def loss_of(
     if workload.loss == "fused" and workload.framework != "megatron":
         return 0, _fused(tape, x, weight, tokens, vocabulary, hidden)
     if workload.loss == "chunked":
-        made = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
+        saved_numbers = tokens * vocabulary * (1 + 2 * traits.logits_cap + traits.scales_logits)
         return 0, _chunked(
-            tape, x, weight, tokens * vocabulary // _CHUNKS, made, compiled=workload.compile
+            tape,
+            x,
+            weight,
+            tokens * vocabulary // _CHUNKS,
+            saved_numbers,
+            compiled=workload.compile,
         )
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
@@ -80,25 +85,25 @@ def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hi
     pieces = max(1, -(-vocabulary // hidden))
     rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
     scratch = rows * vocabulary * (x.width + FLOAT)
-    made = tokens * hidden + (weight.elements if weight.grad else 0)
+    saved_numbers = tokens * hidden + (weight.elements if weight.grad else 0)
     return tape.operation(
         "loss",
         (x, weight),
         1,
         FLOAT,
         scratch=scratch,
-        extra=[("loss.gradients", made, weight.width)],
+        extra=[("loss.gradients", saved_numbers, weight.width)],
     )
 
 
 def _chunked(
-    tape: Tape, x: Value, weight: Value, piece: int, made: int, *, compiled: bool
+    tape: Tape, x: Value, weight: Value, piece: int, gradients: int, *, compiled: bool
 ) -> Value:
-    """Head and loss of a `piece` of the logits at a time: all that are `made` are saved,
+    """Head and loss of a `piece` of the logits at a time: all that are `gradients` are saved,
     gradients and (unless `compiled`) fp32 are there of one piece."""
     x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
     saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
-    back_scratch, extra = scratch + piece * x.width, [("loss.logits", made, x.width)]
+    back_scratch, extra = scratch + piece * x.width, [("loss.logits", gradients, x.width)]
     return tape.operation(
         "loss",
         (x, weight),
@@ -182,13 +187,13 @@ def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
             scratch=logits.bytes,
             back_scratch=2 * logits.bytes,
         )
-    made = [("logits.log_softmax", logits.elements, logits.width)]
+    saved_numbers = [("logits.log_softmax", logits.elements, logits.width)]
     return tape.operation(
         "loss",
         (logits,),
         1,
         FLOAT,
-        extra=made,
+        extra=saved_numbers,
         scratch=logits.bytes,
         back_scratch=2 * logits.bytes,
     )

@@ -62,7 +62,7 @@ class MegatronLayer(MegatronModules):
     def _apart(
         self,
         inward: list[Parameter],
-        given: tuple[Value, ...],
+        inputs: tuple[Value, ...],
         rows: tuple[int, ...],
         sizes: list[int],
     ) -> list[tuple[Parameter, Value, int]]:
@@ -70,10 +70,10 @@ class MegatronLayer(MegatronModules):
         several are copied, keys and values seen in it (transformer/attention.py,
         SelfAttention.get_query_key_value_tensors)."""
         q, k, v = self.tape.split(
-            "qkv.split", self.together("linear_qkv", inward, given[0]), *sizes
+            "qkv.split", self.together("linear_qkv", inward, inputs[0]), *sizes
         )
         mixer = self.unit.block.mixers[0]
-        if isinstance(mixer, Attention) and mixer.query_heads > mixer.kv_heads > self.scene.heads:
+        if isinstance(mixer, Attention) and mixer.query_heads > mixer.kv_heads > self.context.heads:
             q = self.tape.copy("query", q)
         return [(inward[0], q, sizes[0]), (inward[1], k, sizes[1]), (inward[2], v, sizes[2])]
 
@@ -90,8 +90,8 @@ class MegatronLayer(MegatronModules):
         for it, the output for the projection after it. Source: Transformer Engine,
         pytorch/attention/dot_product_attention/backends.py, FlashAttention.forward. Where ranks
         pass keys and values on, one copy of both is saved in the place of each."""
-        tape, scene = self.tape, self.scene
-        turned = scene.batch > 1 and scene.attention == "flash"
+        tape, context = self.tape, self.context
+        turned = context.batch > 1 and context.attention == "flash"
         with self.again("core_attn"):
             make = tape.copy if turned else self.whole
             parts = tuple(
@@ -99,11 +99,11 @@ class MegatronLayer(MegatronModules):
                 for name, part in (("query", q), ("key", k), ("value", v))
             )
             size, sums, shared = (
-                scene.tokens * heads * mixer.value_dim,
-                scene.tokens * heads,
+                context.tokens * heads * mixer.value_dim,
+                context.tokens * heads,
                 k.elements + v.elements,
             )
-            extra, passed = [("attention.log_sum", sums, FLOAT)], scene.way == "p2p"
+            extra, passed = [("attention.log_sum", sums, FLOAT)], context.way == "p2p"
             mixed = tape.operation(
                 "attention",
                 parts,
@@ -112,7 +112,9 @@ class MegatronLayer(MegatronModules):
                 saves=parts[:1] if passed else parts,
                 saves_output=True,
                 scratch=(
-                    passed_forward_bytes(size, shared, sums, scene.ranks, q.width) if passed else 0
+                    passed_forward_bytes(size, shared, sums, context.ranks, q.width)
+                    if passed
+                    else 0
                 ),
                 back_scratch=passed_backward_bytes(q.elements, shared, q.width) if passed else 0,
                 extra=[*extra, ("attention.passed", shared, q.width)] if passed else extra,
@@ -128,8 +130,8 @@ class MegatronLayer(MegatronModules):
 
         Source: megatron/core/transformer/multi_latent_attention.py,
         MLASelfAttention.get_query_key_value_tensors."""
-        tape, tokens, stream = self.tape, self.scene.tokens, self.scene.stream
-        heads = max(1, mixer.query_heads // self.scene.heads)
+        tape, tokens, stream = self.tape, self.context.tokens, self.context.stream
+        heads = max(1, mixer.query_heads // self.context.heads)
         narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
         down, up, out = (
             self._ending("kv_a_proj_with_mqa"),
@@ -157,10 +159,10 @@ class MegatronLayer(MegatronModules):
             value_dim=mixer.value_dim,
         )
         width = tokens * heads
-        tape.lasts(self.scene.sequence * mixer.rope_dim, FLOAT)
+        tape.lasts(self.context.sequence * mixer.rope_dim, FLOAT)
         with self.again("mla_up_proj", discards=True):
             angles = [
-                (f"rotary.{name}", self.scene.sequence * mixer.rope_dim, x.width)
+                (f"rotary.{name}", self.context.sequence * mixer.rope_dim, x.width)
                 for name in ("cos", "sin")
             ] * 2
             q = tape.operation(
@@ -178,7 +180,7 @@ class MegatronLayer(MegatronModules):
             )
             k = tape.operation("key.joined", (nope, turning), width * plain.head_dim, x.width)
             v = tape.copy("value", v)
-        attend = self.eager if self.traits.eager(self.scene.attention) else self.fused_attention
+        attend = self.eager if self.traits.eager(self.context.attention) else self.fused_attention
         return self.linear(out, self.back("mla_up_proj", attend(q, k, v, heads, plain)))
 
     # --- MLP and experts
@@ -193,9 +195,9 @@ class MegatronLayer(MegatronModules):
         ]
         dense = self.linears(attention=False)
         with self.again("moe" if experts else "mlp"):
-            made = self.mixed(experts, dense, x) if experts else self.mlp(dense, x)
-        made = self.back("layernorm", self._read(made, x))
-        return made if experts else self.dropout("mlp.dropout", "mlp", made)
+            output = self.mixed(experts, dense, x) if experts else self.mlp(dense, x)
+        output = self.back("layernorm", self._read(output, x))
+        return output if experts else self.dropout("mlp.dropout", "mlp", output)
 
     def mixed(self, experts: list[Parameter], dense: list[Parameter], x: Value) -> Value:
         """Return the shared expert, where there is one, before the mixture, and their sum."""
@@ -228,14 +230,15 @@ class MegatronLayer(MegatronModules):
         *ups, down = linears
         inner = (
             down.shape[1]
-            // (self.scene.heads if down.split is Split.ROW else 1)
-            * self.scene.tokens
+            // (self.context.heads if down.split is Split.ROW else 1)
+            * self.context.tokens
         )
-        made = self.together("linear_fc1", ups, x)
-        if made.elements < 2 * inner:
-            return self.linear(down, self.activation(made))
+        output = self.together("linear_fc1", ups, x)
+        if output.elements < 2 * inner:
+            return self.linear(down, self.activation(output))
         return self.linear(
-            down, self.tape.operation("mlp.product", (made,), inner, made.width, saves=(made,))
+            down,
+            self.tape.operation("mlp.product", (output,), inner, output.width, saves=(output,)),
         )
 
     def routing(self, x: Value) -> Value:
@@ -247,7 +250,7 @@ class MegatronLayer(MegatronModules):
         )
         if router is None:
             return self.tape.constant("router.weights", self.picks, x.width)
-        tokens, chosen = self.scene.tokens // self.scene.stream, self.chosen
+        tokens, chosen = self.context.tokens // self.context.stream, self.chosen
         scores = self.tape.operation(
             "router", (x, self.weight(router)), tokens * router.shape[0], FLOAT, saves=(x,)
         )
@@ -260,7 +263,7 @@ class MegatronLayer(MegatronModules):
     def chosen(self) -> int:
         """Pairs of a token of this rank's stream and an expert it chose."""
         mlp = self.unit.block.mlp
-        return self.scene.tokens // self.scene.stream * (mlp.experts_per_token if mlp else 1)
+        return self.context.tokens // self.context.stream * (mlp.experts_per_token if mlp else 1)
 
     def mixture(self, experts: list[Parameter], x: Value) -> Value:
         """Return tokens permuted, exchanged between ranks, sorted by expert, and put back; the
@@ -270,13 +273,13 @@ class MegatronLayer(MegatronModules):
         Source: megatron/core/transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher;
         moe_layer.py, MoELayer.forward; experts.py, TEGroupedMLP;
         core/fusions/fused_bias_swiglu.py, WeightedSwiGLUFunction."""
-        tape, scene, mlp = self.tape, self.scene, self.unit.block.mlp
+        tape, context, mlp = self.tape, self.context, self.unit.block.mlp
         weights, down = self.routing(x), experts[-1]
-        rows, inner = self.picks, down.shape[1] // scene.expert_heads
+        rows, inner = self.picks, down.shape[1] // context.expert_heads
         sent, permuted = self._dispatched(x, down.count, rows)
         tokens = (
-            tape.copy("experts.tokens", sent, rows * scene.hidden)
-            if down.count > scene.experts
+            tape.copy("experts.tokens", sent, rows * context.hidden)
+            if down.count > context.experts
             else sent
         )
         first = self.grouped(
@@ -294,12 +297,12 @@ class MegatronLayer(MegatronModules):
         out = self.back(
             "moe_act",
             self._read(
-                self.grouped("experts.down", product, [down], rows * scene.hidden), first, product
+                self.grouped("experts.down", product, [down], rows * context.hidden), first, product
             ),
         )
         back = (
             self._read(tape.copy("experts.in_order", out), out, tokens)
-            if down.count > scene.experts
+            if down.count > context.experts
             else out
         )
         return tape.copy("experts.sum", self._combined(back, permuted, sent), x.elements)
@@ -307,8 +310,8 @@ class MegatronLayer(MegatronModules):
     def _dispatched(self, x: Value, experts: int, rows: int) -> tuple[Value, Value]:
         """Return (tokens as this rank got them, as it sent them): permuted, exchanged with the
         ranks that have other experts, gathered from those that have other parts of the same."""
-        tape, scene, pairs = self.tape, self.scene, self.chosen
-        marks = scene.tokens // scene.stream * experts
+        tape, context, pairs = self.tape, self.context, self.chosen
+        marks = context.tokens // context.stream * experts
         mapped = [
             ("experts.order", pairs, _INDEX),
             ("experts.marks", marks, _MARK),
@@ -317,25 +320,25 @@ class MegatronLayer(MegatronModules):
         for number, (_, elements, width) in enumerate(mapped):
             tape.lasts(elements, width, saved=not number)
         permuted = sent = tape.operation(
-            "experts.permuted", (x,), pairs * scene.hidden, x.width, extra=mapped
+            "experts.permuted", (x,), pairs * context.hidden, x.width, extra=mapped
         )
-        if scene.experts > 1:
+        if context.experts > 1:
             sent = tape.copy("experts.exchanged", permuted)
-        if scene.expert_heads > 1:
-            sent = self._read(tape.copy("experts.gathered", sent, rows * scene.hidden), sent)
+        if context.expert_heads > 1:
+            sent = self._read(tape.copy("experts.gathered", sent, rows * context.hidden), sent)
         return sent, permuted
 
     def _combined(self, back: Value, permuted: Value, sent: Value) -> Value:
         """Return what the experts gave, where the tokens came from: summed in fp32 over ranks
         that share experts, then exchanged."""
-        tape, scene = self.tape, self.scene
-        if scene.expert_heads > 1:
+        tape, context = self.tape, self.context
+        if context.expert_heads > 1:
             wide = self._read(tape.to(back, FLOAT, "experts.float"), back)
             back = tape.to(
                 self._read(tape.copy("experts.scattered", wide, permuted.elements), back),
                 back.width,
                 "experts.narrow",
             )
-        if scene.experts > 1:
+        if context.experts > 1:
             back = self._read(tape.copy("experts.returned", back), back)
         return self._read(back, permuted, sent)

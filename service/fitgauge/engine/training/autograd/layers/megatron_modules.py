@@ -19,9 +19,13 @@ class MegatronModules(Layer):
     tape: MegatronTape
 
     def __init__(
-        self, tape: MegatronTape, unit: Unit, scene: LayerContext, recomputes: tuple[str, ...] = ()
+        self,
+        tape: MegatronTape,
+        unit: Unit,
+        context: LayerContext,
+        recomputes: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(tape, unit, scene)
+        super().__init__(tape, unit, context)
         self.recomputes = recomputes
 
     def again(self, module: str, *, discards: bool = False) -> AbstractContextManager[None]:
@@ -69,23 +73,25 @@ class MegatronModules(Layer):
     def together(self, name: str, parameters: list[Parameter], x: Value) -> Value:
         """Return the linears of one input as one product (linear_qkv, linear_fc1); where they
         have adapters or quantized weights, as so many."""
-        made = (
+        parts = (
             [self.linear(parameter, x) for parameter in parameters]
             if not self._plain(parameters)
             else []
         )
-        if made:
+        if parts:
             return (
-                self.tape.operation(name, made, sum(part.elements for part in made), made[0].width)
-                if len(made) > 1
-                else made[0]
+                self.tape.operation(
+                    name, parts, sum(part.elements for part in parts), parts[0].width
+                )
+                if len(parts) > 1
+                else parts[0]
             )
         weights = [self.weight(parameter) for parameter in parameters]
         elements = sum(
-            self.scene.tokens * weight.elements // parameter.shape[1]
+            self.context.tokens * weight.elements // parameter.shape[1]
             for parameter, weight in zip(parameters, weights, strict=True)
         )
-        gathered = x.bytes * self.scene.stream if self.scene.stream > 1 else 0
+        gathered = x.bytes * self.context.stream if self.context.stream > 1 else 0
         saves = (x,) if any(weight.grad for weight in weights) else ()
         return self.tape.operation(
             name,

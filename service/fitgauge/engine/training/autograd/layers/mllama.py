@@ -16,12 +16,12 @@ from fitgauge.engine.training.autograd.operations import Value
 class MllamaLayer(Layer):
     """Writes one layer on a tape."""
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Return a layer that reads images is left out where there are none."""
         mixer = self.unit.block.mixers[0]
         if not isinstance(mixer, CrossAttention):
-            return super().play(x)
-        if not self.scene.crossed:
+            return super().forward(x)
+        if not self.context.crossed:
             return self.tape.operation("skipped", (x,), x.elements, x.width, view=True, passes=True)
         tape = self.tape
         mixed = self._read(mixer, self.norm("input_layernorm", x))
@@ -36,8 +36,8 @@ class MllamaLayer(Layer):
     def _read(self, mixer: CrossAttention, x: Value) -> Value:
         """Return the queries of the sequence, keys and values of the images, norms of queries
         and keys, a mask."""
-        tape, scene = self.tape, replace(self.scene, keys=self.scene.crossed)
-        rows, heads = scene.batch * scene.crossed, max(1, mixer.query_heads // scene.heads)
+        tape, context = self.tape, replace(self.context, keys=self.context.crossed)
+        rows, heads = context.batch * context.crossed, max(1, mixer.query_heads // context.heads)
         each = Attention(
             query_heads=mixer.query_heads,
             kv_heads=mixer.kv_heads,
@@ -48,16 +48,16 @@ class MllamaLayer(Layer):
         query, key, value, out = self.linears(attention=True)
         source = tape.constant(
             "image.states",
-            rows * scene.hidden,
-            tape.compute or scene.table_width,
-            grad=scene.crossed_grad,
+            rows * context.hidden,
+            tape.compute or context.table_width,
+            grad=context.crossed_grad,
         )
         q = self.norm("cross_attn.q_norm", self.linear(query, x))
         k, v = self.linear(key, source, rows), self.linear(value, source, rows)
         k, v = self._repeated(self.norm("cross_attn.k_norm", k), v, heads, each)
         whole = msgspec.structs.replace(each, kv_heads=mixer.query_heads)
-        inner = MllamaLayer(tape, self.unit, scene)
-        eager = self.traits.eager(scene.attention)
+        inner = MllamaLayer(tape, self.unit, context)
+        eager = self.traits.eager(context.attention)
         mixed = (
             inner.eager(q, k, v, heads, whole)
             if eager
@@ -69,14 +69,14 @@ class MllamaLayer(Layer):
         """Return keys and values of images once for every query head."""
         if mixer.causal or mixer.kv_heads == mixer.query_heads:
             return super()._repeated(k, v, heads, mixer)
-        rows = self.scene.batch * self.scene.crossed * heads
+        rows = self.context.batch * self.context.crossed * heads
         return self.tape.copy("key.repeated", k, rows * mixer.head_dim), self.tape.copy(
             "value.repeated", v, rows * mixer.value_dim
         )
 
     def explicit(self, mixer: Attention) -> bool:
         """Return whether SDPA makes a mask of its own of the images' one: under autocast."""
-        return not mixer.causal and self.tape.compute not in (0, self.scene.table_width)
+        return not mixer.causal and self.tape.compute not in (0, self.context.table_width)
 
     def _gated(self, name: str, x: Value) -> Value:
         """tanh(gate) x."""

@@ -18,37 +18,46 @@ from fitgauge.engine.training.workload import AttentionKernel
 
 @dataclass(frozen=True, kw_only=True)
 class LayerContext:
-    """Where a recipe plays. `sequence`: tokens of a sequence on this rank, `keys`: those its
-    attention sees; `batch`: sequences.
-
-    `heads`: into how many parts tensor parallelism divides heads, MLPs and the vocabulary;
-    `stream`: into how many the residual stream (sequence parallelism); `saves_gathered`: what
-    linears read of a cut stream is gathered once and saved whole; `experts`: over how many ranks
-    experts are spread; `expert_heads`: into how many parts each is divided. `relative`: rows of
-    DeBERTa's table of relative positions, 0 for other families. `rotary`: queries and keys are
-    rotated; `table_width`: bytes of a number of its tables. `ranks`: of context parallelism,
-    which divide attention in the `way` of their framework. `crossed`: tokens of images outside a
-    sequence, `crossed_grad`: they get a gradient."""
+    """The sizes and settings that a layer's operations are written with."""
 
     traits: Traits
+    """Where the family departs from Llama."""
     attention: AttentionKernel
+    """The attention kernel."""
     sequence: int
+    """Tokens of a sequence on this rank."""
     keys: int
+    """Tokens that its attention sees."""
     batch: int
+    """Sequences of a micro-batch."""
     hidden: int
+    """Width of the residual stream."""
     rotary: bool
+    """Whether queries and keys are rotated."""
     table_width: int
+    """Bytes of a number of the rotary tables."""
     compute_width: int
+    """Bytes of a number that matrix products read."""
     heads: int = 1
+    """Parts into which tensor parallelism divides heads, MLPs and the vocabulary."""
     stream: int = 1
+    """Parts into which it divides the residual stream (sequence parallelism)."""
     saves_gathered: bool = False
+    """Whether what linears read of a divided stream is gathered once and saved whole."""
     experts: int = 1
+    """Ranks over which experts are spread."""
     expert_heads: int = 1
+    """Parts into which each expert is divided."""
     relative: int = 0
+    """Rows of DeBERTa's table of relative positions; 0 for other families."""
     ranks: int = 1
+    """Ranks of context parallelism."""
     way: Way | None = None
+    """How the framework divides attention over them; None without context parallelism."""
     crossed: int = 0
+    """Tokens of images outside a sequence, for cross-attention."""
     crossed_grad: bool = False
+    """Whether those tokens get a gradient."""
 
     @property
     def tokens(self) -> int:
@@ -60,11 +69,11 @@ class Modules:
     """Writes the modules of one layer, or of one block that is there once, on a tape: linears
     with adapters, norms, activations."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext) -> None:
+    def __init__(self, tape: Tape, unit: Unit, context: LayerContext) -> None:
         self.tape = tape
         self.unit = unit
-        self.scene = scene
-        self.traits = scene.traits
+        self.context = context
+        self.traits = context.traits
         self._tensors = {parameter.name: parameter for parameter in unit.parameters}
 
     # --- parameters
@@ -72,13 +81,13 @@ class Modules:
     def weight(self, parameter: Parameter) -> Value:
         """Return a parameter as a leaf of the tape, as this rank holds it."""
         routed = parameter.count > 1 or parameter.kind is Kind.EXPERT
-        divided = self.scene.experts if routed else 1
+        divided = self.context.experts if routed else 1
         if parameter.split is not Split.NONE:
-            divided *= self.scene.expert_heads if routed else self.scene.heads
+            divided *= self.context.expert_heads if routed else self.context.heads
         width = (
             max(1, BITS[parameter.dtype] // 8)
             if parameter.form is None
-            else self.scene.compute_width
+            else self.context.compute_width
         )
         return self.tape.parameter(
             self.unit.prefix + parameter.name,
@@ -129,12 +138,14 @@ class Modules:
         pass (tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication); what
         is cut by rows leaves each rank a sum to scatter."""
         name, by_rows = parameter.name.removesuffix(".weight"), parameter.split is Split.ROW
-        rows, stream = tokens or self.scene.tokens, self.scene.stream
+        rows, stream = tokens or self.context.tokens, self.context.stream
         out = parameter.shape[0] // (
-            self.scene.heads if not by_rows and parameter.split is not Split.NONE else 1
+            self.context.heads if not by_rows and parameter.split is not Split.NONE else 1
         )
-        scratch = parameter.elements * self.scene.compute_width if parameter.form is not None else 0
-        if stream > 1 and not by_rows and not self.scene.saves_gathered:
+        scratch = (
+            parameter.elements * self.context.compute_width if parameter.form is not None else 0
+        )
+        if stream > 1 and not by_rows and not self.context.saves_gathered:
             scratch += x.bytes * stream
         y = self.tape.matmul(name, x, self.weight(parameter), rows * out, scratch=scratch)
         if stream > 1 and by_rows:
@@ -165,9 +176,9 @@ class Modules:
     def gathered(self, x: Value) -> Value:
         """Return what linears read of a stream that sequence parallelism cut, where that is a
         tensor of its own (DTensor.redistribute)."""
-        if self.scene.stream == 1 or not self.scene.saves_gathered:
+        if self.context.stream == 1 or not self.context.saves_gathered:
             return x
-        return self.tape.copy("gathered", x, x.elements * self.scene.stream)
+        return self.tape.copy("gathered", x, x.elements * self.context.stream)
 
     def norm(self, name: str, x: Value) -> Value:
         """Return a norm in the family's style; without a weight a plain LayerNorm in fp32
@@ -175,7 +186,7 @@ class Modules:
         parameter, style = self._tensors.get(f"{name}.weight"), self.traits.norm
         if parameter is None:
             wide = self.tape.to(x, FLOAT, f"{name}.float")
-            extra = [(f"{name}.statistics", 2 * self.scene.tokens, FLOAT)]
+            extra = [(f"{name}.statistics", 2 * self.context.tokens, FLOAT)]
             return self.tape.to(
                 self.tape.operation(name, (wide,), x.elements, FLOAT, saves=(wide,), extra=extra),
                 x.width,
@@ -297,7 +308,7 @@ class Modules:
             y = self.linear(
                 parameter,
                 self.tape.pointwise(
-                    "activation", self._sized(y, self.scene.tokens * parameter.shape[1])
+                    "activation", self._sized(y, self.context.tokens * parameter.shape[1])
                 ),
             )
         return self.tape.add("residual", x, self._sized(y, x.elements))

@@ -1,11 +1,11 @@
 """Mamba, Mamba 2, gated delta nets, and the hybrids that mix them with attention, written on a
 tape.
 
-What runs on a card are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23
+What runs on a GPU are the kernels of mamba_ssm, causal_conv1d and fla, which transformers 5.23
 calls where they are installed: they save few tensors and recompute the rest. `eager` asks for
 Mamba's reference in PyTorch instead, whose scan keeps every state of every token; those of the
 others, which keep more than their kernels too, are not derived. The kernels cannot be run
-without a card, so nothing here was compared with autograd but Mamba's reference. Source:
+without a GPU, so nothing here was compared with autograd but Mamba's reference. Source:
 state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py
 (MambaSplitConv1dScanCombinedFn); fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py
 (ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py; Dao-AILab/causal-conv1d,
@@ -50,7 +50,7 @@ class RecurrentLayer(Layer):
             if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1
         ]
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Return every half with a recipe, in their order; as `unknown` where one has none."""
         sublayers: list[Callable[[Value], Value] | None] = [
             self._mixer(mixer) for mixer in self.unit.block.mixers
@@ -72,7 +72,7 @@ class RecurrentLayer(Layer):
             case Attention() if len(self.linears(attention=True)) == 4:
                 return lambda x: self.attention(x, mixer)
             case Recurrent(kind="mamba1"):
-                return self.written_scan if self.scene.attention == "eager" else self.scan
+                return self.written_scan if self.context.attention == "eager" else self.scan
             case Recurrent(kind="mamba2"):
                 return lambda x: self.state_space(x, mixer)
             case Recurrent(kind="gated_delta"):
@@ -95,11 +95,11 @@ class RecurrentLayer(Layer):
         """Mamba's one kernel from the input projection to the output: it keeps xz, time steps
         with B and C, states of every 2048th token and the scan's output; the convolution and
         time steps are recomputed (checkpoint_lvl 1)."""
-        tape, tokens = self.tape, self.scene.tokens
+        tape, tokens = self.tape, self.context.tokens
         out, narrow = self._own("out_proj"), self._own("x_proj").shape[0]
-        inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
+        inner, state = out.shape[1] // self.context.heads, self._own("A_log").shape[1]
         xz = self.linear(self._own("in_proj"), x)
-        states = self.scene.batch * inner * ceil(self.scene.sequence / _SCAN_CHUNK) * 2 * state
+        states = self.context.batch * inner * ceil(self.context.sequence / _SCAN_CHUNK) * 2 * state
         extra = [
             ("scan.steps", tokens * narrow, xz.width),
             ("scan.b_and_c", 2 * tokens * state, xz.width),
@@ -124,18 +124,22 @@ class RecurrentLayer(Layer):
         """Mamba's reference in PyTorch: A, B and the state of every token, channel and state
         number are kept in fp32, states once more in the format of the stream (mamba_inner_fn's
         fallback)."""
-        tape, scene = self.tape, self.scene
+        tape, context = self.tape, self.context
         out, narrow, conv = self._own("out_proj"), self._own("x_proj").shape[0], self._own("conv1d")
-        inner, state = out.shape[1] // self.scene.heads, self._own("A_log").shape[1]
-        wide, whole = scene.tokens * inner, scene.tokens * inner * state
+        inner, state = out.shape[1] // self.context.heads, self._own("A_log").shape[1]
+        wide, whole = context.tokens * inner, context.tokens * inner * state
         xz = self.linear(self._own("in_proj"), x)
         extra = [
-            ("conv.padded", scene.batch * inner * (scene.sequence + conv.shape[-1] - 1), xz.width),
+            (
+                "conv.padded",
+                context.batch * inner * (context.sequence + conv.shape[-1] - 1),
+                xz.width,
+            ),
             *[
                 (name, wide, xz.width)
                 for name in ("conv", "conv.silu", "steps.input", "steps", "gate")
             ],
-            ("steps.narrow", scene.tokens * narrow, xz.width),
+            ("steps.narrow", context.tokens * narrow, xz.width),
             *[(name, wide, FLOAT) for name in ("steps.float", "scan.float")],
             *[(name, whole, FLOAT) for name in ("scan.a", "scan.b", "scan.states")],
             ("scan.states_narrow", whole, xz.width),
@@ -154,28 +158,28 @@ class RecurrentLayer(Layer):
     def state_space(self, x: Value, mixer: Recurrent) -> Value:
         """Mamba 2's one kernel: it keeps the input projection, the scan's output and a deviation
         for every token and group; convolution and states of chunks are recomputed."""
-        scene, out = self.scene, self._own("out_proj")
-        ways, state = scene.heads, next(s for s in mixer.states if s.name == "ssm")
+        context, out = self.context, self._own("out_proj")
+        ways, state = context.heads, next(s for s in mixer.states if s.name == "ssm")
         conv = self._own("conv1d").shape[0] // ways
         inner, projected = out.shape[1] // ways, self.linear(self._own("in_proj"), x)
         groups = max(
             1, (conv - inner) // 2 * inner // (state.width * state.heads // ways)
         )  # B and C of each group: two states wide
         extra = [
-            ("scan.output", scene.tokens * inner, projected.width),
-            ("scan.rstd", scene.tokens * groups, FLOAT),
+            ("scan.output", context.tokens * inner, projected.width),
+            ("scan.rstd", context.tokens * groups, FLOAT),
         ]
         chunks = (
-            scene.batch
-            * ceil(scene.sequence / _MAMBA2_CHUNK)
+            context.batch
+            * ceil(context.sequence / _MAMBA2_CHUNK)
             * state.heads
             // ways
             * state.width
             * FLOAT
         )
-        recomputed = scene.tokens * conv * projected.width + chunks
+        recomputed = context.tokens * conv * projected.width + chunks
         return self.tape.operation(
-            "scan", (projected, *self._weights("in_proj")), scene.tokens * out.shape[0],
+            "scan", (projected, *self._weights("in_proj")), context.tokens * out.shape[0],
             projected.width,
             saves=(projected,), extra=extra, scratch=recomputed, back_scratch=2 * recomputed,
             product=True,
@@ -185,9 +189,9 @@ class RecurrentLayer(Layer):
         """Return a gated delta net by fla's kernels: the convolution keeps its input, the
         chunked rule its normed queries and keys, values, decays and one matrix of 64 x 64 for
         every chunk and head, the gated norm its input and gate."""
-        tape, tokens = self.tape, self.scene.tokens
+        tape, tokens = self.tape, self.context.tokens
         out, state = self._own("out_proj"), next(s for s in mixer.states if s.name != "conv")
-        ways = self.scene.heads
+        ways = self.context.heads
         channels, value, heads = (
             size // ways
             for size in (self._own("conv1d").shape[0], out.shape[1], self._own("A_log").shape[0])
@@ -221,8 +225,8 @@ class RecurrentLayer(Layer):
             ("delta.chunks", tokens * heads * _DELTA_CHUNK, x.width),
         ]
         states = (
-            self.scene.batch
-            * ceil(self.scene.sequence / _DELTA_CHUNK)
+            self.context.batch
+            * ceil(self.context.sequence / _DELTA_CHUNK)
             * state.heads
             // ways
             * state.width

@@ -15,7 +15,7 @@ _INDEX = 4
 """Bytes of an int32."""
 
 
-def picked_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
+def picked_bytes(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
     """Return the bytes of the causal mask that every layer narrows, and of the numbers of picked
     tokens (int32) where layers hand them on as inputs, which checkpoints keep
     (GlmMoeDsaDecoderLayer)."""
@@ -28,14 +28,16 @@ def picked_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkloa
     if (
         not indexers
         or spec.model_type not in ("deepseek_v32", "glm_moe_dsa")
-        or scene.attention == "flash"
+        or context.attention == "flash"
     ):
         return 0
-    mask = scene.tokens * scene.keys * (scene.table_width if scene.attention == "eager" else 1)
+    mask = (
+        context.tokens * context.keys * (context.table_width if context.attention == "eager" else 1)
+    )
     if spec.model_type != "glm_moe_dsa" or workload.activation_checkpointing == "none":
         return mask
     return mask + sum(
-        layers * scene.tokens * min(one.top_k, scene.keys) * _INDEX for layers, one in indexers
+        layers * context.tokens * min(one.top_k, context.keys) * _INDEX for layers, one in indexers
     )
 
 
@@ -62,11 +64,11 @@ class SparseLayer(Layer):
         )
         if indexer is None:
             return
-        pairs = self.scene.tokens * self.scene.keys
+        pairs = self.context.tokens * self.context.keys
         scores = pairs * indexer.heads * FLOAT
-        queries = self.scene.tokens * indexer.heads * indexer.dim
+        queries = self.context.tokens * indexer.heads * indexer.dim
         ones = queries * ready[0].width
-        spread = queries * FLOAT + (pairs * indexer.dim * FLOAT if self.scene.batch > 1 else 0)
+        spread = queries * FLOAT + (pairs * indexer.dim * FLOAT if self.context.batch > 1 else 0)
         self.tape.operation(
             "indexer",
             [x._replace(grad=False) for x in ready],

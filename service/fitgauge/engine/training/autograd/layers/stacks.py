@@ -33,12 +33,12 @@ class StackLayer(Layer):
     output, counted with the encoder."""
 
     def __init__(
-        self, tape: Tape, unit: Unit, scene: LayerContext, source: Value | None = None
+        self, tape: Tape, unit: Unit, context: LayerContext, source: Value | None = None
     ) -> None:
-        super().__init__(tape, unit, scene)
+        super().__init__(tape, unit, context)
         self.source = source
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Attention, cross-attention where there is a source, MLP; as `unknown` where the
         tensors are others."""
         own = next(
@@ -83,12 +83,12 @@ class StackLayer(Layer):
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Return scores written out; DeBERTa's with two more: contents by positions, positions
         by contents (DisentangledSelfAttention)."""
-        if not self.scene.relative:
+        if not self.context.relative:
             return super().eager(q, k, v, heads, mixer)
-        tape, count = self.tape, self.scene.tokens * self.scene.keys * heads
+        tape, count = self.tape, self.context.tokens * self.context.keys * heads
         scores = tape.matmul("attention.scores", q, tape.copy("key.scaled", k), count)
-        rows = self.scene.relative
-        relative = tape.constant("relative", rows * self.scene.hidden, q.width, grad=True)
+        rows = self.context.relative
+        relative = tape.constant("relative", rows * self.context.hidden, q.width, grad=True)
         relative = tape.operation(
             "relative.dropout",
             (relative,),
@@ -100,12 +100,15 @@ class StackLayer(Layer):
         for name, content, parameter in (("key", q, projections[1]), ("query", k, projections[0])):
             positions = self.linear(parameter, relative, rows)
             repeated = tape.copy(
-                f"relative.{name}_repeated", positions, self.scene.batch * positions.elements
+                f"relative.{name}_repeated", positions, self.context.batch * positions.elements
             )
             product = tape.matmul(
-                f"attention.by_relative_{name}", content, repeated, self.scene.tokens * heads * rows
+                f"attention.by_relative_{name}",
+                content,
+                repeated,
+                self.context.tokens * heads * rows,
             )
-            index = [(f"relative.{name}_index", self.scene.sequence * self.scene.keys, 8)]
+            index = [(f"relative.{name}_index", self.context.sequence * self.context.keys, 8)]
             gathered = tape.operation(
                 f"attention.gathered_{name}",
                 (product,),
@@ -117,7 +120,7 @@ class StackLayer(Layer):
             scores = tape.add(
                 "attention.summed", scores, tape.copy(f"attention.scaled_{name}", gathered)
             )
-        mask = [("attention.mask", self.scene.tokens * self.scene.keys, 1)]
+        mask = [("attention.mask", self.context.tokens * self.context.keys, 1)]
         scores = tape.operation("attention.masked", (scores,), count, scores.width, extra=mask)
         wide = tape.to(scores, FLOAT, "attention.float") if tape.compute else scores
         weights = tape.to(
@@ -127,13 +130,13 @@ class StackLayer(Layer):
         return tape.copy(
             "attention.output",
             tape.matmul(
-                "attention.product", weights, v, self.scene.tokens * heads * mixer.value_dim
+                "attention.product", weights, v, self.context.tokens * heads * mixer.value_dim
             ),
         )
 
     def keys(self, k: Value, mixer: Attention, heads: int) -> int:
         """As many as there are: a decoder's queries also meet those of the source."""
-        return k.elements // (mixer.head_dim * heads * self.scene.batch)
+        return k.elements // (mixer.head_dim * heads * self.context.batch)
 
     def explicit(self, mixer: Attention) -> bool:
         """Return whether a decoder with an encoder gets its causal mask as a tensor
@@ -151,7 +154,7 @@ def speech(spec: ModelSpec) -> bool:
     )
 
 
-def source_tokens(spec: ModelSpec, scene: LayerContext) -> int:
+def source_tokens(spec: ModelSpec, context: LayerContext) -> int:
     """Return the tokens of a source: as many as of the sequence, or what a spectrogram's encoder
     is made for."""
     fixed = next(
@@ -161,32 +164,32 @@ def source_tokens(spec: ModelSpec, scene: LayerContext) -> int:
             for m in block.mixers
             if isinstance(m, CrossAttention)
         ),
-        scene.sequence,
+        context.sequence,
     )
-    return fixed if speech(spec) else scene.sequence
+    return fixed if speech(spec) else context.sequence
 
 
 def source_segments(
-    all_units: list[Unit], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return the encoder of an encoder-decoder: its embeddings, its layers, what follows them."""
-    tokens, width = source_tokens(spec, scene), stream_width(workload)
-    encoder_scene = replace(scene, sequence=tokens, keys=tokens)
-    size = encoder_scene.tokens * spec.hidden_size
+    tokens, width = source_tokens(spec, context), stream_width(workload)
+    encoder_context = replace(context, sequence=tokens, keys=tokens)
+    size = encoder_context.tokens * spec.hidden_size
     units = [unit for unit in all_units if unit.part is Part.ENCODER]
     around, tables = (
         [unit for unit in units if not unit.repeated],
         [unit for unit in all_units if unit.part is Part.EMBEDDING],
     )
     first = embedded(
-        tables[:1], around, spec, encoder_scene, workload, counted=[*around, *tables[:-1]]
+        tables[:1], around, spec, encoder_context, workload, counted=[*around, *tables[:-1]]
     )
     line = [again(first, tables[0], workload) if len(tables) == 1 and not speech(spec) else first]
-    line += _layers([unit for unit in units if unit.repeated], size, encoder_scene, workload)
+    line += _layers([unit for unit in units if unit.repeated], size, encoder_context, workload)
     tape = tape_of(workload)
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
-        y = final(Modules(tape, unit, encoder_scene), y)
+        y = final(Modules(tape, unit, encoder_context), y)
     return (
         [*line, trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")]
         if y is not x
@@ -195,22 +198,22 @@ def source_segments(
 
 
 def _layers(
-    all_units: list[Unit], size: int, scene: LayerContext, workload: TrainingWorkload
+    all_units: list[Unit], size: int, context: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Return a segment for every layer of an encoder, in order: those made alike are played
     once, the first of a frozen base by itself."""
     frozen = workload.uses_adapters and workload.activation_checkpointing == "none"
-    played: dict[tuple[int, bool], Segment] = {}
+    traced: dict[tuple[int, bool], Segment] = {}
     line = []
     for number, kind in sorted(
         (number, kind) for kind, unit in enumerate(all_units) for number in unit.layers
     ):
         key, unit = (kind, not (frozen and number == 0)), all_units[kind]
-        if key not in played:
+        if key not in traced:
             tape = tape_of(workload)
             x = tape.input("hidden", size, stream_width(workload), grad=key[1])
-            y = StackLayer(tape, unit, scene).play(x)
-            played[key] = trace_segment(
+            y = StackLayer(tape, unit, context).forward(x)
+            traced[key] = trace_segment(
                 unit.prefix,
                 (),
                 tape,
@@ -220,7 +223,7 @@ def _layers(
                 workload,
                 checkpointed=workload.activation_checkpointing,
             )
-        line.append(played[key])
+        line.append(traced[key])
     return line
 
 
@@ -228,7 +231,7 @@ def embedded(
     tables: list[Unit],
     around: list[Unit],
     spec: ModelSpec,
-    scene: LayerContext,
+    context: LayerContext,
     workload: TrainingWorkload,
     *,
     counted: list[Unit],
@@ -239,11 +242,11 @@ def embedded(
     `counted`: the units whose gradients no other segment counts.
     """
     tape, width = tape_of(workload), stream_width(workload)
-    size = scene.tokens * spec.hidden_size
+    size = context.tokens * spec.hidden_size
     named = {parameter.name: (unit, parameter) for unit in around for parameter in unit.parameters}
     if "conv1.weight" in named:
         first, second = (
-            Modules(tape, unit, scene).weight(p)
+            Modules(tape, unit, context).weight(p)
             for unit, p in (named["conv1.weight"], named["conv2.weight"])
         )
         x = spectrogram(tape, first, second, size, width)
@@ -251,24 +254,26 @@ def embedded(
         words = next(
             (unit, p) for unit in tables for p in unit.parameters if p.kind is Kind.EMBEDDING
         )
-        x = tape.operation("words", (Modules(tape, words[0], scene).weight(words[1]),), size, width)
+        x = tape.operation(
+            "words", (Modules(tape, words[0], context).weight(words[1]),), size, width
+        )
         if workload.uses_adapters and workload.activation_checkpointing != "none":
             x = tape.leaf("words.leaf", x)
     if "embed_positions.weight" in named:
         unit, table = named["embed_positions.weight"]
         positions = tape.operation(
             "positions",
-            (Modules(tape, unit, scene).weight(table),),
-            scene.sequence * spec.hidden_size,
+            (Modules(tape, unit, context).weight(table),),
+            context.sequence * spec.hidden_size,
             width,
         )
         x = tape.add("embedding.sum", x, positions)
     if "layernorm_embedding.weight" in named:
-        x = Modules(tape, named["layernorm_embedding.weight"][0], scene).norm(
+        x = Modules(tape, named["layernorm_embedding.weight"][0], context).norm(
             "layernorm_embedding", x
         )
     if around:
-        x = Modules(tape, around[0], scene).dropout("embedding.dropout", "embedding", x)
+        x = Modules(tape, around[0], context).dropout("embedding.dropout", "embedding", x)
     return trace_segment("embedding", (), tape, x, x, counted, workload, checkpointed="none")
 
 
@@ -303,11 +308,11 @@ def final(modules: Modules, x: Value) -> Value:
 
 
 def written_head(
-    tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, scene: LayerContext
+    tape: Tape, x: Value, ends: list[Unit], spec: ModelSpec, context: LayerContext
 ) -> Value:
     """Return what an encoder has between its layers and its logits: a dense layer, gelu, a norm."""
     for unit in ends:
-        modules = Modules(tape, unit, scene)
+        modules = Modules(tape, unit, context)
         if unit.part is not Part.HEAD:
             x = final(modules, x)
             continue
@@ -326,20 +331,22 @@ def written_head(
     return x
 
 
-def bias_bytes(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
+def bias_bytes(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
     """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made
     once and kept by whoever needs them again: SDPA, or a checkpoint. Eager scores take them up
     and keep nothing."""
-    saved = workload.activation_checkpointing != "none" or not scene.traits.eager(scene.attention)
-    if not scene.traits.position_bias or not saved:
+    saved = workload.activation_checkpointing != "none" or not context.traits.eager(
+        context.attention
+    )
+    if not context.traits.position_bias or not saved:
         return 0
     kinds = 1 if spec.task == "encode" else 3
     return (
         kinds
-        * max(1, spec.query_heads // scene.heads)
-        * scene.sequence
-        * scene.keys
-        * scene.table_width
+        * max(1, spec.query_heads // context.heads)
+        * context.sequence
+        * context.keys
+        * context.table_width
     )
 
 

@@ -18,60 +18,74 @@ attention, inside the MLP, after it, at the end of a stack."""
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """Where a family departs from Llama.
-
-    `norm`, where it has no bias to tell: rms, narrow_rms (T5's: the input itself times rsqrt),
-    wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
-    LayerNorm written out in fp32), layer, bare (without weight). `norms_after`: of an encoder or
-    encoder-decoder, norms take the sum of stream and branch. `gated_activation`: where its MLP
-    is gated. `verified`: its saved tensors were compared with autograd's own. `slices`: a fused
-    projection is sliced, not split. `rotates_part`: rotated and plain parts of queries and keys
-    are put together again, `interleaves`: by tables made in every layer. `parallel`:
-    attention and MLP side by side. `scales_queries`: before the product instead of after;
-    `copies_queries`: head by head, as then the output is (Whisper). `explicit_mask`: SDPA in a
-    decoder with an encoder is given its causal mask as a tensor. `position_bias`: a trained
-    table is added to scores. `score_cap`, `logits_cap`: tanh caps. `logits_bias`: a buffer is
-    added to logits. `float_softmax`, `float_scores`, `float_rotary`, `float_router`,
-    `float_loss`: in fp32 whatever the precision; `casts_router`: so is its weight;
-    `float_weights`: and so stay the weights of chosen experts. `sinks`: a learned score next to
-    every query's. `clamps`: gates, and what they weigh, are bounded (gpt-oss). `bare_sdpa`:
-    PyTorch's SDPA is called with keys as they are, or repeated before. `lacks`: kinds of
-    attention that transformers has not for it and runs eagerly instead. `drops`: where dropout
-    stands."""
+    """Where a family departs from Llama."""
 
     activation: str = "silu"
+    """Activation of the MLP."""
     gated_activation: str | None = None
+    """Activation where the MLP is gated; None: the same."""
     norm: Literal["rms", "narrow_rms", "wide_rms", "shifted_rms", "centred", "layer", "bare"] = (
         "rms"
     )
+    """The norm where no bias tells it: rms, narrow_rms (T5's: the input itself times rsqrt),
+    wide_rms (times the weight in fp32), shifted_rms (times 1 + weight in fp32), centred (a
+    LayerNorm written out in fp32), layer, bare (without weight)."""
     norms_after: bool = False
+    """Whether norms of an encoder or encoder-decoder take the sum of stream and branch."""
     slices: bool = False
+    """Whether a fused projection is sliced, not split."""
     rotates_part: bool = False
+    """Whether rotated and plain parts of queries and keys are put together again."""
     interleaves: bool = False
+    """Whether every layer makes its own rotary tables."""
     parallel: bool = False
+    """Whether attention and MLP read the same input."""
     scales_queries: bool = False
+    """Whether queries are scaled before the product instead of after."""
     copies_queries: bool = False
+    """Whether queries are copied head by head, as then the output is (Whisper)."""
     explicit_mask: bool = True
+    """Whether SDPA in a decoder with an encoder gets its causal mask as a tensor."""
     scales_residual: bool = False
+    """Whether what is added to the stream is scaled."""
     scales_embedding: bool = False
+    """Whether the embedding is scaled."""
     scales_logits: bool = False
+    """Whether logits are scaled."""
     score_cap: bool = False
+    """Whether attention scores are capped by a tanh."""
     logits_cap: bool = False
+    """Whether logits are capped by a tanh."""
     logits_bias: bool = False
+    """Whether a buffer is added to logits."""
     float_softmax: bool = True
+    """Whether the softmax runs in fp32 whatever the precision."""
     float_scores: bool = False
+    """Whether attention scores are in fp32."""
     float_rotary: bool = False
+    """Whether queries and keys are rotated in fp32."""
     float_router: bool = False
+    """Whether the router's input is in fp32."""
     casts_router: bool = False
+    """Whether the router's weight is cast to fp32 too."""
     float_weights: bool = False
+    """Whether the weights of chosen experts stay in fp32."""
     sinks: bool = False
+    """Whether a learned score stands next to those of every query."""
     clamps: bool = False
+    """Whether gates, and what they weigh, are bounded (gpt-oss)."""
     float_loss: bool = True
+    """Whether the loss is computed on fp32 logits."""
     position_bias: bool = False
+    """Whether a trained table is added to scores."""
     bare_sdpa: bool = False
+    """Whether PyTorch's SDPA reads keys as they are, not repeated before."""
     lacks: tuple[str, ...] = ()
+    """Kinds of attention that transformers lacks for it and runs eagerly instead."""
     drops: frozenset[Place] = frozenset()
+    """Where dropout applies."""
     verified: bool = True
+    """Whether its saved tensors were compared with autograd's own."""
 
     def eager(self, attention: AttentionKernel) -> bool:
         """Return whether scores are written out when this attention is asked for."""

@@ -12,8 +12,8 @@ from fitgauge.engine.training.states.parameters import Parameter, Unit
 class TowerLayer(Layer):
     """One layer of a tower."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, style: Style) -> None:
-        super().__init__(tape, unit, scene)
+    def __init__(self, tape: Tape, unit: Unit, context: LayerContext, style: Style) -> None:
+        super().__init__(tape, unit, context)
         self.style = style
 
     def linears(self, *, attention: bool) -> list[Parameter]:
@@ -71,7 +71,7 @@ class TowerLayer(Layer):
     def explicit(self, mixer: Attention) -> bool:
         """Return whether SDPA makes of the mask that keeps images apart one of its own: under
         autocast, in every layer. Else all share it."""
-        return self.style.masked and self.tape.compute not in (0, self.scene.table_width)
+        return self.style.masked and self.tape.compute not in (0, self.context.table_width)
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Return scores written out, image by image."""
@@ -81,7 +81,7 @@ class TowerLayer(Layer):
         """SDPA knows no images of several lengths: it runs on each; FlashAttention takes them
         all at once."""
         mixed = super().fused_attention(q, k, self._values(v, mixer), heads, mixer)
-        return self._together(mixed) if self.scene.attention == "sdpa" else mixed
+        return self._together(mixed) if self.context.attention == "sdpa" else mixed
 
     def _values(self, v: Value, mixer: Attention) -> Value:
         return self.unit_length("value.norm", v, mixer.value_dim) if self.style.norms_values else v

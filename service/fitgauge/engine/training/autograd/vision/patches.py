@@ -16,7 +16,7 @@ _BAG = 16
 
 
 def patches(
-    units: list[Unit], tower: Tower, scene: LayerContext, images: int, workload: TrainingWorkload
+    units: list[Unit], tower: Tower, context: LayerContext, images: int, workload: TrainingWorkload
 ) -> tuple[Segment, Value]:
     """Return (pixels to features with positions, the features); a convolution under autocast
     gives 16 bit, which the tower goes on in."""
@@ -31,7 +31,7 @@ def patches(
     unit, patch = next(
         named[embedded.name] for unit in units if (embedded := patch_tensor(unit.block.tensors))
     )
-    modules = Modules(tape, unit, scene)
+    modules = Modules(tape, unit, context)
     if patch.kind is Kind.LINEAR:
         x = modules.linear(patch, tape.copy("pixels.unfolded", pixels), count)
     else:
@@ -50,7 +50,7 @@ def patches(
         classes = count // tower.fixed if tower.fixed else images
         x = tape.operation("patches.with_class", (x,), (count + classes) * tower.width, width)
     if tower.style.places == "grid":
-        x = normed(tape, units, scene, x, "post_conv_layernorm")
+        x = normed(tape, units, context, x, "post_conv_layernorm")
     place = next(
         (
             embedded
@@ -60,28 +60,28 @@ def patches(
         None,
     )
     if place is not None:
-        x = _placed(tape, x, Modules(tape, place[0], scene).weight(place[1]), tower, scene)
+        x = _placed(tape, x, Modules(tape, place[0], context).weight(place[1]), tower, context)
     tile = next(
         (embedded for name, embedded in named.items() if name.endswith("tile_embedding.weight")),
         None,
     )
     if tile is not None:
         rows = tape.operation(
-            "positions.tiles", (Modules(tape, tile[0], scene).weight(tile[1]),), x.elements, width
+            "positions.tiles", (Modules(tape, tile[0], context).weight(tile[1]),), x.elements, width
         )
         gate = tape.parameter("positions.gate", 1, width, trained=tile[1].trained)
         x = tape.add("patches.placed_by_tile", x, tape.multiply("positions.gated", rows, gate))
     if tower.style.window is not None:
         x = tape.copy("patches.by_window", x)
-    x = normed(tape, units, scene, x, "pre_layrnorm", "layernorm_pre", "ln_pre")
+    x = normed(tape, units, context, x, "pre_layrnorm", "layernorm_pre", "ln_pre")
     if tower.style.places == "tiles":
-        x = tape.copy("patches.padded", x, scene.tokens * tower.width)
+        x = tape.copy("patches.padded", x, context.tokens * tower.width)
     if grad_from == "embedded":
         x = tape.leaf("patches.leaf", x)
     return simulated("patches", tape, pixels, x, units, workload, checkpointed="none"), x
 
 
-def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContext) -> Value:
+def _placed(tape: Tape, x: Value, table: Value, tower: Tower, context: LayerContext) -> Value:
     """Features with learned positions, as `Places` says them."""
     match tower.style.places:
         case "corners":
@@ -94,7 +94,7 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             embedded = tape.to(summed, x.width)
         case "grid":
             plane = tape.to(table, FLOAT, "positions.plane")
-            spots = [("positions.grid", 2 * scene.tokens, FLOAT)]
+            spots = [("positions.grid", 2 * context.tokens, FLOAT)]
             embedded = tape.to(
                 tape.operation(
                     "positions", (plane,), x.elements, FLOAT, saves=(plane,), extra=spots
@@ -103,8 +103,8 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             )
         case "bag":
             bags = [
-                ("positions.rows", _BAG * scene.tokens, 8),
-                ("positions.weights", _BAG * scene.tokens, table.width),
+                ("positions.rows", _BAG * context.tokens, 8),
+                ("positions.weights", _BAG * context.tokens, table.width),
             ]
             embedded = tape.to(
                 tape.operation("positions", (table,), x.elements, table.width, extra=bags), x.width
@@ -117,27 +117,31 @@ def _placed(tape: Tape, x: Value, table: Value, tower: Tower, scene: LayerContex
             embedded = tape.copy("positions.unpadded", tape.add("positions", across, down))
         case _:
             embedded = tape.operation(
-                "positions", (table,), scene.sequence * tower.width, table.width
+                "positions", (table,), context.sequence * tower.width, table.width
             )
     return tape.add("patches.placed", x, embedded)
 
 
 def ended(
-    units: list[Unit], tower: Tower, scene: LayerContext, hidden: Value, workload: TrainingWorkload
+    units: list[Unit],
+    tower: Tower,
+    context: LayerContext,
+    hidden: Value,
+    workload: TrainingWorkload,
 ) -> tuple[Segment, Value]:
     """Return the norm after the layers; its weight is counted with the patches."""
     tape = tape_of(workload)
     x = start = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
-    x = normed(tape, units, scene, x, "post_layernorm", "layernorm_post", "final_layernorm")
+    x = normed(tape, units, context, x, "post_layernorm", "layernorm_post", "final_layernorm")
     x = tape.copy("image.placed_by_tile", x) if tower.style.places == "tiles" else x
     return simulated("image.end", tape, start, x, [], workload, checkpointed="none"), x
 
 
-def normed(tape: Tape, units: list[Unit], scene: LayerContext, x: Value, *names: str) -> Value:
+def normed(tape: Tape, units: list[Unit], context: LayerContext, x: Value, *names: str) -> Value:
     """Return the norm of one of these names, where the tower has it."""
     for unit in units:
         for parameter in unit.parameters:
             module = parameter.name.removesuffix(".weight")
             if parameter.name.endswith(".weight") and module.rpartition(".")[2] in names:
-                x = Modules(tape, unit, scene).norm(module, x)
+                x = Modules(tape, unit, context).norm(module, x)
     return x

@@ -17,7 +17,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 def projector(
     unit: Unit,
     tower: Tower,
-    scene: LayerContext,
+    context: LayerContext,
     images: int,
     hidden: Value,
     workload: TrainingWorkload,
@@ -35,10 +35,10 @@ def projector(
     projection = Projector(
         tape,
         unit,
-        replace(scene, hidden=tower.width, traits=replace(scene.traits, activation="gelu")),
+        replace(context, hidden=tower.width, traits=replace(context.traits, activation="gelu")),
         tower,
     )
-    x = projection.play(x)
+    x = projection.forward(x)
     if tower.style.window is not None:
         x = tape.copy("image.in_order", x)
     return simulated("projector", tape, start, x, [unit], workload, checkpointed="none")
@@ -47,11 +47,11 @@ def projector(
 class Projector(Modules):
     """Writes one projector on a tape."""
 
-    def __init__(self, tape: Tape, unit: Unit, scene: LayerContext, tower: Tower) -> None:
-        super().__init__(tape, unit, scene)
+    def __init__(self, tape: Tape, unit: Unit, context: LayerContext, tower: Tower) -> None:
+        super().__init__(tape, unit, context)
         self.tower = tower
 
-    def play(self, x: Value) -> Value:
+    def forward(self, x: Value) -> Value:
         """Return what gathers patches, then norms and linears in their order, GELU between
         linears but after the one that merges patches."""
         if self.tower.style.gathers != "unfold":  # which a norm comes before
@@ -106,11 +106,11 @@ class Projector(Modules):
         """Llama 3.2's: outputs of several layers and the last, without padding, of which a
         stack is made first (MllamaVisionModel)."""
         inputs = next(p for p in self.unit.parameters if p.kind is Kind.LINEAR).shape[1]
-        stacked = self.scene.tokens * (inputs - self.tower.width) * x.width
+        stacked = self.context.tokens * (inputs - self.tower.width) * x.width
         return self.tape.operation(
             "image.layers",
             (x,),
-            self.tower.unpadded(self.scene.tokens) * inputs,
+            self.tower.unpadded(self.context.tokens) * inputs,
             x.width,
             scratch=stacked,
         )
@@ -119,11 +119,11 @@ class Projector(Modules):
         """Gemma 4's: padding emptied, patches averaged by a product with their places, a matrix
         of fp32 for every image, scaled in fp32, padding dropped, a norm without a weight
         (Gemma4VisionPooler, Gemma4MultimodalEmbedder)."""
-        tape, patches, pool = self.tape, self.scene.tokens, self.tower.style.pool
+        tape, patches, pool = self.tape, self.context.tokens, self.tower.style.pool
         filled = tape.operation(
             "image.filled", (x,), x.elements, x.width, extra=[("image.padding", patches, 1)]
         )
-        places = [("image.places", patches * self.scene.sequence // pool, FLOAT)]
+        places = [("image.places", patches * self.context.sequence // pool, FLOAT)]
         pooled = tape.operation(
             "image.pooled", (tape.to(filled, FLOAT),), x.elements // pool, FLOAT, extra=places
         )

@@ -21,14 +21,14 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 def tower_segments(
-    all_units: tuple[Unit, ...], spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+    all_units: tuple[Unit, ...], spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
     """Of the images of one micro-batch: patches, layers, projectors; empty where none are seen."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return []
-    own = _scene(tower, scene, workload)
-    images = workload.images * scene.batch * tower.tiles(workload.image_tokens)
+    own = _context(tower, context, workload)
+    images = workload.images * context.batch * tower.tiles(workload.image_tokens)
     units = [unit for unit in all_units if unit.part is Part.VISION]
     start, stream = patches(
         [unit for unit in units if not unit.repeated], tower, own, images, workload
@@ -66,40 +66,46 @@ def tower_segments(
         if not unit.repeated
     ]
     return (
-        line if stream.grad else [_beside(segment, tower, spec, own, workload) for segment in line]
+        line
+        if stream.grad
+        else [_without_gradients(segment, tower, spec, own, workload) for segment in line]
     )
 
 
 def _layer(
-    unit: Unit, scene: LayerContext, style: Style, hidden: Value, workload: TrainingWorkload
+    unit: Unit, context: LayerContext, style: Style, hidden: Value, workload: TrainingWorkload
 ) -> tuple[Segment, Value]:
     """Return a layer and what it gives."""
     tape = tape_of(workload)
     x = tape.input("image.hidden", hidden.elements, hidden.width, grad=hidden.grad)
-    y = TowerLayer(tape, unit, scene, style).play(x)
+    y = TowerLayer(tape, unit, context, style).forward(x)
     checkpointed = workload.activation_checkpointing if style.checkpoints else "none"
     return simulated(unit.prefix, tape, x, y, [unit], workload, checkpointed=checkpointed), y
 
 
-def _beside(
-    segment: Segment, tower: Tower, spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload
+def _without_gradients(
+    segment: Segment,
+    tower: Tower,
+    spec: ModelSpec,
+    context: LayerContext,
+    workload: TrainingWorkload,
 ) -> Segment:
     """Return a segment of a tower without gradients: its callers hold the pixels in 16 bit,
     rotary tables and a mask until the tower has run."""
     width = stream_width(workload)
-    narrow = scene.tokens * tower.numbers * width if width < FLOAT else 0
+    narrow = context.tokens * tower.numbers * width if width < FLOAT else 0
     mask = (
-        scene.tokens * scene.keys * width
+        context.tokens * context.keys * width
         if tower.style.masked and workload.attention != "flash"
         else 0
     )
-    held = narrow + _tables(tower, spec, scene) + mask
+    held = narrow + _tables(tower, spec, context) + mask
     return msgspec.structs.replace(
         segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end)
     )
 
 
-def _tables(tower: Tower, spec: ModelSpec, scene: LayerContext) -> int:
+def _tables(tower: Tower, spec: ModelSpec, context: LayerContext) -> int:
     """Return the bytes of cosines and sines; complex numbers are a buffer, counted with the
     weights' buffers."""
     mixer = next(
@@ -113,7 +119,7 @@ def _tables(tower: Tower, spec: ModelSpec, scene: LayerContext) -> int:
         None,
     )
     turns = tower.style.rotation in ("float", "stream", "axes")
-    return 2 * scene.tokens * mixer.head_dim * scene.table_width if turns and mixer else 0
+    return 2 * context.tokens * mixer.head_dim * context.table_width if turns and mixer else 0
 
 
 def scattered(
@@ -121,7 +127,7 @@ def scattered(
     text: Segment,
     tied_bytes: int,
     spec: ModelSpec,
-    scene: LayerContext,
+    context: LayerContext,
     workload: TrainingWorkload,
 ) -> list[Segment]:
     """Return words, images, and the words' embeddings with images in their places (masked_scatter,
@@ -144,9 +150,9 @@ def scattered(
         for block in spec.blocks
         if block.part is Part.PROJECTOR and _projects(block)
     )
-    projected = outputs * workload.images * workload.image_tokens * scene.batch * spec.hidden_size
+    projected = outputs * workload.images * workload.image_tokens * context.batch * spec.hidden_size
     needs_grad = not workload.uses_adapters or workload.activation_checkpointing != "none"
-    words = tape.input("words", scene.tokens * spec.hidden_size, width, grad=needs_grad)
+    words = tape.input("words", context.tokens * spec.hidden_size, width, grad=needs_grad)
     features = tape.input(
         "features",
         projected,
@@ -155,7 +161,7 @@ def scattered(
     )
     features = tape.to(features, width, "features.wide")
     held = () if style.hands_on == "nothing" else (features,)
-    mask = [("image.mask", scene.tokens, 1)]
+    mask = [("image.mask", context.tokens, 1)]
     mixed = tape.operation(
         "embedding.with_images", (words, features), words.elements, width, saves=held, extra=mask
     )
@@ -178,14 +184,14 @@ def _projects(block: Block) -> bool:
     return any(tensor.kind is Kind.LINEAR for tensor in block.tensors)
 
 
-def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWorkload) -> int:
+def image_constants(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
     """Return the bytes that images hold through the whole step: pixels in fp32, as processors
     give them, rotary tables where a backward pass reads them, and features in the answer where
     no backward pass keeps them."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return 0
-    own = _scene(tower, scene, workload)
+    own = _context(tower, context, workload)
     checkpointed = workload.activation_checkpointing != "none"
     reached = workload.train_vision_tower or (
         tower.style.asks != "none" and workload.uses_adapters and checkpointed
@@ -196,7 +202,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
         else 0
     )
     tables = _tables(tower, spec, own) if reached else 0
-    images = workload.images * scene.batch
+    images = workload.images * context.batch
     tokens = images * workload.image_tokens
     held = (
         tokens * spec.hidden_size
@@ -206,7 +212,7 @@ def image_constants(spec: ModelSpec, scene: LayerContext, workload: TrainingWork
     held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
     crossing = tower.style.cross_attends and (checkpointed or workload.attention == "sdpa")
     held += (
-        scene.tokens * scene.crossed if crossing else 0
+        context.tokens * context.crossed if crossing else 0
     )  # a mask, by which every word meets every image
     pixels = (
         images
@@ -228,24 +234,24 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
     return checkpointed or (workload.attention == "sdpa" and not form.autocast)
 
 
-def _scene(tower: Tower, scene: LayerContext, workload: TrainingWorkload) -> LayerContext:
+def _context(tower: Tower, context: LayerContext, workload: TrainingWorkload) -> LayerContext:
     """Return where the tower's layers play: each image is a sequence of its own; of images that
     run apart all are one, and only keys are few."""
-    style, images = tower.style, workload.images * scene.batch
+    style, images = tower.style, workload.images * context.batch
     each, images = (
         tower.sequence(tower.tile_tokens(workload.image_tokens)),
         images * tower.tiles(workload.image_tokens),
     )
     traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
     return replace(
-        scene,
+        context,
         traits=traits,
         sequence=each if style.images == "batch" else each * images,
         batch=images if style.images == "batch" else 1,
-        keys=each * images if style.images == "row" and scene.attention != "flash" else each,
+        keys=each * images if style.images == "row" and context.attention != "flash" else each,
         hidden=tower.width,
         rotary=style.rotation != "none",
-        table_width=FLOAT if style.rotation == "float" else scene.table_width,
+        table_width=FLOAT if style.rotation == "float" else context.table_width,
         heads=1,
         stream=1,
         experts=1,

@@ -30,39 +30,53 @@ positions (Gemma); none, but layers' outputs side by side (Llama 3.2)."""
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a family's tower computes. `masked`: by which images, or tiles and padding, are kept
-    apart; `checkpoints`: whether its layers can be checkpointed; `cross_attends`: its tokens
-    stay outside the sequence, for cross-attention; `tiles`: into which the family's processor cuts
-    an image of 768 x 768 pixels, a small whole one among them; `window`: patches that meet in all
-    but every `whole`th layer, and whose order is restored at the end; `unread`: last layers whose
-    output nothing reads; `ends_normed`: the norm after the layers is read; `pool`: patches averaged
-    into one token; `norms_values`: as queries and keys are, without a weight; `asks`: which
-    module's output is asked for a gradient before frozen layers that are checkpointed: the
-    patches', all before the layers, or none that transformers knows (`_input_embed_layer`);
-    `hands_on`: what the model's answer holds (image_hidden_states): the projected features, or what
-    the tower gave too; `casts`: pixels come in fp32, as processors give them, and the tower narrows
-    them (else whoever calls it must); `activation`, `norm`, `float_softmax`: see Traits."""
+    """How a family's tower computes."""
 
     activation: str = "gelu"
+    """Activation of the MLP."""
     norm: str = "layer"
+    """Kind of norm, see Traits."""
     rotation: Rotation = "none"
+    """How positions rotate queries and keys."""
     images: Images = "batch"
+    """How images are batched."""
     places: Places = "table"
+    """How positions are added to patches."""
     gathers: Gather = "none"
+    """How patches are merged into tokens."""
     masked: bool = False
+    """Whether a mask separates images, or tiles and padding."""
     checkpoints: bool = True
+    """Whether its layers can be checkpointed."""
     cross_attends: bool = False
+    """Whether its tokens stay outside the sequence, for cross-attention."""
     tiles: int = 1
+    """Tiles into which the family's processor cuts an image of 768 x 768 pixels, a small whole one
+    among them."""
     window: int | None = None
+    """Patches that attend to each other in all but every `whole`th layer, and whose order is
+    restored at the end; None: all."""
     whole: int = 1
+    """Every so many layers attend to all patches."""
     unread: int = 0
+    """Last layers whose output nothing reads."""
     ends_normed: bool = False
+    """Whether the norm after the layers is read."""
     pool: int = 1
+    """Patches averaged into one token."""
     norms_values: bool = False
+    """Whether values are normed as queries and keys are, without a weight."""
     casts: bool = True
+    """Whether pixels come in fp32, as processors return them, and the tower narrows them; else its
+    caller must."""
     asks: Literal["patches", "embedded", "none"] = "patches"
+    """Module whose output requires a gradient before frozen layers that are checkpointed: the
+    patches', all before the layers, or none that transformers names (`_input_embed_layer`)."""
     hands_on: Literal["nothing", "features", "tower"] = "nothing"
+    """What the model's output retains (image_hidden_states): the projected features, or the tower's
+    output too."""
     float_softmax: bool = True
+    """Whether the softmax runs in fp32, see Traits."""
 
 
 _QWEN3 = Style(rotation="float", images="apart", places="corners")
@@ -142,18 +156,24 @@ where half a canvas must be filled) and Idefics 3's (four by four of any square)
 
 
 class Tower(NamedTuple):
-    """A tower in numbers: features, pixels of a patch's side, numbers of a patch (frames
-    included), patches of a token, patches of an image where the tower fixes them, whether a
-    class token precedes them, and tokens of an image that stay outside the sequence."""
+    """A tower in numbers."""
 
     style: Style
+    """How the family's tower computes."""
     width: int
+    """Hidden size [features]."""
     side: int
+    """Side of a patch [pixels]."""
     numbers: int
+    """Numbers of a patch, frames included."""
     merged: int
+    """Patches of a token."""
     fixed: int | None
+    """Patches of an image where the tower fixes them; else None."""
     classed: bool
+    """Whether a class token precedes them."""
     cross_tokens: int | None
+    """Tokens of an image that stay outside the sequence; None: they join it."""
 
     def sequence(self, tokens: int) -> int:
         """Return patches, class tokens and padding of an image of so many tokens: tiles are

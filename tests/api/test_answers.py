@@ -112,7 +112,8 @@ def test_a_gpu_is_found_by_its_id_and_by_what_people_call_it(http, name):
     assert http.get(f"/v1/gpus/{name}").json()["name"] == "RTX 4090"
 
 
-GET_GPU_ALONE = {"availability", 
+GET_GPU_ALONE = {
+    "availability",
     "total_bytes",
     "usable_windows_bytes",
     "unified_memory",
@@ -128,6 +129,8 @@ def test_every_gpu_that_is_listed_is_found_by_its_id(http):
         assert {offer["cloud"] for offer in found.pop("offers")} >= set(
             (row["card_hour"] or {"clouds": ()})["clouds"]
         )
+        sources = found.pop("sources")
+        assert set(sources) >= set(row.pop("sources"))
         assert found.items() >= row.items()
         assert found.keys() - row.keys() == GET_GPU_ALONE
 

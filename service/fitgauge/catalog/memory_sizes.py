@@ -10,7 +10,7 @@ from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB, Bytes, gib
 
 _CARD_VENDORS = ("NVIDIA", "AMD", "Intel")
-"""Vendors of graphics cards, whose GB on the box are GiB less what the driver and ECC hold."""
+"""Vendors of graphics gpus, whose GB on the box are GiB less what the driver and ECC hold."""
 
 _SAME = 0.01
 """Share of the memory within which two sizes are one."""
@@ -23,12 +23,12 @@ def sold_with(size: Size, rows: Iterable[Accelerator]) -> tuple[Accelerator, ...
     Of a size that no card has, the usable memory lies between those of its neighbours."""
     if size.unit.endswith("ib"):
         return (custom(size.bytes, str(size)),)
-    cards = [row for row in rows if _is_card(row)]
-    if not cards:
+    gpus = [row for row in rows if _is_card(row)]
+    if not gpus:
         return (custom(size.bytes, str(size)),)
     amount = size.gigabytes * GB
     sold: dict[int, list[Accelerator]] = {}
-    for row in sorted(cards, key=lambda row: (row.usable.expected, row.id)):
+    for row in sorted(gpus, key=lambda row: (row.usable.expected, row.id)):
         sold.setdefault(row.marketed_bytes, []).append(row)
     usable, usual = _usable(amount, {marketed: _usual(rows) for marketed, rows in sold.items()})
     gpu = custom(round(amount), str(size), usable, tuple(row.id for row in usual))
@@ -36,10 +36,10 @@ def sold_with(size: Size, rows: Iterable[Accelerator]) -> tuple[Accelerator, ...
     return gpu, *_extremes(gpu, same)
 
 
-def _usual(cards: Sequence[Accelerator]) -> Accelerator:
+def _usual(gpus: Sequence[Accelerator]) -> Accelerator:
     """Return the card whose usable memory is the median."""
-    usable = median_low(row.usable.expected for row in cards)
-    return next(row for row in cards if row.usable.expected == usable)
+    usable = median_low(row.usable.expected for row in gpus)
+    return next(row for row in gpus if row.usable.expected == usable)
 
 
 def _usable(amount: float, usual: Mapping[int, Accelerator]) -> tuple[int, list[Accelerator]]:
@@ -55,9 +55,9 @@ def _usable(amount: float, usual: Mapping[int, Accelerator]) -> tuple[int, list[
     return int(low + share * (high - low)), [usual[below], usual[above]]
 
 
-def _extremes(gpu: Accelerator, cards: Sequence[Accelerator]) -> Iterable[Accelerator]:
+def _extremes(gpu: Accelerator, gpus: Sequence[Accelerator]) -> Iterable[Accelerator]:
     """Yield the GPU with the usable memory of the first and the last card, named by them."""
-    for row in (*cards[:1], *cards[-1:]):
+    for row in (*gpus[:1], *gpus[-1:]):
         usable = row.usable.expected
         if abs(usable / gpu.usable.expected - 1) > _SAME:
             yield structs.replace(

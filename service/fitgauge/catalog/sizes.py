@@ -38,14 +38,30 @@ class Shape(NamedTuple):
 
     parameters: int
     """The size in its name, not its exact count."""
+
     model: str
+    """The named model."""
+
     hidden: int
+    """Hidden size."""
+
     layers: int
+    """Layers."""
+
     heads: int
+    """Query heads."""
+
     kv_heads: int
+    """Key and value heads."""
+
     intermediate: int
+    """Width of the MLP."""
+
     vocabulary: int
+    """Entries of the vocabulary."""
+
     context: int
+    """Longest context [tokens]."""
 
 
 @cache

@@ -9,10 +9,11 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, preferred
 from fitgauge.engine.training.workload import Framework
 
 PACKAGE = Path(fitgauge.__file__).parent
-TRAINING = ("training_fit", "training_plan")
-"""Services in which `transformers` is a training framework."""
-TOOLS = PACKAGE / "services/training_fit/launchers"
-"""A training tool's file names the engine that the tool samples with."""
+TRAINING = "training"
+"""In the name of services and modules in which `transformers` is a training framework."""
+TOOLS = (PACKAGE / "services/training_fit/launchers", PACKAGE / "services/tools/aliases.py")
+"""A training tool's file names the engine that the tool samples with, and agents' aliases name
+`transformers` as a training framework."""
 
 
 def named_engines(source: str) -> Iterator[str]:
@@ -25,8 +26,8 @@ def named_engines(source: str) -> Iterator[str]:
 def test_services_and_the_api_name_no_engine() -> None:
     named = []
     for path in sorted([*PACKAGE.glob("services/**/*.py"), *PACKAGE.glob("api/**/*.py")]):
-        frameworks = Framework.__args__ if set(path.parts) & set(TRAINING) else ()
-        if not path.is_relative_to(TOOLS):
+        frameworks = Framework.__args__ if TRAINING in str(path.relative_to(PACKAGE)) else ()
+        if not any(path.is_relative_to(tool) for tool in TOOLS):
             named += [
                 f"{path.relative_to(PACKAGE)}: {name}"
                 for name in named_engines(path.read_text(encoding="utf-8"))

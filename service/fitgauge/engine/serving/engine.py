@@ -303,6 +303,9 @@ class Engine(NamedTuple):
     splits_cache_budget: bool = False
     """Divides the budget of its cache between a pool for tokens and one for recurrent states."""
 
+    phrases: tuple[str, ...] = ()
+    """Several words that mean it in a sentence, in small letters: "llama server"."""
+
     rollout_aliases: tuple[str, ...] | None = None
     """Other words for it as the engine that samples in RL training; None: no tool samples with
     it."""

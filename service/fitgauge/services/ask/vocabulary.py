@@ -6,6 +6,8 @@ No GPU and no model stands here: those words come from the catalog and the snaps
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from fitgauge.engine.serving.registry import ENGINES
+
 Phrase = tuple[str, ...]
 """Latin words in small letters, without what separates them: ("max", "model", "len")."""
 
@@ -78,7 +80,6 @@ _HAN: Mapping[str, str] = {
 }
 
 _ENGINES: Mapping[str, str] = {
-    "llama.cpp": "llama server|llama cli|llamacpp cli|llamacpp server|llama cpp python",
     "lmdeploy": "lmdeploy",
     "djl-serving": "djl|djl serving",
     "lm studio": "lm studio|lmstudio",
@@ -89,7 +90,7 @@ _ENGINES: Mapping[str, str] = {
     "triton": "triton",
     "nim": "nim",
 }
-"""Engines as people name them besides the registry's aliases; most are covered by no estimate."""
+"""Engines as people name them that are no engine of the registry: most have no estimate."""
 
 _METHODS: Mapping[str, str] = {
     "qlora": "qlora|q lora|fsdp qlora",
@@ -146,7 +147,14 @@ def _phrases(groups: Mapping[str, str]) -> Iterator[tuple[Phrase, str]]:
 PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_SETTINGS)))
 """The kind of token that a phrase is."""
 
-ENGINE_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_ENGINES)))
+ENGINE_PHRASES: Mapping[Phrase, str] = MappingProxyType(
+    {
+        **dict(_phrases(_ENGINES)),
+        **{tuple(text.split()): row.name for row in ENGINES.values() for text in row.phrases},
+    }
+)
+"""The engine that a phrase names."""
+
 METHOD_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_METHODS)))
 
 HAN_PHRASES: Mapping[str, tuple[str, str | None]] = MappingProxyType(

@@ -23,6 +23,9 @@ ENGINE = Engine(
     aliases=(
         "llama", "lmstudio", "koboldcpp", "llamaserver", "llamacpppython", "ggml", "gguf",
     ),
+    phrases=(
+        "llama server", "llama cli", "llamacpp cli", "llamacpp server", "llama cpp python",
+    ),
     estimate=memory.estimate,
     shard_weights=shard_weights,
     default_batch=memory.default_batch,

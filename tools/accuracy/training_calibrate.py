@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.serving.fit import SURE, fit_probability
 from fitgauge.engine.training.profile import AllocatorKind, allocator_kind, logits_bytes
 
 DATA = Path(__file__).parents[2] / "service/fitgauge/catalog/data/training.json"
@@ -28,8 +29,7 @@ FULL = 0.93
 """Of a card: what is held beyond it shows the card, not the need."""
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 MOST_SLACK = 7
-"""Percent. Intervals grow narrower still beyond it, and a run that went out of memory (t245) is
-said to fit."""
+"""Percent. Intervals grow narrower still beyond it."""
 FITTED = (
     "fragmentation",
     "fragmentation_logits",
@@ -37,6 +37,7 @@ FITTED = (
     "spread",
     "spread_routed",
     "slack",
+    "filled_probability",
 )
 """What `calibrated` writes."""
 POOLED: frozenset[AllocatorKind] = frozenset({"transformers", "fsdp1", "fsdp2"})
@@ -232,6 +233,19 @@ def slack(shares: Mapping[str, float], times: float) -> float:
     return min((step / 100 for step in range(1, MOST_SLACK + 1)), key=width)
 
 
+def filled() -> list[bool]:
+    """Return whether each run ended whose sizes alone were called certain, while what its
+    allocator would reserve filled the GPU. Of both parts, as no error is fitted here and there are
+    few."""
+    found = []
+    for run in published().runs:
+        usable = bundled().find(run.request.gpu).accelerator.usable
+        demand = run.trained.fullest.demand
+        if demand.shown >= usable.expected and fit_probability(demand.required, usable) >= SURE:
+            found.append(run.row["outcome"] != "oom")
+    return found
+
+
 def coefficient(
     low: float, expected: float, high: float, runs: int, source: str = RUNS
 ) -> dict[str, Any]:
@@ -257,6 +271,8 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     most_exchanged = quantile(exchanged, 0.95)
     allowed = slack(factors, times)
     low, high, runs = spread(allowed, factors, times, experts=False)
+    ends = filled()
+    likely = (sum(ends) + 1) / (len(ends) + 2)
     least, most, routed_runs = spread(allowed, factors, times, experts=True)
     return {
         **before,
@@ -270,6 +286,15 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
         "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
         "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
         "slack": coefficient(-allowed, 0, allowed, runs),
+        "filled_probability": coefficient(
+            likely,
+            likely,
+            likely,
+            len(ends),
+            "published training runs (tools/accuracy/training_gpu.jsonl) whose reserved memory"
+            " fills the GPU: one more than ran of two more than there are (Laplace), by"
+            " tools/accuracy/training_calibrate.py",
+        ),
     }
 
 

@@ -7,6 +7,7 @@ from fitgauge.catalog.sizes import nominal_model
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.validate import experts, runs
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.search.layouts import (
@@ -44,7 +45,7 @@ def chosen(**settings):
 def need(model):
     def most(workload):
         size = max(stage.highest.total for stage in stages(model, workload, ends=True))
-        return Bytes(low=size, expected=size, high=size)
+        return Demand(Bytes(low=size, expected=size, high=size), size)
 
     return most
 
@@ -53,7 +54,7 @@ def plan(required, speed, **settings):
     workload = TrainingWorkload(sequence_length=1, **settings)
     return Plan(
         workload=workload,
-        required=Bytes(low=required, expected=required, high=required),
+        demand=Demand(Bytes(low=required, expected=required, high=required), required),
         throughput=speed,
     )
 
@@ -128,12 +129,12 @@ def brute(model, base, choices, usable):
         for layout in layouts(model, base, choices, count):
             for kind in choices.checkpointing or ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
-                required = need(model)(workload)
-                if required.expected <= usable:
+                demand = need(model)(workload)
+                if demand.required.expected <= usable:
                     fitting.append(
                         Plan(
                             workload=workload,
-                            required=required,
+                            demand=demand,
                             throughput=throughput(model, workload),
                         )
                     )
@@ -213,7 +214,9 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
             for kind in ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
                 assert (
-                    floors.states(workload) <= floors.need(workload) <= needs(workload).expected
+                    floors.states(workload)
+                    <= floors.need(workload)
+                    <= needs(workload).required.expected
                 ), workload
 
 
@@ -245,7 +248,7 @@ def test_spread_at_all_more_expert_parallelism_is_no_slower_and_holds_no_more(na
         for layout in (alike[:1] if len(alike) == 1 else (alike[0], alike[-1]))
     ]
     for alike in spread.values():
-        sizes = [needs(layout).expected for layout in alike[1:]]
+        sizes = [needs(layout).required.expected for layout in alike[1:]]
         assert sizes == sorted(sizes, reverse=True)
         assert len({throughput(model, layout) for layout in alike}) == 1
 

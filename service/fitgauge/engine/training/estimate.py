@@ -19,6 +19,7 @@ from fitgauge.engine.quantity import (
 )
 from fitgauge.engine.serving.profile import Coefficient
 from fitgauge.engine.training.autograd.layers.traits import is_supported
+from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile, allocator_kind, logits_bytes
@@ -116,6 +117,11 @@ class TrainingStage(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """What the device shows, with all that the allocator reserves while memory is plenty."""
         return total((*self.tensors, self.fragmentation, *self.around))
 
+    @property
+    def demand(self) -> Demand:
+        """What decides how likely it fits."""
+        return Demand(self.need, self.shown.expected)
+
 
 def training_stages(
     spec: ModelSpec,
@@ -131,16 +137,16 @@ def training_stages(
     )
 
 
-def training_need(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> Bytes:
-    """Return the `need` of the fullest rank of any stage, which a search asks of every layout it
+def training_need(spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile) -> Demand:
+    """Return the `demand` of the fullest rank of any stage, which a search asks of every layout it
     looks at: only the stage with the most tensors is put into terms, unless a rule of thumb
     counts some of them."""
     ends = stages(spec, workload, ends=True)
     if rule_of(spec, workload) == "recipe":
         ends = (max(ends, key=lambda stage: stage.highest.total),)
     return max(
-        (training_stage(spec, workload, profile, stage).need for stage in ends),
-        key=lambda need: need.expected,
+        (training_stage(spec, workload, profile, stage).demand for stage in ends),
+        key=lambda demand: demand.required.expected,
     )
 
 

@@ -34,6 +34,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     (NVIDIA-NeMo/RL issues 919 and 2319)."""
     fragmentation_least: Coefficient
     """Share of the peak that cannot be released where memory is short."""
+    filled_probability: Coefficient
+    """The highest chance that training runs where what the allocator would reserve fills the
+    GPU."""
     communication_bytes: Coefficient
     """Buffers of collectives on two ranks or more."""
     spread: Coefficient

@@ -11,6 +11,8 @@ from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.fit import ServingLimits, Verdict, fit_probability, verdict
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.training.estimate import TrainingStage
+from fitgauge.engine.training.odds import training_probability
+from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     HostMemory,
@@ -85,19 +87,30 @@ def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
 
 def rank_answers(estimate: Estimate) -> list[RankAnswer]:
     """Return every pipeline stage of an engine."""
-    return [_rank_answer(stage, stage.required, estimate.budget) for stage in estimate.stages]
+    room = estimate.budget
+    return [
+        _rank_answer(stage, stage.required, room, fit_probability(stage.required, room))
+        for stage in estimate.stages
+    ]
 
 
-def training_rank_answers(stages: Iterable[TrainingStage], usable: Bytes) -> list[RankAnswer]:
+def training_rank_answers(
+    stages: Iterable[TrainingStage], usable: Bytes, profile: TrainingProfile
+) -> list[RankAnswer]:
     """Return every pipeline stage of a training run on GPUs with `usable` memory [bytes]."""
-    return [_rank_answer(stage, stage.need, usable) for stage in stages]
+    return [
+        _rank_answer(stage, stage.need, usable, training_probability(stage.demand, usable, profile))
+        for stage in stages
+    ]
 
 
-def _rank_answer(stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes) -> RankAnswer:
+def _rank_answer(
+    stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes, probability: float
+) -> RankAnswer:
     return RankAnswer(
         stage=stage.stage,
         layers=stage.layers,
-        verdict=verdict(fit_probability(need, room)),
+        verdict=verdict(probability),
         required_bytes=need,
         headroom_bytes=room.expected - need.expected,
         terms=term_answers(stage.terms, full=False),

@@ -11,8 +11,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.serving.fit import fit_probability, verdict
+from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stage, training_stages
+from fitgauge.engine.training.odds import Demand, training_probability
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, layouts, throughput
@@ -137,7 +138,7 @@ class TrainingRecommender:
                     within is not None and not within(card.accelerator, count)
                 ):
                     continue
-                layout = next((one for one in held if _fits(one, card.accelerator)), None)
+                layout = next((one for one in held if self._fits(one, card.accelerator)), None)
                 if layout is not None:
                     fitting.append(trained_on(card.accelerator, count, layout, model, costs))
                     break
@@ -206,7 +207,7 @@ class TrainingRecommender:
         )
         return Layout(
             workload,
-            max((stage.need for stage in every), key=lambda need: need.expected),
+            max((stage.demand for stage in every), key=lambda one: one.required.expected),
             throughput(model.spec, workload),
         )
 
@@ -219,6 +220,15 @@ class TrainingRecommender:
         reason = " and ".join(REASONS[role] for role in pick.roles)
         shown.reason = f"{_METHODS[shown.method]}: {reason}" if not request.method else reason
         return shown
+
+    def _fits(self, layout: Layout, accelerator: Accelerator) -> bool:
+        if (
+            layout.required.low > accelerator.usable.high
+            or refusal(layout.workload, accelerator) is not None
+        ):
+            return False
+        usable = accelerator.usable
+        return verdict(training_probability(layout.demand, usable, self._profile)) == "fits"
 
     def _told(
         self, trained: Trained, request: RecommendRequest, model: Model
@@ -280,15 +290,6 @@ class TrainingRecommender:
             field="method",
             code="no-option",
         )
-
-
-def _fits(layout: Layout, accelerator: Accelerator) -> bool:
-    if (
-        layout.required.low > accelerator.usable.high
-        or refusal(layout.workload, accelerator) is not None
-    ):
-        return False
-    return verdict(fit_probability(layout.required, accelerator.usable)) == "fits"
 
 
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:

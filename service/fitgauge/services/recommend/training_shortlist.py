@@ -8,6 +8,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.performance.flops import peak_tflops, token_flops
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.option_schemas import Role
@@ -27,8 +28,13 @@ class Layout(NamedTuple):
     one card without pipeline bubbles."""
 
     workload: TrainingWorkload
-    required: Bytes
+    demand: Demand
     throughput: float
+
+    @property
+    def required(self) -> Bytes:
+        """The least memory that the fullest can run in."""
+        return self.demand.required
 
 
 class Trained(NamedTuple):

@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.estimate import training_stage
+from fitgauge.engine.training.estimate import training_need
+from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR
-from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, Plan, search
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -30,11 +29,8 @@ def degrees_that_fit(
     """Yield (the change in words, the fields to send) of the fastest layout on as many GPUs, else
     on the fewest beyond: twice, four times ... as many, or whole nodes."""
 
-    def need(tried: TrainingWorkload) -> Bytes:
-        every = (
-            training_stage(spec, tried, profile, stage) for stage in stages(spec, tried, ends=True)
-        )
-        return max((stage.need for stage in every), key=lambda need: need.expected)
+    def need(tried: TrainingWorkload) -> Demand:
+        return training_need(spec, tried, profile)
 
     base = replace(workload, framework="megatron")
     doubled = {count << power for power in range(_MOST.bit_length())}
@@ -55,7 +51,12 @@ def degrees_that_fit(
             for plan in search(spec, base, choices, need, accelerator.usable.expected)
             if plan.workload != workload
         ]
-        sure = [plan for plan in plans if plan.required.high <= accelerator.usable.low] or plans
+        sure = [
+            plan
+            for plan in plans
+            if plan.required.high <= accelerator.usable.low
+            and plan.demand.shown < accelerator.usable.expected
+        ] or plans
         if sure:
             yield _change(max(sure, key=lambda plan: plan.throughput), count)
             return

@@ -10,8 +10,9 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.serving.fit import fit_probability, verdict
+from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stages
+from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common import responses as answers
@@ -150,7 +151,7 @@ class TrainingFitService:
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
             ranks=(
-                answers.training_rank_answers(trained.stages, accelerator.usable)
+                answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused
                 else UNSET
             ),
@@ -288,7 +289,7 @@ class TrainingFitService:
             stages, startup_probability = self._algorithms.stages(
                 model, models, workload, setup, accelerator
             )
-        memory = fit_probability(fullest(stages).need, accelerator.usable)
+        memory = training_probability(fullest(stages).demand, accelerator.usable, self._profile)
         probability = min(startup_probability, memory)
         return TrainingEstimate(
             workload,

@@ -6,9 +6,9 @@ from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
-from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.serving.fit import fit_probability, verdict
+from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.training.estimate import training_need, training_stages
+from fitgauge.engine.training.odds import Demand, training_probability
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import (
     Plan,
@@ -119,7 +119,7 @@ class Planner:
                 code="unsupported",
             )
 
-        def need(workload: TrainingWorkload) -> Bytes:
+        def need(workload: TrainingWorkload) -> Demand:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
@@ -137,13 +137,19 @@ class Planner:
             )
             of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
             plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
-        plans.sort(key=lambda plan: _order(plan, request.objective or "fewest_gpus", accelerator))
+        objective = request.objective or "fewest_gpus"
+        plans.sort(
+            key=lambda plan: _order(plan, objective, self._verdict(plan, accelerator) != "fits")
+        )
         return MethodPlans(
             base,
             choices,
             plans,
             defaults_note(sent, filled, workload_fields(base, accelerator, 1, model)),
         )
+
+    def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
+        return verdict(training_probability(plan.demand, accelerator.usable, self._profile))
 
     def _plan(
         self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan
@@ -162,9 +168,7 @@ class Planner:
         return PlanAnswer(
             gpu_count=workload.gpus,
             layout=layout_text(workload),
-            verdict=(
-                "fits" if verdict(fit_probability(plan.required, usable)) == "fits" else "tight"
-            ),
+            verdict="fits" if self._verdict(plan, accelerator) == "fits" else "tight",
             required_bytes=widened(fullest(every).need, [other.need for other in others]),
             usable_bytes=usable.expected,
             headroom_bytes=usable.expected - plan.required.expected,
@@ -174,7 +178,7 @@ class Planner:
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=settings,
-            stages=answers.training_rank_answers(every, usable),
+            stages=answers.training_rank_answers(every, usable, self._profile),
             launch=plan_launch(model, workload, tool_of(request)),
         )
 
@@ -197,9 +201,8 @@ def _tool_warnings(
     )
 
 
-def _order(plan: Plan, objective: Objective, accelerator: Accelerator) -> tuple[float, ...]:
+def _order(plan: Plan, objective: Objective, tight: bool) -> tuple[float, ...]:
     """Return the sort key: certain plans before tight ones on as many GPUs."""
-    tight = float(verdict(fit_probability(plan.required, accelerator.usable)) != "fits")
     if objective == "fastest":
         return (-plan.throughput, tight)
     if objective == "cheapest":

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.flops import TokenFlops, token_flops
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import bubble_share, stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR, experts, runs, tensor_widths
 from fitgauge.engine.training.search.lower_bounds import Floors
@@ -56,10 +57,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: TrainingWorkload
     """The layout with its settings."""
-    required: Bytes
-    """What its fullest GPU needs."""
+    demand: Demand
+    """What its fullest GPU takes."""
     throughput: float
     """Its speed in that of one GPU that computes nothing twice and never waits."""
+
+    @property
+    def required(self) -> Bytes:
+        """The least memory that its fullest GPU can run in."""
+        return self.demand.required
 
     @property
     def efficiency(self) -> float:
@@ -67,7 +73,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.throughput / self.workload.gpus
 
 
-Need = Callable[[TrainingWorkload], Bytes]
+Need = Callable[[TrainingWorkload], Demand]
 
 
 def search(
@@ -137,10 +143,10 @@ def _fitting(
     """Return the plan of a workload that fits, else None."""
     if floors.need(workload) > usable_bytes:
         return None
-    required = need(workload)
+    demand = need(workload)
     return (
-        Plan(workload=workload, required=required, throughput=pace)
-        if required.expected <= usable_bytes
+        Plan(workload=workload, demand=demand, throughput=pace)
+        if demand.required.expected <= usable_bytes
         else None
     )
 
@@ -246,10 +252,10 @@ def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan
     ):
         batches = choices.global_batch_size // (plan.workload.data_parallel * size)
         wider = replace(plan.workload, micro_batch_size=size, micro_batches=batches)
-        required = need(wider)
-        if required.high > usable_bytes:
+        demand = need(wider)
+        if demand.required.high > usable_bytes:
             break
-        plan = Plan(workload=wider, required=required, throughput=plan.throughput)
+        plan = Plan(workload=wider, demand=demand, throughput=plan.throughput)
         size *= 2
     return plan
 

@@ -194,10 +194,11 @@ def spread(
     of the whole is allowed beside.
 
     Of routed models, of which few runs tell it, what they held tells it less what the allocator
-    usually keeps."""
+    usually keeps; those under QLoRA tell nothing, as none prints which of its experts bitsandbytes
+    quantized."""
     low, high = [], []
     for run in ran("fit"):
-        if routed(run) != experts:
+        if routed(run) != experts or (experts and run.trained.workload.method == "qlora"):
             continue
         peak, held, stage = (
             allocated(run.row),

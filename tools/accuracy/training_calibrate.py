@@ -238,13 +238,13 @@ def filled() -> list[bool]:
     """Return whether each run ended whose sizes alone were called certain, while what its
     allocator would reserve filled the GPU. Of both parts, as no error is fitted here and there are
     few."""
-    found = []
+    ended = []
     for run in published().runs:
         usable = bundled().find(run.request.gpu).accelerator.usable
         demand = run.trained.fullest.demand
         if demand.shown >= usable.expected and fit_probability(demand.required, usable) >= SURE:
-            found.append(run.row["outcome"] != "oom")
-    return found
+            ended.append(run.row["outcome"] != "oom")
+    return ended
 
 
 def coefficient(

@@ -13,7 +13,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stage, training_stages
-from fitgauge.engine.training.odds import Demand, training_probability
+from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import Choices, layouts, throughput

@@ -1,0 +1,24 @@
+"""Answers as a person reads them in a terminal: the picture before the table."""
+
+from fitgauge.terminal.answers import show_fit, show_training
+from fitgauge.terminal.gpus import show_gpu, show_gpus
+from fitgauge.terminal.logs import show_ledger, show_utilization
+from fitgauge.terminal.tables import (
+    show_comparison,
+    show_models_for_gpu,
+    show_plans,
+    show_recommendations,
+)
+
+__all__ = [
+    "show_comparison",
+    "show_fit",
+    "show_gpu",
+    "show_gpus",
+    "show_ledger",
+    "show_models_for_gpu",
+    "show_plans",
+    "show_recommendations",
+    "show_training",
+    "show_utilization",
+]

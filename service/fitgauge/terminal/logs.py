@@ -1,4 +1,4 @@
-"""What was measured: a start-up log beside its estimate, and how well GPUs are used."""
+"""What was measured: a start-up log against its estimate, and how well GPUs are used."""
 
 from collections.abc import Callable
 

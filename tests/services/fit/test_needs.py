@@ -97,3 +97,11 @@ def test_a_context_that_the_model_cannot_read_is_unsupported(check_fit):
     answer = check_fit(model=MODEL, context_length=10**6)
     assert answer.verdict == "unsupported"
     assert (answer.needs, answer.smallest) == ([], [])
+
+
+@pytest.mark.parametrize("engine", ["ollama", "llama.cpp", "mlx", "vllm", "sglang", "tgi"])
+@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-32B-AWQ", "BAAI/bge-m3"])
+def test_every_engine_that_runs_it_has_a_need(check_fit, engine, model):
+    answer = check_fit(model=model, engine=engine, settings="auto")
+    assert bool(answer.needs) == (answer.verdict is None)
+    assert answer.summary

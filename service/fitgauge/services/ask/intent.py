@@ -143,7 +143,7 @@ def operation_of(
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
     wants_gpus = _GPUS.search(low) is not None
-    if not hardware and (wants_gpus or _NEED.search(low)):
+    if not hardware and wants_gpus:
         return "recommend_gpus"
     if (
         wants_gpus

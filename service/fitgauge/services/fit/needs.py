@@ -154,6 +154,8 @@ def _needs(request: FitRequest, main: FitEstimate, estimator: Estimator) -> Iter
         if need.weights_bytes == widest or need.weights_bytes < _NARROWER * widest:
             previous[engine] = need.weights_bytes
             yield need
+    if not previous:  # the engine reads none of these formats, only its own default
+        yield _need(main, main.asked.request.quantization, estimator)
 
 
 def _need(checked: FitEstimate, quantization: str | None, estimator: Estimator) -> MemoryNeed:

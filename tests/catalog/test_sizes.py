@@ -44,8 +44,15 @@ def test_a_size_takes_the_shape_of_the_model_of_this_size():
     assert "Qwen2.5-7B" in spec.notes[0].message
 
 
+def test_a_size_takes_after_no_neighbour_without_grouped_kv_heads():
+    assert attention(model("13b").spec).kv_heads == 40
+    for near in ("12b", "12.9b", "13.1b"):
+        assert attention(model(near).spec).kv_heads == 8
+
+
 def test_layers_grow_with_the_size():
-    sizes = [f"{size}b" for size in (8, 9, 10, 12, 13, 14, 16, 20, 24, 27, 30, 32)]
+    """13b is a row of its own and lends nothing to its neighbours."""
+    sizes = [f"{size}b" for size in (8, 9, 10, 11, 12, 14, 16, 20, 24, 27, 30, 32)]
     layers = [model(size).spec.layers for size in sizes]
     assert layers == sorted(layers)
     assert len(set(layers)) > 6

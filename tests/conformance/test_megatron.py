@@ -1,17 +1,19 @@
-"""The Megatron example, as answers of the API. GB = 10^9 bytes, 13B = 13 x 10^9 parameters; a
-card of "80GB" is all usable."""
+"""The Megatron example, as answers of the API. GB = 10^9 bytes, 13B = 13 x 10^9 parameters in
+40 layers of 5120; its GPU has 80 x 10^9 bytes, all usable."""
 
 import pytest
 
 from notes import codes
 
 GB = 10**9
+GPU = "74.5058GiB"
+"""80 x 10^9 bytes: "80GB" would be a GPU that is sold with so much, which has more."""
 MEGATRON = {
     "model": "13b",
     "framework": "megatron",
     "method": "full",
     "optimizer": "adamw",
-    "gpu": "80GB",
+    "gpu": GPU,
     "sequence_length": 4096,
 }
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
@@ -133,7 +135,7 @@ def test_eight_cards_are_the_fewest_for_1f1b_and_both_layouts_are_listed(plan):
         "pipeline_schedule": "1f1b",
         "global_batch_size": REAL_BATCH,
     }
-    answer = plan(model="13b", framework="megatron", gpu="80GB", sequence_length=4096, **asked)
+    answer = plan(model="13b", framework="megatron", gpu=GPU, sequence_length=4096, **asked)
     assert answer["min_gpu_count"] == 8
     names = ("pipeline_parallel", "data_parallel", "zero_stage")
     layouts = [
@@ -154,7 +156,7 @@ def test_thirteen_billion_at_4k_fill_a_node_of_eight_cards_with_two_replicas(pla
         "global_batch_size": REAL_BATCH,
     }
     (one,) = plan(
-        model="13b", framework="megatron", gpu="80GB", sequence_length=4096, gpu_count=8, **asked
+        model="13b", framework="megatron", gpu=GPU, sequence_length=4096, gpu_count=8, **asked
     )["plans"]
     assert one["settings"]["data_parallel"] == 2
     assert 0 < one["headroom_bytes"] < 40 * 4096 * 5120 * 40 / 4
@@ -171,7 +173,7 @@ def test_norms_are_whole_on_every_rank_of_tensor_parallelism(train):
 
 
 def test_tensor_parallelism_beyond_a_node_of_eight_is_advised_against(train, plan):
-    beyond = train(model="13b", gpu="80GB", gpu_count=10, framework="megatron", tensor_parallel=10)
+    beyond = train(model="13b", gpu=GPU, gpu_count=10, framework="megatron", tensor_parallel=10)
     assert ("tensor-parallel-across-nodes", "tensor_parallel") in codes(beyond["warnings"])
     plans = plan(model="13b", framework="megatron", gpu="24GB", sequence_length=4096)["plans"]
     assert {one["settings"]["tensor_parallel"] for one in plans} <= {1, 2, 4, 8}

@@ -53,10 +53,12 @@ def test_optimizer_bytes_a_parameter(train, optimizer, precision, each):
 
 
 def test_seven_billion_on_fsdp_take_twenty_bytes_a_parameter_at_the_least_and_160_gb_in_all(train):
-    """On two cards of 80 GB, the fewest that hold it: what it needs of both, and what both show."""
+    """On two GPUs of 80 GB, the fewest that hold it: what it needs of both, and what both show. It
+    is tight, as what PyTorch's allocator reserves fills them."""
     answer = train(model="7b", framework="fsdp", gpu="A100 80GB", gpu_count=2, sequence_length=2048)
     usable, shown = answer["per_gpu"]["usable_bytes"], answer["per_gpu"]["shown_bytes"]
-    assert answer["verdict"] == "fits"
+    assert answer["verdict"] == "tight"
+    assert answer["fit_probability"] > 0.5
     assert answer["limits"]["min_gpu_count"] == 2
     assert 2 * (usable - answer["per_gpu"]["headroom_bytes"]) >= 20 * 7 * GB
     assert 2 * shown["low"] <= 160 * GB <= 2 * shown["high"]
@@ -83,34 +85,31 @@ def test_six_billion_in_int8_take_six_six_and_twelve_gigabytes_and_25_3_with_a_c
     assert states(answer) + term(answer, "runtime") == pytest.approx(25.3 * GB, abs=1)
 
 
+LLAMA_7B_INT8 = {
+    "model": "meta-llama/Llama-2-7b-hf",
+    "activation_rule": "widths",
+    "precision": "int8",
+    "gpu": "A100 80GB",
+    "sequence_length": 2048,
+}
+
+
 def test_a_sample_of_llama_7b_in_int8_takes_hidden_and_intermediate_in_every_layer(train):
-    answer = train(
-        model="7b",
-        precision="int8",
-        gpu="80GB",
-        sequence_length=2048,
-        optimizer_implementation="fused",
-    )
+    answer = train(**LLAMA_7B_INT8, optimizer_implementation="fused")
     assert term(answer, "activations") == 989_855_744
 
 
 def test_batch_fifty_of_llama_7b_in_int8_just_fits_an_a100_of_80_gb(train):
-    answer = train(
-        model="7b", precision="int8", gpu="A100 80GB", sequence_length=2048, micro_batch_size=50
-    )
-    assert [term(answer, name) for name in ("weights", "gradients", "optimizer_states")] == [
-        7 * GB,
-        7 * GB,
-        14 * GB,
-    ]
-    assert answer["per_gpu"]["allocated_bytes"]["expected"] / GB == pytest.approx(77.5, abs=0.05)
+    """The example counts the parameters as a size (7.0e9) and the activations as Llama's shape."""
+    size = train(**{**LLAMA_7B_INT8, "model": "7b"}, micro_batch_size=50)
+    counted = [term(size, name) for name in ("weights", "gradients", "optimizer_states")]
+    assert counted == [7 * GB, 7 * GB, 14 * GB]
+    answer = train(**LLAMA_7B_INT8, micro_batch_size=50)
+    activations = term(answer, "activations")
+    assert (sum(counted) + activations) / GB == pytest.approx(77.5, abs=0.05)
+    assert answer["per_gpu"]["allocated_bytes"]["expected"] == states(answer) + activations
     assert answer["verdict"] in ("fits", "tight")
-    assert (
-        train(
-            model="7b", precision="int8", gpu="A100 80GB", sequence_length=2048, micro_batch_size=60
-        )["verdict"]
-        == "does_not_fit"
-    )
+    assert train(**LLAMA_7B_INT8, micro_batch_size=60)["verdict"] == "does_not_fit"
 
 
 @pytest.fixture

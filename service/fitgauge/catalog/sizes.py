@@ -145,11 +145,12 @@ def nominal_model(text: str, parameters: int) -> Model:
 
 
 def _shape(parameters: int) -> tuple[Shape, str]:
-    """Return the shape of a model of this size and whose it is, in words."""
-    named = shapes()
+    """Return the shape of a model of this size and whose it is, in words. Sizes that no row
+    names take after models with grouped KV heads, as those of today have."""
+    if own := next((one for one in shapes() if one.parameters == parameters), None):
+        return own, _short(own)
+    named = [one for one in shapes() if one.kv_heads < one.heads]
     nearest = min(named, key=lambda one: abs(log(one.parameters / parameters)))
-    if nearest.parameters == parameters:
-        return nearest, _short(nearest)
     smaller = max((one for one in named if one.parameters < parameters), default=None)
     larger = min((one for one in named if one.parameters > parameters), default=None)
     if smaller is None or larger is None:

@@ -123,6 +123,6 @@ def test_fp4_experts_are_padded_to_whole_tiles():
 def test_a_bare_count_is_refused_for_its_heads_alone():
     spec = nominal_model("7b", 7 * 10**9).spec
     laid = layout.shard_weights(spec, requested_scheme("int4", spec))
-    layout.check_parallel(spec, laid, tensor_parallel=32)
+    layout.check_parallel(spec, laid, tensor_parallel=spec.query_heads)
     with pytest.raises(UnsupportedError, match="attention heads"):
-        layout.check_parallel(spec, laid, tensor_parallel=64)
+        layout.check_parallel(spec, laid, tensor_parallel=2 * spec.query_heads)

@@ -7,7 +7,7 @@ import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
 from fitgauge.engine.training.autograd.layers.choice import layer_recipe
 from fitgauge.engine.training.autograd.layers.context import way_of
@@ -22,6 +22,12 @@ from fitgauge.engine.training.autograd.layers.stacks import (
     bias_bytes,
 )
 from fitgauge.engine.training.autograd.layers.traits import traits_of
+from fitgauge.engine.training.autograd.nominal import (
+    counted_head,
+    counted_layer,
+    drawn_unit,
+    is_count,
+)
 from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.segment import (
     Segment,
@@ -37,7 +43,7 @@ from fitgauge.engine.training.autograd.vision.segments import (
 )
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
-from fitgauge.engine.training.states.parameters import Parameter, Unit, nominal_linears, units
+from fitgauge.engine.training.states.parameters import Unit, units
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy, recomputed_modules
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
@@ -209,6 +215,8 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
     ]
     head = head_segment(ends, decoder, spec, context, workload)
+    if is_count(decoder[0]):
+        head = counted_head(head, decoder[0], spec, workload)
     own = per_layer_bytes(decoder, context, workload)
     head = msgspec.structs.replace(
         head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
@@ -268,11 +276,7 @@ def _layer(
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", context.tokens * spec.hidden_size // context.stream, width, grad=grad)
-    drawn = (
-        _nominal(unit, workload)
-        if unit.block.tensors and unit.block.tensors[0].shape[1:] == (1,)
-        else unit
-    )
+    drawn = drawn_unit(unit, workload) if is_count(unit) else unit
     return _Written(
         unit, numbers, tape, x, layer_recipe(tape, drawn, spec, context, workload).forward(x)
     )
@@ -284,34 +288,6 @@ def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> 
     segment = trace_segment(
         unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
     )
+    if is_count(unit):
+        return counted_layer(segment, drawn_unit(unit, workload), spec, workload)
     return segment if spec.layer_uses == 1 else used_again(segment, spec.layer_uses, unit, workload)
-
-
-def _nominal(unit: Unit, workload: TrainingWorkload) -> Unit:
-    """Return a layer that is only a count of parameters, drawn with the linears and norms of its
-    shape."""
-    mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
-    width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
-    drawn = [
-        Parameter(
-            name=t.name,
-            shape=t.shape,
-            kind=t.kind,
-            split=t.split,
-            units=t.units,
-            count=1,
-            dtype=form.weights,
-            trained=not workload.uses_adapters,
-        )
-        for t in nominal_linears(unit.block)
-    ]
-    norms = [
-        Parameter(
-            name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0,
-            count=1, dtype=form.weights,
-            trained=not workload.uses_adapters,
-        )
-        for name in ("input_layernorm", "post_attention_layernorm")
-    ]  # fmt: skip
-    adapters = [parameter for parameter in unit.parameters if parameter.adapter]
-    return msgspec.structs.replace(unit, parameters=(*drawn, *norms, *adapters))

@@ -1,0 +1,90 @@
+"""A model that is only a size: its layers drawn in their shape, their gradients as many as the
+size counts."""
+
+import msgspec
+
+from fitgauge.engine.model.dtypes import size_of
+from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Split
+from fitgauge.engine.training.autograd.segment import Segment
+from fitgauge.engine.training.autograd.tape import Pass
+from fitgauge.engine.training.states.optimizer_states import gradient_dtype
+from fitgauge.engine.training.states.parameters import Parameter, Unit, nominal_linears
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
+
+
+def is_count(unit: Unit) -> bool:
+    """Return whether a unit is only a count of parameters."""
+    return bool(unit.block.tensors) and unit.block.tensors[0].shape[1:] == (1,)
+
+
+def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:
+    """Return a layer that is only a count of parameters, drawn with the linears and norms of its
+    shape."""
+    mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
+    width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
+    drawn = [
+        Parameter(
+            name=t.name,
+            shape=t.shape,
+            kind=t.kind,
+            split=t.split,
+            units=t.units,
+            count=1,
+            dtype=form.weights,
+            trained=not workload.uses_adapters,
+        )
+        for t in nominal_linears(unit.block)
+    ]
+    norms = [
+        Parameter(
+            name=f"{name}.weight", shape=(width,), kind=Kind.NORM, split=Split.NONE, units=0,
+            count=1, dtype=form.weights,
+            trained=not workload.uses_adapters,
+        )
+        for name in ("input_layernorm", "post_attention_layernorm")
+    ]  # fmt: skip
+    adapters = [parameter for parameter in unit.parameters if parameter.adapter]
+    return msgspec.structs.replace(unit, parameters=(*drawn, *norms, *adapters))
+
+
+def counted_layer(
+    segment: Segment, drawn: Unit, spec: ModelSpec, workload: TrainingWorkload
+) -> Segment:
+    """Return a layer that leaves as many gradients as the size has for it: all that the head does
+    not have, shared alike among the layers."""
+    each = (spec.parameters - _of_head(spec, workload)) // spec.layers
+    return _counted(segment, each, drawn.elements(trained=True), drawn.parameters[0], workload)
+
+
+def counted_head(
+    segment: Segment, unit: Unit, spec: ModelSpec, workload: TrainingWorkload
+) -> Segment:
+    """Return the head with its gradients, and those that layers cannot share alike."""
+    own = _of_head(spec, workload)
+    rest = (spec.parameters - own) % spec.layers
+    table = spec.vocabulary_size * spec.hidden_size
+    return _counted(segment, own + rest, table, unit.parameters[0], workload)
+
+
+def _of_head(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """Return the parameters that the head has of the size's: its table, half of a size that is
+    smaller than two of it; none where no loss is made."""
+    if workload.loss == "none":
+        return 0
+    return min(spec.vocabulary_size * spec.hidden_size, spec.parameters // 2)
+
+
+def _counted(
+    segment: Segment, count: int, drawn: int, parameter: Parameter, workload: TrainingWorkload
+) -> Segment:
+    """Return a segment that leaves the gradients of `count` parameters, not of those `drawn`."""
+    if workload.uses_adapters:
+        return segment
+    released = segment.released * count // drawn
+    end = segment.backward.end + released - segment.released
+    return msgspec.structs.replace(
+        segment,
+        gradients=size_of(count, gradient_dtype(parameter, workload)),
+        released=released,
+        backward=Pass(peak=max(segment.backward.peak, end), end=end),
+    )

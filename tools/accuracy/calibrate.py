@@ -439,22 +439,23 @@ LOGITS_ONLY = derived(
     0.5,
     0.5,
     1.6,
-    "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28, 0.32): logits in 16 bits, in"
-    " float32 where processed",
+    "vllm v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.25, 0.28, 0.32): logits in 16 bits,"
+    " in float32 where processed",
 )
 WARMED = (0, 33)
 LOGITS_WARM = derived(
     3.5,
     3.5,
     3.6,
-    "v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32, FlashInfer's"
-    " masked logits and probabilities",
+    "vllm v1/worker/gpu/model_runner.py, _dummy_sampler_run (0.33): 16 bits, float32,"
+    " FlashInfer's masked logits and probabilities",
 )
 COPIES = derived(
     3,
     4,
     7,
-    "residual, normalised input, attention's output and MLP's output of one layer, 16 bits each",
+    "assumed (service/fitgauge/catalog/data/engines.json): residual, normalised input, attention's"
+    " output and MLP's output of one layer, 16 bits each",
 )
 
 

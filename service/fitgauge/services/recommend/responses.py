@@ -94,12 +94,16 @@ class ResponseBuilder:
         self._prompts = prompts
 
     def pick(self, pick: Pick) -> Recommendation:
-        """Return one of the options that are shown first, with the settings nearest to the
-        engine's defaults, as check_fit chooses them."""
-        shown = self._shown(pick.option, self._chosen(pick.option))
+        """Return one of the options that are shown first."""
+        shown = self.settled(pick.option)
         shown.roles = list(pick.roles)
         shown.reason = pick.reason
         return shown
+
+    def settled(self, option: Option) -> Recommendation:
+        """Return one option with the settings nearest to the engine's defaults, as check_fit
+        chooses them."""
+        return self._shown(option, self._chosen(option))
 
     def recommendation(self, option: Option) -> Recommendation:
         """Return one option with everything that is known of it."""

@@ -46,7 +46,7 @@ def smallest_gpus(
     option: Option, reasons: list[Reason], responses: ResponseBuilder
 ) -> SmallestGpus:
     """Return one option."""
-    deployment = responses.recommendation(option)
+    deployment = responses.settled(option)
     price = option.criteria[4]
     return SmallestGpus(
         reasons=reasons,

@@ -86,5 +86,9 @@ def _counted(
         segment,
         gradients=size_of(count, gradient_dtype(parameter, workload)),
         released=released,
-        backward=Pass(peak=max(segment.backward.peak, end), end=end),
+        backward=Pass(
+            peak=max(segment.backward.peak, end),
+            end=end,
+            made=segment.backward.made if segment.backward.peak > end else released,
+        ),
     )

@@ -89,6 +89,8 @@ def _counted(
         backward=Pass(
             peak=max(segment.backward.peak, end),
             end=end,
-            made=segment.backward.made if segment.backward.peak > end else released,
+            parameter_gradients=segment.backward.parameter_gradients
+            if segment.backward.peak > end
+            else released,
         ),
     )

@@ -127,7 +127,11 @@ def _run_once(
     spared = 0 if retained is None else max(0, forward.end - casts - tape.sized(retained))
     return (
         Pass(peak=forward.peak - spared, end=forward.end - spared),
-        Pass(peak=backward.peak, end=backward.end + spared, made=backward.made),
+        Pass(
+            peak=backward.peak,
+            end=backward.end + spared,
+            parameter_gradients=backward.parameter_gradients,
+        ),
         casts,
     )
 
@@ -156,7 +160,7 @@ def _run_again(
     backward = Pass(
         peak=max(recomputing, there + back.peak),
         end=there + back.end - left,
-        made=back.made if there + back.peak > recomputing else 0,
+        parameter_gradients=back.parameter_gradients if there + back.peak > recomputing else 0,
     )
     return (
         Pass(peak=forward.peak + held, end=forward.end + held),

@@ -86,5 +86,11 @@ def _counted(
         segment,
         gradients=size_of(count, gradient_dtype(parameter, workload)),
         released=released,
-        backward=Pass(peak=max(segment.backward.peak, end), end=end),
+        backward=Pass(
+            peak=max(segment.backward.peak, end),
+            end=end,
+            parameter_gradients=segment.backward.parameter_gradients
+            if segment.backward.peak > end
+            else released,
+        ),
     )

@@ -91,7 +91,8 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
         if number == 0 and len(line.segments) > 1:
             opening = peak
         elif peak > backward:
-            backward, at = peak, done
+            own = min(segment.gradients, segment.backward.parameter_gradients)
+            backward, at = peak, done + (own if stays == 1 else 0)
         reduced = (
             min(segment.gradients, segment.released)
             if stays == 1

@@ -127,7 +127,11 @@ def _run_once(
     spared = 0 if retained is None else max(0, forward.end - casts - tape.sized(retained))
     return (
         Pass(peak=forward.peak - spared, end=forward.end - spared),
-        Pass(peak=backward.peak, end=backward.end + spared),
+        Pass(
+            peak=backward.peak,
+            end=backward.end + spared,
+            parameter_gradients=backward.parameter_gradients,
+        ),
         casts,
     )
 
@@ -152,8 +156,11 @@ def _run_again(
     lead = (
         back.lead if tape.stops_early else 0
     )  # a recomputation that stops early runs when its first tensor is asked for
+    recomputing = again.peak - held + lead
     backward = Pass(
-        peak=max(again.peak - held + lead, there + back.peak), end=there + back.end - left
+        peak=max(recomputing, there + back.peak),
+        end=there + back.end - left,
+        parameter_gradients=back.parameter_gradients if there + back.peak > recomputing else 0,
     )
     return (
         Pass(peak=forward.peak + held, end=forward.end + held),

@@ -26,6 +26,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is left at its end [bytes]."""
     lead: int = 0
     """Of a backward pass, gradients that are there when it first reads what was saved [bytes]."""
+    parameter_gradients: int = 0
+    """Of a backward pass, gradients of parameters among its peak [bytes]."""
 
 
 class Tape(Recorder):
@@ -173,7 +175,7 @@ class Tape(Recorder):
                 readers[value.storage] = readers.get(value.storage, 0) + 1
         readers.pop(UNCOUNTED, None)
         pending: dict[int, list[int]] = {output.number: [output.bytes if seed is None else seed, 1]}
-        live = peak = 0
+        live = peak = of_parameters = parameters_at_peak = 0
         lead: int | None = None
         for operation in reversed(self.operations):
             gradients = [
@@ -184,7 +186,11 @@ class Tape(Recorder):
             if lead is None and operation.saved:
                 lead = live
             live += operation.restored
-            peak = max(peak, live + operation.restoring - operation.restored)
+            if live + operation.restoring - operation.restored > peak:
+                peak, parameters_at_peak = (
+                    live + operation.restoring - operation.restored,
+                    of_parameters,
+                )
             new_gradients = []
             for value in operation.inputs:
                 if not value.grad:
@@ -205,7 +211,11 @@ class Tape(Recorder):
                 else:
                     live += self.gradient_size(value)
                     new_gradients.append((value, [self.gradient_size(value), 1]))
-            peak = max(peak, live + operation.back_scratch)
+            of_parameters += sum(
+                self.gradient_size(value) for value, _ in new_gradients if value.leaf
+            )
+            if live + operation.back_scratch > peak:
+                peak, parameters_at_peak = live + operation.back_scratch, of_parameters
             for value in operation.saved:
                 if value.storage in readers:
                     readers[value.storage] -= 1
@@ -219,10 +229,13 @@ class Tape(Recorder):
                     pending[value.number] = new
                     continue
                 live += self.gradient_size(value)
-                peak = max(peak, live)
+                if value.leaf:
+                    of_parameters -= self.gradient_size(value)
+                if live > peak:
+                    peak, parameters_at_peak = live, of_parameters
                 live -= _released(before) + _released(new)
                 pending[value.number] = [self.gradient_size(value), 1]
-        return Pass(peak=peak, end=live, lead=lead or 0)
+        return Pass(peak=peak, end=live, lead=lead or 0, parameter_gradients=parameters_at_peak)
 
 
 def _released(gradient: list[int]) -> int:

@@ -39,6 +39,17 @@ def test_the_questions_in_the_file_are_those_that_the_rows_make():
         assert row.get("question") == request_of(row), row["id"]
 
 
+def test_a_run_whose_source_names_no_gpu_is_asked_on_one_that_holds_what_was_read():
+    unnamed = [row for row in rows("training_gpu") if row.get("question") and not row.get("gpu")]
+    read = {
+        row["id"]: max(row["measured"].get(counter) or 0 for counter, _ in COUNTERS)
+        for row in unnamed
+    }
+    assert max(read.values()) > 80
+    for row in unnamed:
+        assert int(row["question"]["gpu"].removesuffix("GB")) >= read[row["id"]], row["id"]
+
+
 def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
     """To a few hundredths: a recipe that learns something moves them, and `python -m
     accuracy.training_calibrate` writes them anew."""

@@ -119,7 +119,7 @@ def question(row: Row) -> Row | None:
         fields["lora_targets"] = _targets(row["lora_targets"])
     if "gptq" in str(row.get("quantization")):
         fields["quantization"] = "gptq"
-    if "experts" in str(row.get("quantization")):
+    if "incl. MoE experts" in str(row.get("quantization")):
         fields["quantize_experts"] = True
     if row.get("sequence_parallel_megatron"):
         fields["sequence_parallel"] = True
@@ -152,14 +152,17 @@ def _model(row: Row) -> str | None:
 
 
 def _gpu(row: Row) -> str:
+    """Return the GPU that the source names; where it names none, the usual 80 GB, or 141 GB where
+    more was read than those hold."""
     match = _GPU.search(str(row.get("gpu") or ""))
-    return (
-        match.group().replace("GB card", "GB").strip()
-        if match
-        else "B200"
-        if "184 GiB" in str(row.get("gpu"))
-        else "80GB"
+    if match:
+        return match.group().replace("GB card", "GB").strip()
+    if "184 GiB" in str(row.get("gpu")):
+        return "B200"
+    read = max(
+        (size for size in row["measured"].values() if isinstance(size, (int, float))), default=0
     )
+    return "141GB" if read > 80 else "80GB"
 
 
 def _framework(row: Row) -> str | None:

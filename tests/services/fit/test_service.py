@@ -154,7 +154,7 @@ def test_a_size_says_whose_shape_it_has(check_fit):
     assert answer.model.parameters == 13_000_000_000
     (shape,) = [assumption for assumption in answer.assumed if assumption.field == "model"]
     assert shape.value == "13b"
-    assert "Qwen2.5-14B" in shape.message
+    assert "Llama-2-13b" in shape.message
 
 
 def test_the_launch_command_carries_the_settings(check_fit):

@@ -16,8 +16,8 @@ from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.console import echo_error, echo_json, plain
-from fitgauge.errors import FitgaugeError
+from fitgauge.console import as_typed, echo_error, echo_json, plain
+from fitgauge.errors import FitgaugeError, InvalidRequestError
 from fitgauge.services import Services
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest
 from fitgauge.services.common.schemas import FitAnswer, FitRequest
@@ -31,6 +31,7 @@ from fitgauge.services.snapshot_refresh import (
     RefreshReport,
     SnapshotRefresh,
 )
+from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.utilization.schemas import UtilizationRequest
@@ -96,6 +97,7 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, schemas = msgspec.json.schema_components([request])
+        fields = fields_of(request)
         for field, schema in reversed(schemas[request.__name__]["properties"].items()):
             kinds = [
                 kind.get("type") or ("string" if "enum" in kind else None)
@@ -119,10 +121,32 @@ def _question_options(request: type) -> Callable[[Callable[..., None]], Callable
             ):
                 command = click.option(name, type=click.Choice(choices), help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
-                command = click.option(name, type=_TYPES[kinds[0]], help=described)(command)
+                kind = _TYPES[kinds[0]] if kinds[0] == "string" else _Number(fields[field])
+                command = click.option(name, type=kind, help=described)(command)
         return command
 
     return decorate
+
+
+class _Number(click.ParamType[object]):
+    """A number as people write it: 32k, 95%, 1.5m."""
+
+    name = "number"
+
+    def __init__(self, field: Field) -> None:
+        """field: what is set."""
+        self._field = field
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Return the number. Fail where it is none."""
+        if is_not_set(self._field, value):
+            return self.fail(f"{value!r} is no value; leave the option out.", param, ctx)
+        try:
+            return read(self._field, value).get(self._field.name, value)
+        except InvalidRequestError as error:
+            return self.fail(f"{error.detail} {as_typed(error.hint)}", param, ctx)
 
 
 def _integers(text: str) -> list[int]:

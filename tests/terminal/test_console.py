@@ -95,3 +95,18 @@ def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(tmp_path: Path) -> N
     )
     result = command("gpus", PYTHONPATH=str(tmp_path))
     assert (result.returncode, result.stderr) == (130, b"")
+
+
+@pytest.mark.parametrize("length", ["32k", "32,768", "32768"])
+def test_numbers_are_read_as_people_write_them(length: str) -> None:
+    answer = json.loads(
+        command("check", "Qwen/Qwen3-8B", "H100", "--context-length", length, "--json").stdout
+    )
+    assert answer["understood_as"]["context_length"] == 32768
+
+
+@pytest.mark.parametrize("length", ["-1", "0", "many"])
+def test_a_number_that_is_none_is_refused(length: str) -> None:
+    result = command("check", "Qwen/Qwen3-8B", "H100", f"--context-length={length}")
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert b"--context-length" in result.stderr

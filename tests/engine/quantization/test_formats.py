@@ -356,3 +356,21 @@ def test_layers_of_one_class_have_the_formats_they_have_by_themselves(names):
             for layer in layers:
                 module = (block.prefix.replace("{}", str(layer)) + tensor.name).replace("*", "0")
                 assert rules.format_of(module, tensor, block.part) == form
+
+
+@pytest.mark.parametrize("block", [[128, 0], [0, 128], [-1, 128], [128, None], []])
+def test_a_block_without_weights_is_read_by_its_bits(block):
+    config = {
+        "architectures": ["DeepseekV3ForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 1000,
+        "torch_dtype": "bfloat16",
+        "quantization_config": {"quant_method": "fp8", "weight_block_size": block},
+    }
+    scheme = published(read_config(config))
+    assert scheme is not None
+    assert all(form.group > 0 for form in scheme.formats if form.rows > 1)

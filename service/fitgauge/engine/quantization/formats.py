@@ -125,7 +125,9 @@ def bitsandbytes_4bit(kind: str = "nf4", *, double: bool = False) -> Format:
 
 def block_fp8(rows: int, group: int, scale_bits: int = 32) -> Format:
     """FP8 with one scale for a block of `rows` x `group` weights (DeepSeek-V3: 128 x 128, fp32;
-    or e8m0 of one byte)."""
+    or e8m0 of one byte). Raises ValueError for an empty block."""
+    if rows < 1 or group < 1:
+        raise ValueError(f"a block of {rows} x {group} weights")
     return Format(
         name=f"fp8_block{rows}x{group}", bits=8, rows=rows, group=group, scale_bits=scale_bits
     )

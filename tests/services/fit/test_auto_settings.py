@@ -268,3 +268,34 @@ def test_a_larger_gpu_of_the_same_kind_never_holds_less(fields, cards):
     small, large = (possible({**fields, "gpu": name}) for name in cards)
     if small is not None and large is not None and small.verdict == "fits" and not small.refused:
         assert large.verdict == "fits"
+
+
+def ladder_settings() -> list[tuple[str, str]]:
+    """Every setting that a search may choose, with its engine."""
+    rows = [(name, row.ladders) for name, row in ENGINES.items() if row.ladders]
+    return [
+        (name, setting)
+        for name, ladders in rows
+        for setting in (
+            *(ladder.setting for ladder in ladders.batch),
+            *(("gpu_memory_utilization",) if ladders.share else ()),
+            *(("enforce_eager",) if ladders.without_graphs else ()),
+        )
+    ]
+
+
+CHANGED = {
+    "max_num_seqs": 3,
+    "max_batched_tokens": 256,
+    "gpu_memory_utilization": 0.85,
+    "enforce_eager": True,
+}
+
+
+@pytest.mark.parametrize(("engine", "setting"), ladder_settings())
+def test_the_command_holds_every_setting_that_may_be_chosen(ask, engine, setting):
+    gpu = "M3 Max 64GB" if engine == "mlx" else "H100"
+    question = {"model": "Qwen/Qwen3-8B", "gpu": gpu, "engine": engine, "settings": "defaults"}
+    default, changed = ask(**question), ask(**question, **{setting: CHANGED[setting]})
+    assert changed.launch is not None
+    assert changed.launch.command != default.launch.command

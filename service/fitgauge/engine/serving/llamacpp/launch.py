@@ -35,8 +35,10 @@ def ollama_command(launch: Launch) -> str:
     """Return the command line of Ollama. Its server reads the variables; `ollama run` loads the
     model.
 
-    Ollama takes the fewest GPUs that hold a model, unless OLLAMA_SCHED_SPREAD is set."""
-    workload = launch.workload
+    Ollama takes the fewest GPUs that hold a model, unless OLLAMA_SCHED_SPREAD is set. num_batch is
+    a parameter of a model alone: a Modelfile sets it (ollama docs/modelfile.md; api/types.go,
+    Runner)."""
+    workload, batch = launch.workload, launch.settings.max_batched_tokens
     settings: Flags = [f"OLLAMA_CONTEXT_LENGTH={workload.context_length}"]
     parallel = max(workload.concurrency, workload.max_num_seqs)
     if parallel > 1:
@@ -48,4 +50,9 @@ def ollama_command(launch: Launch) -> str:
             "OLLAMA_FLASH_ATTENTION=1",
             f"OLLAMA_KV_CACHE_TYPE={workload.kv_cache_dtype.lower()}",
         ]
-    return shell([*settings, "ollama", "run", launch.repository])
+    if batch is None:
+        return shell([*settings, "ollama", "run", launch.repository])
+    name = f"batch-{batch}"
+    modelfile = shell(["printf", f"FROM {launch.repository}\\nPARAMETER num_batch {batch}\\n"])
+    create = shell(["ollama", "create", name, "-f", "Modelfile"])
+    return f"{modelfile} > Modelfile && {create} && {shell([*settings, 'ollama', 'run', name])}"

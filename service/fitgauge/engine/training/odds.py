@@ -21,10 +21,10 @@ def training_probability(demand: Demand, usable: Bytes, profile: TrainingProfile
     """Return the chance that training runs, which every answer about training asks here.
 
     Where PyTorch's allocator would reserve all of the GPU, a run depends on cached blocks that are
-    given back in time and on free memory between them that no large block fits. Of the published
-    runs of that kind that the sizes alone called certain, one in five went out of
-    memory (t245 of tools/accuracy/training_gpu.jsonl); the profile holds the chance that they
-    tell (tools/accuracy/training_calibrate.py, filled)."""
+    given back in time and on free memory between them that no large block fits. The profile
+    holds the chance that the few published runs of that kind tell, of those that the sizes alone
+    called certain (tools/accuracy/training_calibrate.py, filled): the fewer, the further from
+    certain."""
     probability = fit_probability(demand.required, usable)
     if demand.shown < usable.expected:
         return probability

@@ -41,7 +41,6 @@ NOT_YET = (
     "service/fitgauge/catalog/lookup.py",
     "service/fitgauge/catalog/model_names.py",
     "service/fitgauge/catalog/snapshot.py",
-    "service/fitgauge/cli.py",
     "service/fitgauge/services/",
     "service/fitgauge/terminal/",
 )

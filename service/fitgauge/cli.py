@@ -16,42 +16,31 @@ from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.console import as_typed, echo_error, echo_json, plain
-from fitgauge.errors import FitgaugeError, InvalidRequestError
+from fitgauge.command_options import as_request, question_options
+from fitgauge.console import echo_error, echo_json
+from fitgauge.errors import FitgaugeError
 from fitgauge.services import Services
-from fitgauge.services.ask.schemas import AskAnswer, AskRequest
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
-from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
-from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogAnswer, LogCase
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+from fitgauge.services.ask.schemas import AskRequest
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.snapshot_refresh import (
     DATA_FOLDER,
     PER_MINUTE,
     RefreshReport,
     SnapshotRefresh,
 )
-from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
-from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from fitgauge.services.utilization.schemas import UtilizationRequest
 from fitgauge.settings import from_environment, in_force, unknown
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
 """Exit codes; 2: no answer."""
-_SHOWN: dict[str, tuple[type, Callable[[Any], None]]] = {
-    "check_fit": (FitAnswer, terminal.show_fit),
-    "check_training_fit": (TrainingAnswer, terminal.show_training),
-    "recommend_gpus": (RecommendAnswer, terminal.show_recommendations),
-    "list_models_that_fit": (ModelsForGpuAnswer, terminal.show_models_for_gpu),
-    "compare_fit": (CompareAnswer, terminal.show_comparison),
-    "plan_training": (TrainingPlanAnswer, terminal.show_plans),
-    "explain_log": (LogAnswer, terminal.show_ledger),
-}
-"""How the answer of each operation is printed."""
 
-_TYPES = {"integer": int, "number": float, "string": str}
 _PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
 
@@ -71,16 +60,16 @@ def serve(host: str | None, port: int | None) -> None:
 
     for warning in unknown():
         click.echo(warning, err=True)
-    settings = _told(from_environment)
+    settings = _or_exit(from_environment)
     changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    _told(lambda: run(msgspec.structs.replace(settings, **changed)))
+    _or_exit(lambda: run(msgspec.structs.replace(settings, **changed)))
 
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one object a setting.")
 def config(as_json: bool) -> None:
     """Print every setting, its value and where it comes from. Exit code 2 where one is wrong."""
-    settings = in_force(_told(from_environment))
+    settings = in_force(_or_exit(from_environment))
     if as_json:
         echo_json(settings)
     else:
@@ -91,85 +80,16 @@ def config(as_json: bool) -> None:
         click.echo(warning, err=True)
 
 
-def _question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return an option for every optional field of a request of the contract, under the
-    contract's own name."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, schemas = msgspec.json.schema_components([request])
-        fields = fields_of(request)
-        for field, schema in reversed(schemas[request.__name__]["properties"].items()):
-            kinds = [
-                kind.get("type") or ("string" if "enum" in kind else None)
-                for kind in schema.get("anyOf", ())
-            ]
-            name, described = "--" + field.replace("_", "-"), schema["description"]
-            if field in (*schemas[request.__name__]["required"], "gpu"):
-                continue  # arguments
-            if kinds[:2] == ["integer", "array"]:
-                command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(
-                    command
-                )
-            elif "boolean" in kinds:
-                command = click.option(
-                    f"{name}/--no-{name.removeprefix('--')}", default=None, help=described
-                )(command)
-            elif field != "detail" and (
-                choices := next(
-                    (kind["enum"] for kind in schema.get("anyOf", ()) if "enum" in kind), None
-                )
-            ):
-                command = click.option(name, type=click.Choice(choices), help=described)(command)
-            elif kinds and kinds[0] in _TYPES and field != "detail":
-                kind = _TYPES[kinds[0]] if kinds[0] == "string" else _Number(fields[field])
-                command = click.option(name, type=kind, help=described)(command)
-        return command
-
-    return decorate
-
-
-class _Number(click.ParamType[object]):
-    """A number as people write it: 32k, 95%, 1.5m."""
-
-    name = "number"
-
-    def __init__(self, field: Field) -> None:
-        """field: what is set."""
-        self._field = field
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Return the number. Fail where it is none."""
-        if is_not_set(self._field, value):
-            return self.fail(f"{value!r} is no value; leave the option out.", param, ctx)
-        try:
-            return read(self._field, value).get(self._field.name, value)
-        except InvalidRequestError as error:
-            return self.fail(f"{error.detail} {as_typed(error.hint)}", param, ctx)
-
-
-def _integers(text: str) -> list[int]:
-    """Return whole numbers with commas between them; click tells of the ValueError."""
-    return [int(part) for part in text.split(",")]
-
-
-def _misused(error: msgspec.ValidationError) -> click.UsageError:
-    """Return what the contract says of an option or argument, named as it is typed."""
-    said, _, path = str(error).partition(" - at `$.")
-    return click.UsageError(f"{path.rstrip('`').replace('_', '-')}: {said}" if path else said)
-
-
 @main.command()
 @click.argument("model")
 @click.argument("gpu", required=False)
-@_question_options(FitRequest)
+@question_options(FitRequest)
 @_as_json
 def check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is served? Without GPU: what it needs, and the smallest GPUs
     that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2
     where the question cannot be answered."""
-    request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
+    request = as_request({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
@@ -181,39 +101,24 @@ def check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  
 def ask(question: tuple[str, ...], as_json: bool) -> None:
     """Answer a QUESTION in plain words. Exit code as that of check; 0 for lists, 2 without an
     answer."""
-    request = _converted({"question": " ".join(question)}, AskRequest)
+    request = as_request({"question": " ".join(question)}, AskRequest)
     answer = _answered(lambda services: services.ask(request))
-    _show(answer, _show_ask, as_json)
+    _show(answer, terminal.show_ask, as_json)
     if answer.answer is None:
         sys.exit(2)
     sys.exit(_EXIT.get(str(answer.answer.get("verdict")), 0))
 
 
-def _show_ask(answer: AskAnswer) -> None:
-    """Print what was understood, what is missing, and the answer."""
-    understood = msgspec.to_builtins(answer.understood)
-    if understood:
-        said = ", ".join(f"{name} {value}" for name, value in understood.items())
-        click.echo(plain(f"Understood: {said}", sys.stdout.encoding))
-    if answer.operation is None:
-        echo_error("This is no question about GPU memory.")
-    for line in (*answer.missing, *(f"Not understood: {text}" for text in answer.not_understood)):
-        echo_error(line)
-    if answer.operation is not None and answer.answer is not None:
-        kind, show = _SHOWN[answer.operation]
-        show(msgspec.convert(answer.answer, kind))
-
-
 @main.command("train-check")
 @click.argument("model")
 @click.argument("gpu", required=False)
-@_question_options(TrainingRequest)
+@question_options(TrainingRequest)
 @_as_json
 def train_check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is trained? Without GPU: what it needs by method, and the
     smallest GPUs that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is
     unsupported, 2 where the question cannot be answered."""
-    request = _converted({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
+    request = as_request({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
@@ -222,12 +127,12 @@ def train_check(model: str, gpu: str | None, as_json: bool, **options: Any) -> N
 @main.command("train-plan")
 @click.argument("model")
 @click.argument("gpu")
-@_question_options(TrainingPlanRequest)
+@question_options(TrainingPlanRequest)
 @_as_json
 def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where
     the question cannot be answered."""
-    request = _converted({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
+    request = as_request({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
     _, answer = _answered(lambda questions: questions.plan_training(request))
     _show(answer, terminal.show_plans, as_json)
     sys.exit(0 if answer.plans else 1)
@@ -235,12 +140,12 @@ def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # 
 
 @main.command()
 @click.argument("gpu")
-@_question_options(UtilizationRequest)
+@question_options(UtilizationRequest)
 @_as_json
 def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """How much of GPU does a training run use? Exit code 0, or 2 where the question cannot be
     answered."""
-    request = _converted({"gpu": gpu, **options}, UtilizationRequest)
+    request = as_request({"gpu": gpu, **options}, UtilizationRequest)
     answer = _answered(lambda questions: questions.explain_utilization(request))
     _show(answer, terminal.show_utilization, as_json)
 
@@ -263,22 +168,22 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 
 @main.command()
 @click.argument("model")
-@_question_options(RecommendRequest)
+@question_options(RecommendRequest)
 @_as_json
 def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Recommend GPUs to serve MODEL on. Exit code 0, or 2 for a request without an answer."""
-    request = _converted({"model": model, **options}, RecommendRequest)
+    request = as_request({"model": model, **options}, RecommendRequest)
     answer = _answered(lambda questions: questions.recommend_gpus(request))
     _show(answer, terminal.show_recommendations, as_json)
 
 
 @main.command("models-for")
 @click.argument("gpu")
-@_question_options(ModelsForGpuRequest)
+@question_options(ModelsForGpuRequest)
 @_as_json
 def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which models run on GPU? Exit code 0, or 2 where the question cannot be answered."""
-    request = _converted({"gpu": gpu, **options}, ModelsForGpuRequest)
+    request = as_request({"gpu": gpu, **options}, ModelsForGpuRequest)
     answer = _answered(lambda questions: questions.list_models_that_fit(request))
     _show(answer, terminal.show_models_for_gpu, as_json)
 
@@ -286,36 +191,17 @@ def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401
 @main.command()
 @click.argument("models")
 @click.argument("gpus")
-@_question_options(CompareRequest)
+@question_options(CompareRequest)
 @click.option("--json", "as_json", is_flag=True, help="One row a line, as JSON.")
 def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2
     where the question cannot be answered."""
-    request = _converted({"models": models, "gpus": gpus, **options}, CompareRequest)
-    answer = _answered(lambda questions: _whole(questions, request))
+    request = as_request({"models": models, "gpus": gpus, **options}, CompareRequest)
+    answer = _answered(lambda questions: questions.whole_comparison(request))
     if as_json:
         click.echo(msgspec.json.Encoder().encode_lines(answer.items), nl=False)
     else:
         terminal.show_comparison(answer)
-
-
-async def _whole(questions: Services, request: CompareRequest) -> CompareAnswer:
-    """Return the whole table, however large."""
-    comparison = await questions.compare_fit(request)
-    return CompareAnswer(
-        items=[row async for some in questions.rows(comparison) for row in some],
-        total=comparison.total,
-    )
-
-
-def _converted(given: dict[str, Any], kind: type[_Answer]) -> _Answer:
-    """Return the request of the contract; options left out are left out."""
-    try:
-        return msgspec.convert(
-            {name: value for name, value in given.items() if value is not None}, kind
-        )
-    except msgspec.ValidationError as error:
-        raise _misused(error) from None
 
 
 @main.command("explain-log")
@@ -346,8 +232,8 @@ def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) 
 
 def _append(truth: Path, case: LogCase) -> None:
     """Add the case unless it is there; what it holds names no machine, no path and no person."""
-    known = truth.read_text(encoding="utf-8") if truth.exists() else ""
-    if f'"{case.id}"' not in known:
+    recorded = truth.read_text(encoding="utf-8") if truth.exists() else ""
+    if f'"{case.id}"' not in recorded:
         with truth.open("a", encoding="utf-8") as file:
             file.write(msgspec.json.encode(case).decode() + "\n")
 
@@ -355,22 +241,23 @@ def _append(truth: Path, case: LogCase) -> None:
 @main.command()
 @click.argument("search", required=False)
 def gpus(search: str | None) -> None:
-    """List the accelerators that are known; SEARCH narrows them down. One alone is shown with where
+    """List the accelerators of the catalog; SEARCH narrows them down. One alone is shown with where
     it is rented.
 
-    Exit code 0, or 2 where nothing is meant by SEARCH.
+    Exit code 0, or 2 where SEARCH names none.
     """
-    known, words = _told(_catalog), (search or "").lower().split()
+    gpu_catalog = _or_exit(_catalog)
+    words = (search or "").lower().split()
     rows = [
         row
-        for row in known.all()
+        for row in gpu_catalog.all()
         if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)
     ]
     if len(rows) > 1:
-        terminal.show_gpus(rows, known.offers)
+        terminal.show_gpus(rows, gpu_catalog.offers)
         return
-    row = rows[0] if rows else _told(lambda: known.find(search)).accelerator
-    terminal.show_gpu(row, known.offers)
+    row = rows[0] if rows else _or_exit(lambda: gpu_catalog.find(search)).accelerator
+    terminal.show_gpu(row, gpu_catalog.offers)
 
 
 @main.group()
@@ -383,13 +270,13 @@ def catalog() -> None:
 def check_catalog(path: Path) -> None:
     """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the
     file, the row and the field."""
-    loaded = _told(lambda: OverlayReload(path, bundled())).current
-    made = loaded.catalog
-    held = (
-        f"{len(made.all())} accelerators, {len(made.names)} names, {len(made.quotas)} quotas,"
-        f" {len(made.offers.all())} instance types"
+    loaded = _or_exit(lambda: OverlayReload(path, bundled())).current
+    merged = loaded.catalog
+    rows = (
+        f"{len(merged.all())} accelerators, {len(merged.names)} names,"
+        f" {len(merged.quotas)} quotas, {len(merged.offers.all())} instance types"
     )
-    click.echo(f"{', '.join(loaded.files)}: valid. With the bundled catalog: {held}.")
+    click.echo(f"{', '.join(loaded.files)}: valid. With the bundled catalog: {rows}.")
 
 
 @catalog.command("schema")
@@ -421,7 +308,7 @@ def snapshot() -> None:
 def refresh_snapshot(ids: tuple[str, ...], folder: Path, per_minute: int) -> None:
     """Reread the rows of IDS from the Hub, all without any. Run it again to go on where it was
     interrupted. Exit code 0, or 2 where the Hub does not answer."""
-    report = _told(lambda: asyncio.run(_refreshed(ids, folder, per_minute)))
+    report = _or_exit(lambda: asyncio.run(_refreshed(ids, folder, per_minute)))
     for one in report.refused:
         click.echo(f"{one.id}: unchanged. {one.error}", err=True)
     click.echo(f"{report.refreshed} rows refreshed, {len(report.refused)} unchanged.")
@@ -446,11 +333,11 @@ def _catalog() -> Catalog:
 
 def _answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
     """Return the result of `ask` on the services of this process; exit with its error."""
-    answer: _Answer = _told(lambda: asyncio.run(_asked(ask)))
+    answer: _Answer = _or_exit(lambda: asyncio.run(_on_services(ask)))
     return answer
 
 
-async def _asked(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
+async def _on_services(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
     """Return what `ask` gets from the questions of this process."""
     hub = create_hub(from_environment())
     questions = create_questions(hub, _catalog())
@@ -470,7 +357,7 @@ def _show(answer: _Answer, show: Callable[[_Answer], None], as_json: bool) -> No
         show(answer)
 
 
-def _told(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
+def _or_exit(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
     """Return the result of `ask`; print a FitgaugeError and exit with code 2."""
     try:
         return ask()

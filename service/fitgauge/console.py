@@ -61,9 +61,6 @@ _ASCII = {
 }
 """What is printed where the terminal has no such letter; eighths of a block are rounded."""
 
-_ENDLESS = 10_000
-"""Columns of a pipe: text in it is not wrapped."""
-
 _TABLE = 160
 """Columns that a table takes in a pipe at most."""
 

@@ -118,7 +118,7 @@ class Services:
                 "check_training_fit": self._training_answer,
                 "recommend_gpus": self.recommend_gpus,
                 "list_models_that_fit": self.list_models_that_fit,
-                "compare_fit": self._whole_comparison,
+                "compare_fit": self.whole_comparison,
                 "plan_training": self._plan_answer,
                 "explain_log": self.explain_log,
             },
@@ -303,8 +303,8 @@ class Services:
     async def _plan_answer(self, request: TrainingPlanRequest) -> TrainingPlanAnswer:
         return (await self.plan_training(request))[1]
 
-    async def _whole_comparison(self, request: CompareRequest) -> CompareAnswer:
-        """Return the table of a question, which names few models and GPUs."""
+    async def whole_comparison(self, request: CompareRequest) -> CompareAnswer:
+        """Return all rows of a table at once. Raises the errors of fitgauge.errors."""
         comparison = await self.compare_fit(request)
         return CompareAnswer(
             items=[row async for some in self.rows(comparison) for row in some],

@@ -1,6 +1,7 @@
 """Answers as a person reads them in a terminal: the picture before the table."""
 
 from fitgauge.terminal.answers import show_fit, show_training
+from fitgauge.terminal.ask import show_ask
 from fitgauge.terminal.gpus import show_gpu, show_gpus
 from fitgauge.terminal.logs import show_ledger, show_utilization
 from fitgauge.terminal.tables import (
@@ -11,6 +12,7 @@ from fitgauge.terminal.tables import (
 )
 
 __all__ = [
+    "show_ask",
     "show_comparison",
     "show_fit",
     "show_gpu",

@@ -1,0 +1,95 @@
+"""Options of the commands, made from the requests of the contract."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from fitgauge.console import as_typed
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
+
+_Request = TypeVar("_Request")
+_TYPES = {"integer": int, "number": float, "string": str}
+
+
+def question_options(request: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return an option for every optional field of a request of the contract, under the
+    contract's own name."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, schemas = msgspec.json.schema_components([request])
+        fields = fields_of(request)
+        for field, schema in reversed(schemas[request.__name__]["properties"].items()):
+            kinds = [
+                kind.get("type") or ("string" if "enum" in kind else None)
+                for kind in schema.get("anyOf", ())
+            ]
+            name, described = "--" + field.replace("_", "-"), schema["description"]
+            if field in (*schemas[request.__name__]["required"], "gpu"):
+                continue  # arguments
+            if kinds[:2] == ["integer", "array"]:
+                command = click.option(name, type=_integers, metavar="INTEGERS", help=described)(
+                    command
+                )
+            elif "boolean" in kinds:
+                command = click.option(
+                    f"{name}/--no-{name.removeprefix('--')}", default=None, help=described
+                )(command)
+            elif field != "detail" and (
+                choices := next(
+                    (kind["enum"] for kind in schema.get("anyOf", ()) if "enum" in kind), None
+                )
+            ):
+                command = click.option(name, type=click.Choice(choices), help=described)(command)
+            elif kinds and kinds[0] in _TYPES and field != "detail":
+                kind = _TYPES[kinds[0]] if kinds[0] == "string" else _Number(fields[field])
+                command = click.option(name, type=kind, help=described)(command)
+        return command
+
+    return decorate
+
+
+def as_request(fields: dict[str, Any], kind: type[_Request]) -> _Request:
+    """Return the request of the contract; None is left out.
+
+    Raises click.UsageError where a value does not fit."""
+    try:
+        return msgspec.convert(
+            {name: value for name, value in fields.items() if value is not None}, kind
+        )
+    except msgspec.ValidationError as error:
+        raise _misused(error) from None
+
+
+class _Number(click.ParamType[object]):
+    """A number as people write it: 32k, 95%, 1.5m."""
+
+    name = "number"
+
+    def __init__(self, field: Field) -> None:
+        """field: what is set."""
+        self._field = field
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Return the number. Fail where it is none."""
+        if is_not_set(self._field, value):
+            return self.fail(f"{value!r} is no value; leave the option out.", param, ctx)
+        try:
+            return read(self._field, value).get(self._field.name, value)
+        except InvalidRequestError as error:
+            return self.fail(f"{error.detail} {as_typed(error.hint)}", param, ctx)
+
+
+def _integers(text: str) -> list[int]:
+    """Return whole numbers with commas between them; click tells of the ValueError."""
+    return [int(part) for part in text.split(",")]
+
+
+def _misused(error: msgspec.ValidationError) -> click.UsageError:
+    """Return the error of an option or argument, named as it is typed."""
+    problem, _, path = str(error).partition(" - at `$.")
+    return click.UsageError(f"{path.rstrip('`').replace('_', '-')}: {problem}" if path else problem)

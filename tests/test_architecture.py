@@ -14,7 +14,7 @@ PACKAGE = ROOT / "service" / "fitgauge"
 PAGE = ROOT.joinpath("ARCHITECTURE.md").read_text("utf-8")
 TERMS = PAGE.partition("## Where is byte X counted?")[2].partition("## Rules")[0]
 _MAKERS = frozenset({"exact_term", "term", "Term"})
-_TRAINING_MAKERS = _MAKERS | {"Amount", "_amount"}
+_TRAINING_MAKERS = _MAKERS | {"Amount", "amount", "in_words", "state"}
 SERVING_TERMS, _, TRAINING_TERMS = TERMS.partition("### Training")
 
 

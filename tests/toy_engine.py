@@ -8,7 +8,8 @@ from fitgauge.catalog.engines import Engines, load_engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.engine import Engine, LogParser, Platform
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import LogParser, Platform
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.launch import Launch, optional, shell
 from fitgauge.engine.serving.profile import EngineProfile

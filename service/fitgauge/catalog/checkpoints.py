@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from fitgauge.engine.serving.engine import CheckpointKind
+from fitgauge.engine.serving.engine_facts import CheckpointKind
 
 _TABLE = files("fitgauge.catalog") / "data" / "checkpoints.tsv"
 

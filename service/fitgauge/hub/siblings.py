@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from fitgauge.engine.model.dtypes import dtype, size_of
-from fitgauge.engine.serving.engine import FileKind
+from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import HubUnreachableError, MalformedModelError
 from fitgauge.hub.bodies import refuse_too_many_values

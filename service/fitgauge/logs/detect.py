@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fitgauge.engine.serving.engine import LogParser
+from fitgauge.engine.serving.engine_facts import LogParser
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import Line, clean_lines
 from fitgauge.engine.serving.start_log.measurements import StartLog

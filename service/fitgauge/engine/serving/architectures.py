@@ -5,7 +5,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
-from fitgauge.engine.serving.engine import ArchitectureList
+from fitgauge.engine.serving.engine_facts import ArchitectureList
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload

@@ -7,7 +7,7 @@ the list of quantization methods that the engine keeps for it (`engine.Platform`
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import Format
-from fitgauge.engine.serving.engine import Platform
+from fitgauge.engine.serving.engine_facts import Platform
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError

@@ -8,7 +8,7 @@ from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import platforms
-from fitgauge.engine.serving.engine import Capability
+from fitgauge.engine.serving.engine_facts import Capability
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import Alternative, UnsupportedError

@@ -2,7 +2,6 @@
 step, each with its parts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +9,16 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import Bytes, described, exactly
+from fitgauge.engine.quantity import described, exactly
+from fitgauge.engine.training.amounts import (
+    Amount,
+    Phase,
+    all_states,
+    amount,
+    in_words,
+    phase,
+    state,
+)
 from fitgauge.engine.training.autograd.passes import (
     StageSegments,
     in_order,
@@ -18,7 +26,8 @@ from fitgauge.engine.training.autograd.passes import (
     stage_segments,
 )
 from fitgauge.engine.training.autograd.segments import segments
-from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
+from fitgauge.engine.training.fsdp_phases import fsdp_phases, fsdp_stage_phases
+from fitgauge.engine.training.parallel import fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
 from fitgauge.engine.training.states.formulas import StateFormula, state_formulas
 from fitgauge.engine.training.states.offload import host_and_nvme
@@ -34,35 +43,6 @@ from fitgauge.engine.training.states.sharding import (
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 _BUCKETS = "gradients on their way to other ranks: buckets of the framework's default size"
-
-PhaseName = Literal[
-    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"
-]
-
-
-class Amount(msgspec.Struct, frozen=True, gc=False):
-    """A named part of a phase."""
-
-    name: str
-    """The term it belongs to."""
-    size: Bytes
-    """Its bytes with their interval."""
-    formula: str
-    """The equation with its numbers."""
-
-
-class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """One phase of a step at its highest moment."""
-
-    name: PhaseName
-    """Which phase it is."""
-    parts: tuple[Amount, ...]
-    """What is alive then."""
-
-    @property
-    def total(self) -> int:
-        """Expected bytes of all parts."""
-        return sum(part.size.expected for part in self.parts)
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +66,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def highest(self) -> Phase:
         """The phase that needs most."""
-        return max(self.phases, key=lambda phase: phase.total)
+        return max(self.phases, key=lambda each: each.total)
 
 
 def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -> tuple[Stage, ...]:
@@ -145,11 +125,11 @@ def _stage(
     ).most
     formulas = state_formulas(workload, here)
     if workload.framework == "fsdp" and last:
-        phases = _fsdp_stage_phases(
+        phases = fsdp_stage_phases(
             fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas
         )
     elif workload.framework == "fsdp":
-        phases = _fsdp_phases(spec, workload, rank, formulas)
+        phases = fsdp_phases(spec, workload, rank, formulas)
     else:
         line = stage_segments(
             segments(spec, workload),
@@ -248,8 +228,8 @@ def _phases(
     swapped = zero.exchange(
         workload, rank, trained=trained, elements=every, largest=largest, width=width
     )
-    resident = _states(rank, formulas)
-    gradients = _state("gradients", rank.gradients, formulas)
+    resident = all_states(rank, formulas)
+    gradients = state("gradients", rank.gradients, formulas)
     gathered = Amount(
         "gathered_weights",
         swapped.gathered,
@@ -258,7 +238,7 @@ def _phases(
             swapped.gathered.expected,
         ),
     )
-    copies = _described("communication", swapped.standing.expected, _BUCKETS, trained)
+    copies = in_words("communication", swapped.standing.expected, _BUCKETS, trained)
     stands = replace(copies, size=swapped.standing)
     flight = f"{in_flight_in_words(in_flight)}: "
     if others:
@@ -268,7 +248,7 @@ def _phases(
             f" {exactly(received)} received + "
         )
     between = f"{passes.between:,} B of each between its passes"
-    forward = _amount(
+    forward = amount(
         "activations",
         others + passes.forward_peak,
         f"{flight}{exactly(passes.forward_peak)} at the highest moment of one; {between}",
@@ -276,23 +256,23 @@ def _phases(
     backward, gradients_then, buckets = passes.backward, passes.gradients, swapped.buckets
     if passes.opening > backward + buckets.expected:
         backward, gradients_then, buckets = passes.opening, 0, zero.NOTHING
-    back = _amount(
+    back = amount(
         "activations",
         others + backward - gradients_then,
         f"{flight}{exactly(backward - gradients_then)} at the highest moment of one; {between}",
     )
-    there = gradients if standing else _state("gradients", gradients_then, formulas)
+    there = gradients if standing else state("gradients", gradients_then, formulas)
     stepped = (
-        _described("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
+        in_words("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
         if swapped.frees_gradients
         else gradients
     )
     stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
-        _phase(
+        phase(
             "forward", [*resident, *([gradients] if standing else []), stands, gathered, forward]
         ),
-        _phase(
+        phase(
             "backward",
             [
                 *resident,
@@ -303,13 +283,13 @@ def _phases(
                 back,
             ],
         ),
-        _phase(
+        phase(
             "optimizer_step",
             [
                 *resident,
                 stepped,
                 *([] if swapped.frees_gradients else [stands]),
-                _described(
+                in_words(
                     "optimizer_temporaries",
                     rank.step_temporaries + swapped.step_copies,
                     stepping,
@@ -318,135 +298,3 @@ def _phases(
             ],
         ),
     )
-
-
-def _phase(name: PhaseName, parts: Sequence[Amount]) -> Phase:
-    return Phase(name=name, parts=tuple(part for part in parts if part.size.high))
-
-
-def _fsdp_phases(
-    spec: ModelSpec,
-    workload: TrainingWorkload,
-    rank: RankStates,
-    formulas: Mapping[str, StateFormula],
-) -> tuple[Phase, ...]:
-    """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
-    gradients' shards stay from one to the next."""
-    resident, moments = _states(rank, formulas), list(fsdp.moments(fsdp.step_of(spec, workload)))
-    if workload.micro_batches > 1:
-        moments = [replace(moment, shards=rank.gradients) for moment in moments]
-    result = [
-        _fsdp_phase("forward", resident, moments, formulas),
-        _fsdp_phase("backward", resident, moments, formulas),
-    ]
-    stepping = _described(
-        "optimizer_temporaries",
-        rank.step_temporaries,
-        "square roots and updates that the step makes of the shards",
-        rank.stepped,
-    )
-    return (
-        *result,
-        _phase(
-            "optimizer_step",
-            [*resident, _state("gradients", rank.gradients, formulas), stepping],
-        ),
-    )
-
-
-def _fsdp_stage_phases(
-    step: fsdp_pipeline.Step, rank: RankStates, formulas: Mapping[str, StateFormula]
-) -> tuple[Phase, ...]:
-    """Return the phases of FSDP2 in a pipeline, whose gradients stay whole until the last
-    micro-batch."""
-    resident, moments = _states(rank, formulas), list(fsdp_pipeline.moments(step))
-    summed = StateFormula("summed whole over micro-batches, and then reduced", None)
-    whole = {**formulas, "gradients": summed}
-    result = [
-        _fsdp_phase("forward", resident, moments, whole),
-        _fsdp_phase("backward", resident, moments, whole),
-    ]
-    received = _described(
-        "communication",
-        step.received,
-        "inputs, and gradients of outputs, that the neighbouring stages send",
-    )
-    stepping = _described(
-        "optimizer_temporaries",
-        rank.step_temporaries,
-        "square roots and updates that the step makes of the shards",
-        rank.stepped,
-    )
-    return (
-        *result,
-        _phase(
-            "optimizer_step",
-            [
-                *resident,
-                _state("gradients", rank.gradients, formulas),
-                received,
-                stepping,
-            ],
-        ),
-    )
-
-
-def _fsdp_phase(
-    name: PhaseName,
-    resident: Sequence[Amount],
-    moments: Sequence[fsdp.Moment],
-    formulas: Mapping[str, StateFormula],
-) -> Phase:
-    top = max(
-        (moment for moment in moments if moment.phase == name), key=lambda moment: moment.total
-    )
-    parts = (
-        _state("gradients", top.shards, formulas),
-        _described(
-            "gathered_weights",
-            top.gathered,
-            "the root's parameters and those of the unit at work (all units where they are kept)",
-        ),
-        _described(
-            "communication",
-            top.buffers,
-            "inputs and outputs of all-gathers and reduce-scatters under way",
-        ),
-        _described(
-            "activations",
-            top.activations,
-            "what autograd holds, with gradients of gathered parameters",
-        ),
-    )
-    return _phase(name, [*resident, *parts])
-
-
-def _states(rank: RankStates, formulas: Mapping[str, StateFormula]) -> list[Amount]:
-    return [
-        _state("weights", rank.weights, formulas),
-        _described(
-            "fp8_weights",
-            rank.fp8,
-            "linears' weights in fp8 and transposed, less the 16-bit weights they take the"
-            " place of",
-        ),
-        _described("ema_weights", rank.averages, "a moving average of trained weights"),
-        _state("master_weights", rank.master_weights, formulas),
-        _state("optimizer_states", rank.optimizer_states, formulas),
-    ]
-
-
-def _state(name: str, size: int, formulas: Mapping[str, StateFormula]) -> Amount:
-    return _amount(name, size, formulas[name].of(size))
-
-
-def _described(name: str, size: int, words: str, numbers: int = 0) -> Amount:
-    """Return a part in words; as so many bytes of each of `numbers`, where it is that."""
-    formula = described(words, size)
-    if numbers and size % numbers == 0:
-        formula = f"{words}: {numbers:,} numbers x {size // numbers} B"
-    return _amount(name, size, formula)
-
-
-def _amount(name: str, size: int, formula: str) -> Amount:
-    return Amount(name, Bytes(low=size, expected=size, high=size), formula)

@@ -16,7 +16,7 @@ from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.doubt import doubt, doubted
-from fitgauge.engine.serving.engine import SplitEstimate
+from fitgauge.engine.serving.engine_facts import SplitEstimate
 from fitgauge.engine.serving.estimate import StageMemory, fullest_required
 from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.platforms import maker

@@ -11,7 +11,7 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.serving.engine import FileKind
+from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError

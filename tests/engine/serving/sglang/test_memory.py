@@ -19,12 +19,8 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
     prefill_graphs,
     vision_factor,
 )
-from fitgauge.engine.serving.sglang.memory import (
-    SglangPools,
-    damped,
-    radix_pool,
-    with_engine_defaults,
-)
+from fitgauge.engine.serving.sglang.memory import damped, with_engine_defaults
+from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
 from fitgauge.engine.serving.workload import Workload
 
 

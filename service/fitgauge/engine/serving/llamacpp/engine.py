@@ -3,10 +3,10 @@
 Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulkan, CANN);
 docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     Platform,

@@ -1,9 +1,9 @@
 """MLX LM. Source: mlx-lm 0.32, utils.py."""
 
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     Platform,

@@ -3,9 +3,9 @@
 Source: sglang 0.5.23, srt/layers/quantization; docs, advanced_features/quantization (Platform
 Compatibility); sgl-kernel/setup_rocm.py (targets)."""
 
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     Platform,

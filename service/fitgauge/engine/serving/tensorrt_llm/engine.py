@@ -1,9 +1,9 @@
 """TensorRT-LLM. Source: TensorRT-LLM 1.2 support matrix (docs, reference/support-matrix)."""
 
 from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     Platform,

@@ -2,9 +2,9 @@
 and installation_amd."""
 
 from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     Platform,

@@ -1,9 +1,9 @@
 """Transformers. Source: transformers 5.23, quantizers/; single_gpu_share:
 integrations/accelerate.py, get_balanced_memory."""
 
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
-    Engine,
     MemoryFlag,
     Platform,
     SingleGpuShare,

@@ -1,8 +1,8 @@
 """vLLM."""
 
-from fitgauge.engine.serving.engine import (
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
-    Engine,
     LogParser,
     MemoryFlag,
     SplitEstimate,

@@ -8,7 +8,7 @@ platforms/tpu_platform.py (supported_quantization)."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.engine import Capability, Platform
+from fitgauge.engine.serving.engine_facts import Capability, Platform
 from fitgauge.engine.serving.vllm import compute_capability, releases
 from fitgauge.engine.serving.vllm.defaults import removed
 from fitgauge.engine.serving.workload import Workload

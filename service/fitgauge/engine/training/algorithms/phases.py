@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term, described
+from fitgauge.engine.quantity import Term
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.training.algorithms import rollout as engine
@@ -21,10 +21,11 @@ from fitgauge.engine.training.algorithms.roles import (
     policy_workload,
 )
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.amounts import Amount, Phase, PhaseName, amount, in_words
 from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
-from fitgauge.engine.training.phases import Amount, Phase, PhaseName, Stage, stages
+from fitgauge.engine.training.phases import Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -160,7 +161,7 @@ class _Cast:
         result = []
         if self.references and self.setup.reference == "resident":
             result.append(
-                _whole(
+                in_words(
                     "reference_weights",
                     _size(self.references[number], ("weights",)),
                     "the reference, laid out as the policy",
@@ -168,7 +169,7 @@ class _Cast:
             )
         if self.rewards and not self._reward_offloaded:
             result.append(
-                _whole(
+                in_words(
                     "reward_weights",
                     _size(self.rewards[number], ("weights",)),
                     "the reward model, frozen",
@@ -216,7 +217,7 @@ class _Cast:
         if self.policy.pipeline_parallel > 1:
             return list(forward.parts)
         between = activations(self.spec, self.policy).between
-        saved = _whole(
+        saved = in_words(
             "activations", between, "what the policy's forward pass saved for its backward pass"
         )
         return [*(part for part in forward.parts if part.name != "activations"), saved]
@@ -234,7 +235,7 @@ class _Cast:
             and self.policy.framework != "fsdp"
         )
         size = max(passes) + (gathered_bytes(self.spec, self.reference) if offloaded else 0)
-        return _whole(
+        return in_words(
             "inference_activations",
             size,
             "a pass under no_grad: the widest layer or the logits, and units gathered for it",
@@ -252,7 +253,7 @@ class _Cast:
             self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel
         )
         result = [
-            _whole(
+            in_words(
                 "rollout_kv_cache",
                 size,
                 f"{sequences} sequences of {tokens} tokens in transformers' own cache",
@@ -261,7 +262,7 @@ class _Cast:
         ]
         if self.policy.framework == "deepspeed" and self.policy.zero_stage == 3:
             formula = "the whole model, gathered for generation (ds3_gather_for_generation)"
-            result.append(_whole("rollout_weights", whole_bytes(self.spec, self.policy), formula))
+            result.append(in_words("rollout_weights", whole_bytes(self.spec, self.policy), formula))
         return result
 
     def _scores(self, copies: int) -> list[Amount]:
@@ -276,7 +277,7 @@ class _Cast:
         )
         formula = f"{copies} x {tokens} sampled tokens x {self.spec.vocabulary_size} words x 4 B"
         size = copies * tokens * self.spec.vocabulary_size * FLOAT
-        return [_factored("rollout_logits", size, formula)]
+        return [amount("rollout_logits", size, formula)]
 
 
 def _size(stage: Stage, names: Sequence[str]) -> int:
@@ -285,11 +286,3 @@ def _size(stage: Stage, names: Sequence[str]) -> int:
 
 def _prefixed(role: str, parts: Iterable[Amount]) -> Iterable[Amount]:
     return [Amount(f"{role}_{part.name}", part.size, part.formula) for part in parts]
-
-
-def _whole(name: str, size: int, words: str) -> Amount:
-    return _factored(name, size, described(words, size))
-
-
-def _factored(name: str, size: int, formula: str) -> Amount:
-    return Amount(name, Bytes(low=size, expected=size, high=size), formula)

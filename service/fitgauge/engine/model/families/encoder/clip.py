@@ -7,7 +7,8 @@ and the defaults of their configuration classes."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.encoder.encoders import Sizes, projections
+from fitgauge.engine.model.families.encoder.dialects import Sizes
+from fitgauge.engine.model.families.encoder.encoders import projections
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _NAMES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj")

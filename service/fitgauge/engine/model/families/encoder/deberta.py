@@ -7,17 +7,14 @@ their configuration classes."""
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Names, Sizes
 from fitgauge.engine.model.families.encoder.encoders import (
-    UNPOOLED,
-    Names,
-    Sizes,
     encoder_layer,
     encoder_spec,
-    heads,
-    is_base,
     projections,
     read_sizes,
 )
+from fitgauge.engine.model.families.encoder.heads import heads, is_base
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 
 _V1 = Sizes(vocabulary=50265)

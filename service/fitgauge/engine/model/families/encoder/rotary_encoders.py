@@ -10,17 +10,9 @@ import msgspec
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
-from fitgauge.engine.model.families.encoder.encoders import (
-    UNPOOLED,
-    Sizes,
-    encoder_spec,
-    ending,
-    heads,
-    is_base,
-    label_count,
-    projections,
-    read_sizes,
-)
+from fitgauge.engine.model.families.encoder.dialects import UNPOOLED, Sizes
+from fitgauge.engine.model.families.encoder.encoders import encoder_spec, projections, read_sizes
+from fitgauge.engine.model.families.encoder.heads import ending, heads, is_base, label_count
 from fitgauge.engine.model.spec import (
     Block,
     Kind,

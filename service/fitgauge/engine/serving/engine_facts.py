@@ -1,0 +1,158 @@
+"""What the row of a serving engine is made of: platforms, formats, architectures, logs, flags."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import MixedMemo
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import Term
+from fitgauge.engine.serving.estimate import StageMemory
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import StartLog
+from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.sharding import ShardedWeights
+
+Capability = tuple[int, int]
+"""A compute capability of NVIDIA: (major, minor)."""
+
+Version = tuple[int, ...]
+
+FileKind = Literal["safetensors", "gguf", "mlx"]
+"""The kinds of weight files that repositories hold."""
+
+ANY_CAPABILITY: Capability = (0, 0)
+
+CheckpointKind = Literal["gguf", "mlx", "ollama"]
+"""A repository of GGUF files or of MLX weights on the Hub; a tag of Ollama's library."""
+
+
+class SplitEstimate(NamedTuple):
+    """An estimate in two parts: what the weights take, and all other memory.
+
+    The second part is the same for every number format of the weights, so that a search over
+    formats estimates it once. `estimate.stage_estimates` of both parts is the whole estimate."""
+
+    loaded: Callable[
+        [ModelSpec, ShardedWeights, Workload, Accelerator], tuple[tuple[Term, ...], ...]
+    ]
+    """The terms of the loaded weights, by pipeline stage."""
+
+    stage_memory: Callable[
+        [ModelSpec, Workload, Accelerator, EngineProfile, MixedMemo], tuple[StageMemory, ...]
+    ]
+    """All other memory, by pipeline stage. The memo holds earlier results of the same model and
+    engine."""
+
+    with_concurrency: (
+        Callable[[tuple[StageMemory, ...], Workload], tuple[StageMemory, ...]] | None
+    ) = None
+    """Turn `stage_memory` of one request into that of more; None where more than the cache
+    depends on their number."""
+
+    for_accelerator: (
+        Callable[
+            [Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator],
+            tuple[StageMemory, ...],
+        ]
+        | None
+    ) = None
+    """Turn `stage_memory` of a kind of accelerators into that of one of them, by its memory: never
+    less than before. None where all of a kind hold the same."""
+
+    supports_offload: bool = True
+    """Whether both parts are right for a workload that keeps weights in host memory."""
+
+
+class Platform(NamedTuple):
+    """What an engine offers on the accelerators of one vendor."""
+
+    targets: frozenset[str] = frozenset()
+    """The gfx targets it is built for; empty for all."""
+
+    methods: frozenset[str] | None = None
+    """The quantization methods it reads there (`support.family`); None where no list is known."""
+
+    plugin: str | None = None
+    """The package without which the engine does not run there."""
+
+    community: Mapping[str, str] = {}
+    """Targets that only builds of others run on, and the name of such a build."""
+
+    fp8_targets: frozenset[str] | None = None
+    """The targets whose matrix units multiply fp8; None where every target reads fp8 weights."""
+
+
+class ArchitectureList(NamedTuple):
+    """The model classes that an engine has, as read in one release."""
+
+    names: frozenset[str]
+    """Architectures, or model types where `by_type`."""
+
+    release: Version
+    """The release read; () for an engine without release numbers."""
+
+    read: str
+    """The same in words."""
+
+    by_type: bool = False
+    """Whether the engine picks its class by model type."""
+
+    borrows: bool = False
+    """Whether the engine takes transformers' own class for other models."""
+
+    lacking: frozenset[str] | None = None
+    """Model types that the list certainly lacks; None: whatever vLLM had long before."""
+
+    without_awq: frozenset[str] = frozenset()
+    """Model types that run on transformers' class, which reads neither AWQ nor GPTQ there."""
+
+    generates_only: bool = False
+    """Whether towers, encoders and Whisper run in other packages of the same project."""
+
+    removed: Callable[[ModelSpec, Version], UnsupportedError | None] = lambda spec, version: None
+    """Why a release no longer has a model's class."""
+
+
+class LogParser(NamedTuple):
+    """How to read the start-up log of an engine."""
+
+    signatures: tuple[str, ...]
+    """Texts that its logs alone hold."""
+
+    read: Callable[[list[Line]], StartLog]
+    """Return what the log says."""
+
+    wraps_another: bool = False
+    """Whether its log also holds that of another engine, which it runs."""
+
+
+class MemoryFlag(NamedTuple):
+    """A setting that lowers an engine's memory."""
+
+    change: str
+    """What it does, as a sentence without its full stop."""
+
+    flags: str
+    """What to add to the command line, or to set before it."""
+
+    kv_cache_alone: bool = False
+    """Whether it makes room in the KV cache and not for weights."""
+
+    device_alone: bool = False
+    """Whether it lowers what the device holds and leaves the KV cache no more."""
+
+
+class SingleGpuShare(NamedTuple):
+    """How much of a single GPU an engine fills with weights, where it is not all."""
+
+    share: float
+    """Of the usable memory; the rest of the weights goes to host memory."""
+
+    setting: str
+    """The setting that does so, in words."""
+
+    remedy: str
+    """What to do instead."""

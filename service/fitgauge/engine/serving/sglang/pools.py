@@ -1,0 +1,196 @@
+"""The pools of one rank of SGLang: tokens of full attention, tokens in windows, and states.
+
+Source: sglang 0.5.23, srt/model_executor/pool_configurator.py."""
+
+from msgspec import Struct
+
+from fitgauge.engine.model.spec import Attention, Mixer, ModelSpec
+from fitgauge.engine.quantity import Term, counted, exact_term, exactly
+from fitgauge.engine.serving.kv_cache import given_pool
+from fitgauge.engine.serving.token_pool import (
+    cell_formula,
+    full_token_bytes,
+    held,
+    kv_cache_dtype,
+    request_state_bytes,
+)
+from fitgauge.engine.serving.workload import Workload
+
+WINDOW_SHARE = 0.8
+"""`swa_full_tokens_ratio`: tokens of the window pool for every token of the full pool."""
+
+STATE_SHARE = 0.9
+"""`mamba_full_memory_ratio`: bytes of states for every byte of KV cache."""
+
+STATES_PER_REQUEST = 3
+"""State slots a running request may take: its own and two that the radix cache holds of its
+prefix."""
+
+WINDOWED = frozenset({
+    "Llama4ForConditionalGeneration", "GptOssForCausalLM", "MiMoV2FlashForCausalLM",
+    "Step3p5ForCausalLM",
+    "Step3p7ForConditionalGeneration", "Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
+    "Gemma4UnifiedForConditionalGeneration",
+    "DeepseekV4ForCausalLM", "LagunaForCausalLM", "MellumForCausalLM", "MuseGlimmerForCausalLM",
+    "MuseGlimmerForConditionalGeneration",
+})  # fmt: skip
+"""Architectures whose sliding layers have a pool of their own; Gemma 2 and 3, Mistral and others
+keep every token of every layer.
+
+Source: srt/configs/model_config.py, is_hybrid_swa_model;
+srt/arg_groups/model_overrides/gemma2_gemma3.py."""
+
+
+class SglangPools(Struct, frozen=True, kw_only=True):
+    """The pools of one rank."""
+
+    full: int
+    """Bytes of a token in the pool of full attention."""
+    windowed: int
+    """Bytes of a token in the pool of sliding layers."""
+    slot: int
+    """Bytes of a state slot."""
+    window: int
+    """Tokens of the longest window."""
+    context_length: int
+    """Tokens of a request."""
+    formula: str = ""
+    """`cell` by its factors."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this rank keeps anything of a request."""
+        return self.full > 0 or self.windowed > 0 or self.slot > 0
+
+    @property
+    def cell(self) -> float:
+        """Bytes of one token of capacity: full + 0.8 x windowed, or the window pool's alone
+        where there is no full one."""
+        return self.full + WINDOW_SHARE * self.windowed if self.full else float(self.windowed)
+
+    def slots(self, pool_bytes: int) -> int:
+        """State slots: 0.9 / 1.9 of the pool less one slot of padding, over the bytes of a slot."""
+        if not self.slot:
+            return 0
+        return max(0, int((pool_bytes * STATE_SHARE / (1 + STATE_SHARE) - self.slot) // self.slot))
+
+    def tokens(self, pool_bytes: int) -> int:
+        """`max_total_num_tokens`: what the states leave, over the cell."""
+        rest = pool_bytes - (self.slots(pool_bytes) + 1) * self.slot if self.slot else pool_bytes
+        if not self.cell:
+            return self.slots(pool_bytes) // STATES_PER_REQUEST * self.context_length
+        return max(0, int(rest // self.cell))
+
+    def pool_bytes(self, concurrency: int, context_length: int) -> int:
+        """Return the least pool whose tokens, window and state slots hold `concurrency` such
+        requests."""
+        tokens = concurrency * context_length
+        if self.windowed:
+            in_windows = concurrency * min(context_length, self.window)
+            tokens = max(tokens, int(in_windows / WINDOW_SHARE) + 1) if self.full else in_windows
+        needed = int(tokens * self.cell) + 1 if self.cell else 0
+        if not self.slot:
+            return needed
+        states = (STATES_PER_REQUEST * concurrency + 2) * self.slot
+        return max(
+            int(states * (1 + STATE_SHARE) / STATE_SHARE),
+            int((needed + self.slot) * (1 + STATE_SHARE)),
+        )
+
+    def pool_formula(self, concurrency: int, context_length: int) -> str:
+        """Return what tokens take of `pool_bytes` by its factors."""
+        if not self.cell:
+            return "0 B"
+        tokens = f"{counted(concurrency, 'request')} x {context_length} tokens"
+        if self.windowed:
+            in_windows = concurrency * min(context_length, self.window)
+            if not self.full:
+                tokens = f"{in_windows} tokens in windows"
+            elif int(in_windows / WINDOW_SHARE) + 1 > concurrency * context_length:
+                tokens = f"{int(in_windows / WINDOW_SHARE) + 1} tokens for the windows' pool"
+        return f"{tokens} x {self.formula} + 1 B"
+
+    def requests(self, pool_bytes: int, context_length: int) -> int:
+        """Return whole requests that all pools hold."""
+        tokens, counts = self.tokens(pool_bytes), []
+        if self.full:
+            counts.append(tokens // context_length)
+        if self.windowed:
+            tokens_in_window = int(WINDOW_SHARE * tokens) if self.full else tokens
+            counts.append(tokens_in_window // min(context_length, self.window))
+        if self.slot:
+            counts.append(self.slots(pool_bytes) // STATES_PER_REQUEST)
+        return min(counts, default=0)
+
+
+def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> SglangPools:
+    """Return the pools of one rank's `layers` (None: all)."""
+    dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
+    split = spec.architecture in WINDOWED
+    full = windowed = window = 0
+    layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
+    for mixer, count in held(spec, layers):
+        size, width = count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True), 0
+        if split and isinstance(mixer, Attention):
+            width = mixer.window or mixer.chunk or 0
+        if width:
+            windowed, window = windowed + size, max(window, width)
+        else:
+            full += size
+        layers_of[1 if width else 0].append((mixer, count))
+    slot = request_state_bytes(spec, layers, kv_cache_dtype(spec, "auto"), tensor_parallel)
+    return SglangPools(
+        full=full,
+        windowed=windowed,
+        slot=slot,
+        window=window,
+        context_length=workload.context_length,
+        formula=_cell_formula(*layers_of, dtype, tensor_parallel),
+    )
+
+
+def _cell_formula(
+    full: list[tuple[Mixer, int]],
+    windowed: list[tuple[Mixer, int]],
+    dtype: str,
+    tensor_parallel: int,
+) -> str:
+    """Return the bytes of one token of capacity by their factors: those of the window pool count
+    by its share, unless there is no other."""
+    first, second = (
+        cell_formula(mixers, dtype, tensor_parallel, shared=True) for mixers in (full, windowed)
+    )
+    if second == "0 B":
+        return first
+    return second if first == "0 B" else f"({first} + {WINDOW_SHARE:g} x {second})"
+
+
+def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
+    """`kv_cache` and, of a hybrid, `state_cache`: the least pools for the requests asked for, or
+    the pool given outright."""
+    source = "sglang 0.5.23 sglang/srt/model_executor/pool_configurator.py"
+    requests = workload.requests_per_replica
+    size = pool.pool_bytes(requests, workload.context_length)
+    if workload.kv_cache_memory_bytes is not None:
+        return (
+            exact_term(
+                "kv_cache",
+                workload.kv_cache_memory_bytes,
+                "exact",
+                given_pool(workload.kv_cache_memory_bytes),
+                "the question",
+            ),
+        )
+    formula = pool.pool_formula(requests, workload.context_length)
+    if not pool.slot:
+        return (exact_term("kv_cache", size, "computed", formula, source),)
+    states = min(size, (pool.slots(size) + 1) * pool.slot)
+    state_formula = (
+        f"({pool.slots(size)} slots + 1) x {pool.slot} B; {STATE_SHARE:g} of the KV cache,"
+        f" {STATES_PER_REQUEST} slots a request"
+    )
+    formula = f"{exactly(size)} of both pools - {exactly(states)} of states; {formula}"
+    return (
+        exact_term("kv_cache", size - states, "computed", formula, source),
+        exact_term("state_cache", states, "computed", state_formula, source),
+    )

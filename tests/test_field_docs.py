@@ -11,10 +11,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "service" / "fitgauge"
 
 NOT_YET = (
-    "catalog/gpu_names.py",
-    "catalog/lookup.py",
-    "catalog/model_names.py",
-    "catalog/snapshot.py",
     "services/ask/",
     "services/common/",
     "services/compare/",

@@ -37,10 +37,6 @@ BANNED_NAMES = frozenset(
 """Names that tell what happened to a value, or are of this project alone, instead of what it is."""
 
 NOT_YET = (
-    "service/fitgauge/catalog/gpu_names.py",
-    "service/fitgauge/catalog/lookup.py",
-    "service/fitgauge/catalog/model_names.py",
-    "service/fitgauge/catalog/snapshot.py",
     "service/fitgauge/services/",
     "service/fitgauge/terminal/",
 )

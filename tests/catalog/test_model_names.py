@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from fitgauge.catalog.model_names import Name, Names, named_size
+from fitgauge.catalog.model_names import Names
+from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.snapshot import Snapshot
 
 SNAPSHOT = Snapshot()

@@ -87,7 +87,7 @@ _REWRITES = tuple(
         (
             r"\bh100[- ]80gb[- ]hbm3\b",
             "h100 sxm 80gb",
-        ),  # what the driver calls the SXM card; the PCIe card has HBM2e
+        ),  # what the driver calls the SXM GPU; the PCIe one has HBM2e
         (r"\bsxm\d\b", "sxm"),
         (r"\b(?:hbm|gddr)\d?[ex]?\b", " "),
         (r"[^\w.]+|_|\.(?!\d)", " "),
@@ -147,7 +147,9 @@ class Size(NamedTuple):
     """A memory size as it was written: 80 and "gb"."""
 
     amount: float
+    """The number."""
     unit: str
+    """The unit in small letters, as in "gib"."""
 
     @property
     def bytes(self) -> int:
@@ -167,12 +169,14 @@ class Size(NamedTuple):
 
 
 class Spelling(NamedTuple):
-    """What stands in a text, without the words that say nothing: its words, its sizes and the
-    vendors it names."""
+    """What stands in a text, without the words that say nothing."""
 
     words: frozenset[str]
+    """Its words."""
     sizes: tuple[Size, ...]
+    """Its memory sizes."""
     vendors: frozenset[str]
+    """The vendors it names."""
 
 
 def clean(text: str) -> str:
@@ -206,10 +210,10 @@ def clean(text: str) -> str:
     return _CHINESE_COUNT.sub(_counted, plain).strip()
 
 
-def _counted(found: re.Match[str]) -> str:
+def _counted(match: re.Match[str]) -> str:
     """Return a Chinese count as " 8x " before a name and " x8" after it."""
-    number = CHINESE_NUMBERS.get(found[1], found[1])
-    if found.end() == len(found.string):
+    number = CHINESE_NUMBERS.get(match[1], match[1])
+    if match.end() == len(match.string):
         return f" x{number}"
     return f" {number}x "
 
@@ -237,21 +241,21 @@ def counts(text: str, vocabulary: Set[str]) -> Iterator[tuple[float, str]]:
     """Ways to read a count off a clean text, each with what is left: none first, then 2x4090, 2
     4090, two 4090s, 4090 x2, 4090:2.
 
-    A number that is itself the name of a card (`vocabulary`) is no count: "4090 3090" means
+    A number that is itself the name of a GPU (`vocabulary`) is no count: "4090 3090" means
     nothing."""
     yield 1, text
     for pattern, number, name in _COUNTED:
-        if (found := pattern.fullmatch(text)) and not (
-            len(found[number]) > 2 and found[number] in vocabulary
+        if (match := pattern.fullmatch(text)) and not (
+            len(match[number]) > 2 and match[number] in vocabulary
         ):
-            yield float(NUMBERS.get(found[number], found[number])), found[name]
+            yield float(NUMBERS.get(match[number], match[number])), match[name]
 
 
 def _unglue(word: str) -> Iterator[str]:
     """rtx4090ti -> rtx, 4090, ti; 4070s -> 4070, super; m3max -> m3, max; h100sxm -> h100, sxm."""
     for pattern in _GLUED:
-        if found := pattern.fullmatch(word):
-            head, tail = found[1], found[2]
+        if match := pattern.fullmatch(word):
+            head, tail = match[1], match[2]
             yield head
             if head.isdigit():
                 yield from (

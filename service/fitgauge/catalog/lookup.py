@@ -9,14 +9,14 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.accelerators import Accelerators
-from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Size, Spelling, clean, counts, read
+from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Spelling, clean, counts, read
 from fitgauge.catalog.gpu_phrases import parts, phrases
 from fitgauge.catalog.instances import Offer, Offers
+from fitgauge.catalog.memory_sizes import largest_first, size_distance, sizes_as_words, sold_with
 from fitgauge.catalog.memory_sizes import note as size_note
-from fitgauge.catalog.memory_sizes import sold_with
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.note import Note
-from fitgauge.engine.quantity import GB, GIB
+from fitgauge.engine.quantity import GB
 from fitgauge.errors import (
     FitgaugeError,
     InvalidRequestError,
@@ -38,14 +38,11 @@ _LOOSE_TOLERANCE = 0.06
 _HOST_MEMORY = re.compile(r"(?!.*(?:\bgpus?\b|\bcards?\b|vram|显)).*\bram\b")
 """RAM alone is the memory of the host."""
 
-_MEMORY_IN_NAME = re.compile(r"\s*\b\d+ ?GB\b")
-"""What the names of a GPU's memory variants differ in."""
-
 _TYPO_SIMILARITY = 0.75
 """Least similarity of a word for a typo to be corrected: "gefroce", never "foo"."""
 
 _PLURAL = re.compile(r"(?<=\d{4})s\b")
-"""The s of "two 3090s"; of one card it says SUPER first, as in "4070s"."""
+"""The s of "two 3090s"; of one GPU it says SUPER first, as in "4070s"."""
 
 _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 """A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
@@ -60,17 +57,18 @@ _HINT = (
 
 
 class GpuMatch(msgspec.Struct, frozen=True):
-    """A resolved name: `count` GPUs of `accelerator`. `note`: what was assumed, if anything.
-
-    `others`: accelerators that the text may mean as well. `quota`: how many of these may be used
-    at once, None for no limit.
-    """
+    """A resolved name: so many GPUs of one kind."""
 
     accelerator: Accelerator
+    """The GPU."""
     count: int
+    """How many of them."""
     note: str | None = None
+    """What was assumed, if anything."""
     others: tuple[Accelerator, ...] = ()
+    """Accelerators that the text may mean as well."""
     quota: int | None = None
+    """How many of these may be used at once; None for no limit."""
 
     @property
     def warnings(self) -> list[Note]:
@@ -91,7 +89,7 @@ class Lookup:
         self._accelerators = accelerators
         self._offers = offers
         self._names = names
-        self._known = lru_cache(maxsize=4096)(self._find)
+        self._cached = lru_cache(maxsize=4096)(self._find)
 
     def find(self, text: str) -> GpuMatch:
         """Return the accelerator and the count that `text` means: "2x4090",
@@ -99,7 +97,7 @@ class Lookup:
 
         Raise UnknownAcceleratorError, with close matches, for an unknown or ambiguous name, and
         InvalidRequestError for an invalid text or a count outside 1 to 4096."""
-        return self._known(clean(text))
+        return self._cached(clean(text))
 
     def _find(self, text: str) -> GpuMatch:
         """`find` for a clean text."""
@@ -109,15 +107,15 @@ class Lookup:
             for count, name in counts(reading, self._vocabulary):
                 if machine := self._machine(name):
                     offer, accelerator = machine
-                    held = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
-                    return _found(
-                        accelerator, count * offer.count, " ".join(filter(None, (remark, held)))
+                    note = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
+                    return _match(
+                        accelerator, count * offer.count, " ".join(filter(None, (remark, note)))
                     )
                 singular = _PLURAL.sub("", name)
                 for form in (name, singular) if count == 1 else (singular, name):
-                    rows, each = self._meant(form)
+                    rows, each = self._candidates(form)
                     if rows:
-                        return _found(
+                        return _match(
                             rows[0],
                             count * each,
                             " ".join(filter(None, (remark, _note(name, rows)))) or None,
@@ -127,7 +125,7 @@ class Lookup:
             if family := self._family(name):
                 offer, accelerator = family
                 counted = "one is" if count == 1 else f"{count:g} are"
-                return _found(
+                return _match(
                     accelerator,
                     count,
                     f"{offer.cloud} instances such as {offer.instance} have {accelerator.name};"
@@ -167,12 +165,12 @@ class Lookup:
         it."""
         if name in self._exact:
             return None
-        known = self._accelerators.by_id
+        rows = self._accelerators.by_id
         return next(
             (
-                (offer, known[offer.accelerator_id])
+                (offer, rows[offer.accelerator_id])
                 for offer in self._offers.named(name)
-                if offer.accelerator_id in known
+                if offer.accelerator_id in rows
             ),
             None,
         )
@@ -184,7 +182,7 @@ class Lookup:
         accelerator = offer and self._accelerators.by_id.get(offer.accelerator_id)
         return (offer, accelerator) if offer and accelerator else None
 
-    def _meant(self, name: str) -> tuple[list[Accelerator], int]:
+    def _candidates(self, name: str) -> tuple[list[Accelerator], int]:
         """Return the candidates of a text without a count, the likeliest first, and the GPU count
         it stands for."""
         if name in self._exact:
@@ -203,8 +201,8 @@ class Lookup:
         """Return the rows whose pattern matches, nearest in size, within `tolerance` of it."""
         rows: dict[str, tuple[float, Accelerator]] = {}
         for needed, allowed, row in self._accelerators.patterns:
-            if needed <= spelling.words | _sizes_as_words(spelling) and spelling.words <= allowed:
-                distance = _size_distance(
+            if needed <= spelling.words | sizes_as_words(spelling) and spelling.words <= allowed:
+                distance = size_distance(
                     row, [size for size in spelling.sizes if f"{size.gigabytes:g}gb" not in allowed]
                 )
                 if distance <= tolerance and spelling.vendors <= {row.vendor}:
@@ -214,10 +212,10 @@ class Lookup:
                         key=lambda entry: entry[0],
                     )
         nearest = min((distance for distance, _ in rows.values()), default=0.0)
-        return _largest_first([row for distance, row in rows.values() if distance == nearest])
+        return largest_first([row for distance, row in rows.values() if distance == nearest])
 
     def _of_size(self, spelling: Spelling) -> list[Accelerator]:
-        """Return a GPU named by its size alone, "80GB", "24 gb gpu", and what else cards of this
+        """Return a GPU named by its size alone, "80GB", "24 gb gpu", and what else GPUs of this
         size give. Raise InvalidRequestError for a size that is zero or absurd."""
         if len(spelling.sizes) != 1 or spelling.vendors:
             return []
@@ -236,23 +234,23 @@ class Lookup:
         for word in text.split():
             if "." in word and (machine := self._machine(word.removeprefix("ml."))):
                 offer, accelerator = machine
-                held = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
-                return _found(accelerator, offer.count, held)
+                note = f"{offer.cloud} {offer.instance} has {offer.count} x {accelerator.name}."
+                return _match(accelerator, offer.count, note)
         mended = self._mend(text)
         for written in dict.fromkeys((text, mended)):
             for phrase in phrases(written, self._vocabulary):
                 if not phrase.spelling.words | phrase.spelling.vendors and _HOST_MEMORY.match(text):
                     continue
-                if rows := self._guessed(phrase.spelling):
+                if rows := self._lenient_matches(phrase.spelling):
                     notes = [f"Read as {phrase.times} x {rows[0].name}."]
                     if phrase.ignored:
                         notes.append(f"Ignored: {', '.join(phrase.ignored)}.")
-                    if note := _note(text, rows):
-                        notes.append(note)
-                    return _found(rows[0], phrase.times, " ".join(notes), rows[1:])
+                    if reading := _note(text, rows):
+                        notes.append(reading)
+                    return _match(rows[0], phrase.times, " ".join(notes), rows[1:])
         return None
 
-    def _guessed(self, spelling: Spelling) -> list[Accelerator]:
+    def _lenient_matches(self, spelling: Spelling) -> list[Accelerator]:
         """Return the rows of a spelling, else of one that differs in what people mix up: the
         laptop's GPU by its size, GTX and RTX."""
         if not spelling.words:
@@ -277,7 +275,7 @@ class Lookup:
                 row
                 for _, _, row in self._accelerators.patterns
                 if row.vendor == "Apple"
-                and _size_distance(row, list(spelling.sizes)) <= _SIZE_TOLERANCE
+                and size_distance(row, list(spelling.sizes)) <= _SIZE_TOLERANCE
             )
         )
 
@@ -302,11 +300,11 @@ class Lookup:
                 field="gpu",
                 send={"gpu": smallest.name, "gpu_count": count},
             )
-        return _found(smallest, count, f"Read as {count} x {smallest.name}.")
+        return _match(smallest, count, f"Read as {count} x {smallest.name}.")
 
     def _mend(self, text: str) -> str:
         """Return `text` with typos corrected in words of letters; words with digits stay."""
-        known = [
+        vocabulary = [
             word
             for word in self._vocabulary | VENDORS.keys() | FILLERS
             if word.isalpha() and len(word) >= 4
@@ -314,9 +312,12 @@ class Lookup:
         words = []
         for word in text.split():
             best = None
-            if word.isalpha() and len(word) >= 4 and word not in known:
+            if word.isalpha() and len(word) >= 4 and word not in vocabulary:
                 best = process.extractOne(
-                    word, known, scorer=OSA.normalized_similarity, score_cutoff=_TYPO_SIMILARITY
+                    word,
+                    vocabulary,
+                    scorer=OSA.normalized_similarity,
+                    score_cutoff=_TYPO_SIMILARITY,
                 )
             words.append(best[0] if best else word)
         return " ".join(words)
@@ -338,7 +339,7 @@ class Lookup:
         return frozenset().union(*(pattern.allowed for pattern in self._accelerators.patterns))
 
 
-def _found(
+def _match(
     accelerator: Accelerator,
     count: float,
     note: str | None,
@@ -356,37 +357,8 @@ def _found(
     return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]))
 
 
-def _largest_first(rows: list[Accelerator]) -> list[Accelerator]:
-    """Return the rows with the memory variants of the likeliest one first, the largest ahead."""
-    if len(rows) < 2:
-        return rows
-    product = _MEMORY_IN_NAME.sub("", rows[0].name)
-    variants = [row for row in rows if _MEMORY_IN_NAME.sub("", row.name) == product]
-    variants.sort(key=lambda row: -row.marketed_bytes)
-    return variants + [row for row in rows if row not in variants]
-
-
-def _sizes_as_words(spelling: Spelling) -> frozenset[str]:
-    """Return sizes as patterns spell those that tell two cards of one name apart: "48gb" in RTX
-    4090 48GB."""
-    return frozenset(f"{size.gigabytes:g}gb" for size in spelling.sizes)
-
-
-def _size_distance(row: Accelerator, sizes: list[Size]) -> float:
-    """Return how far the sizes of a text lie from those of a row, as a share; 0 where the text
-    names none."""
-    known = [row.marketed_bytes / GB]
-    if row.total_bytes is not None:
-        known.append(row.total_bytes / GIB)
-    if row.vendor != "Apple":  # Metal's limit on a 64 GB Mac is 48 GiB, the size of another Mac
-        known.append(row.usable.expected / GIB)
-    return max(
-        (min(abs(size.gigabytes - one) / one for one in known) for size in sizes), default=0.0
-    )
-
-
 def _note(name: str, rows: list[Accelerator]) -> str | None:
-    """Return the note on how `name` was read: other candidates, a card of two devices, a size
+    """Return the note on how `name` was read: other candidates, a board of two devices, a size
     alone."""
     first, *others = rows
     if first.vendor == "custom":
@@ -398,7 +370,7 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
             f" {', '.join(row.name for row in others[:_MOST_OTHERS])}."
         )
     if "(per " in first.name:
-        notes.append("One card has two of these devices; one device is counted.")
+        notes.append("One board has two of these devices; one device is counted.")
     if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
         notes.append(f"One accelerator is counted; the machine of this name has {first.node_size}.")
     if rack := _RACK.search(name):

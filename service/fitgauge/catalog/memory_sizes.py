@@ -1,29 +1,34 @@
-"""GPUs named by their memory: "24GB" is a card sold with 24 GB, "24GiB" exactly that."""
+"""GPUs named by their memory: "24GB" is a GPU sold with 24 GB, "24GiB" exactly that; and how near a
+size is to a row of the catalog."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 
 from msgspec import structs
 
-from fitgauge.catalog.gpu_names import Size
+from fitgauge.catalog.gpu_names import Size, Spelling
 from fitgauge.engine.accelerator import Accelerator, custom
 from fitgauge.engine.quantity import GB, GIB, Bytes, gib
 
-_CARD_VENDORS = ("NVIDIA", "AMD", "Intel")
-"""Vendors of graphics gpus, whose GB on the box are GiB less what the driver and ECC hold."""
+_BOX_VENDORS = ("NVIDIA", "AMD", "Intel")
+"""Vendors of graphics GPUs, whose GB on the box are GiB less what the driver and ECC hold."""
 
 _SAME = 0.01
 """Share of the memory within which two sizes are one."""
 
+_MEMORY_IN_NAME = re.compile(r"\s*\b\d+ ?GB\b")
+"""What the names of a GPU's memory variants differ in."""
+
 
 def sold_with(size: Size, rows: Iterable[Accelerator]) -> tuple[Accelerator, ...]:
     """Return the GPU that a size alone means, and the same with the least and the most that
-    cards sold with this size give a process, where these differ.
+    GPUs sold with this size give a process, where these differ.
 
-    Of a size that no card has, the usable memory lies between those of its neighbours."""
+    Of a size that no GPU has, the usable memory lies between those of its neighbours."""
     if size.unit.endswith("ib"):
         return (custom(size.bytes, str(size)),)
-    gpus = [row for row in rows if _is_card(row)]
+    gpus = [row for row in rows if _is_sold_by_size(row)]
     if not gpus:
         return (custom(size.bytes, str(size)),)
     amount = size.gigabytes * GB
@@ -37,13 +42,13 @@ def sold_with(size: Size, rows: Iterable[Accelerator]) -> tuple[Accelerator, ...
 
 
 def _usual(gpus: Sequence[Accelerator]) -> Accelerator:
-    """Return the card whose usable memory is the median."""
+    """Return the GPU whose usable memory is the median."""
     usable = median_low(row.usable.expected for row in gpus)
     return next(row for row in gpus if row.usable.expected == usable)
 
 
 def _usable(amount: float, usual: Mapping[int, Accelerator]) -> tuple[int, list[Accelerator]]:
-    """Return what is usable of so many bytes on the box, and the cards it follows from: in
+    """Return what is usable of so many bytes on the box, and the GPUs it follows from: in
     proportion between the two nearest sizes that are sold, beyond all of them as of the last."""
     below = max((size for size in usual if size <= amount), default=None)
     above = min((size for size in usual if size >= amount), default=None)
@@ -56,7 +61,7 @@ def _usable(amount: float, usual: Mapping[int, Accelerator]) -> tuple[int, list[
 
 
 def _extremes(gpu: Accelerator, gpus: Sequence[Accelerator]) -> Iterable[Accelerator]:
-    """Yield the GPU with the usable memory of the first and the last card, named by them."""
+    """Yield the GPU with the usable memory of the first and the last of `gpus`, named by them."""
     for row in (*gpus[:1], *gpus[-1:]):
         usable = row.usable.expected
         if abs(usable / gpu.usable.expected - 1) > _SAME:
@@ -68,11 +73,11 @@ def _extremes(gpu: Accelerator, gpus: Sequence[Accelerator]) -> Iterable[Acceler
             )
 
 
-def _is_card(row: Accelerator) -> bool:
+def _is_sold_by_size(row: Accelerator) -> bool:
     """Return whether people mean this kind of GPU by its size: no slice, laptop or unified
-    memory, and no card that its vendor never sold."""
+    memory, and none that its vendor never sold."""
     return (
-        row.vendor in _CARD_VENDORS
+        row.vendor in _BOX_VENDORS
         and not row.unified_memory
         and not row.id.startswith("mig-")
         and " Laptop" not in row.name
@@ -88,4 +93,33 @@ def note(gpu: Accelerator) -> str:
     return (
         f"A GPU sold with {size / GB:g} GB: {usable / GIB:.1f} GiB of it are usable, the median of"
         " such GPUs. Send GiB for an exact size."
+    )
+
+
+def largest_first(rows: list[Accelerator]) -> list[Accelerator]:
+    """Return the rows with the memory variants of the likeliest one first, the largest ahead."""
+    if len(rows) < 2:
+        return rows
+    product = _MEMORY_IN_NAME.sub("", rows[0].name)
+    variants = [row for row in rows if _MEMORY_IN_NAME.sub("", row.name) == product]
+    variants.sort(key=lambda row: -row.marketed_bytes)
+    return variants + [row for row in rows if row not in variants]
+
+
+def sizes_as_words(spelling: Spelling) -> frozenset[str]:
+    """Return sizes as patterns spell those that tell two GPUs of one name apart: "48gb" in RTX
+    4090 48GB."""
+    return frozenset(f"{size.gigabytes:g}gb" for size in spelling.sizes)
+
+
+def size_distance(row: Accelerator, sizes: list[Size]) -> float:
+    """Return how far the sizes of a text lie from those of a row, as a share; 0 where the text
+    names none."""
+    sold_as = [row.marketed_bytes / GB]
+    if row.total_bytes is not None:
+        sold_as.append(row.total_bytes / GIB)
+    if row.vendor != "Apple":  # Metal's limit on a 64 GB Mac is 48 GiB, the size of another Mac
+        sold_as.append(row.usable.expected / GIB)
+    return max(
+        (min(abs(size.gigabytes - one) / one for one in sold_as) for size in sizes), default=0.0
     )

@@ -1,6 +1,4 @@
-"""What people call models: a name taken apart into words, and the model that a few words mean.
-
-Every pattern is linear in the length of the text."""
+"""The model that a few words mean."""
 
 import math
 import re
@@ -8,65 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fitgauge.catalog.format_names import USUAL_GGUF, take_formats
-
-_TUNED = frozenset({"instruct", "chat", "it", "tuned", "sft"})
-"""Words of a release that was tuned to follow instructions."""
-
-_SILENT = _TUNED | frozenset(
-    {"meta", "hf", "nvidia", "c4ai", "uncased", "en", "pt", "preview", "moe", "hf1"}
+from fitgauge.catalog.format_names import USUAL_GGUF
+from fitgauge.catalog.name_parts import (
+    DATE,
+    FILLERS,
+    KINDS,
+    SILENT,
+    Name,
+    is_tag,
+    parts_of,
+    scaled,
+    tokens,
+    version_value,
+    words,
 )
-"""Words of a name that people leave out and that tell no two models apart."""
-
-_KINDS = frozenset({
-    "coder", "code", "vl", "v", "math", "omni", "embedding", "embed", "reranker", "rerank",
-    "guard", "audio", "asr", "tts", "prover", "safeguard", "ocr",
-})  # fmt: skip
-"""Words of another kind of model, which a plain name never means."""
-
-_FILLERS = frozenset({
-    "the", "a", "an", "model", "models", "please", "ai", "llm", "weights", "params", "parameters",
-    "parameter", "para", "paras", "will", "from", "version", "of", "size", "sized", "gguf", "ggml",
-    "quantized", "quant", "quants", "latest", "my", "our", "local", "ollama", "vllm", "library",
-    "unsloth", "dynamic", "full", "weight", "class", "qat", "imatrix", "mlx", "marlin", "exl2",
-    "exl3", "hqq", "autoround",
-})  # fmt: skip
-"""Words of a text that name no model."""
-
-_SPELLINGS = {
-    "r+": "r plus",
-    "billion": "b",
-    "code llama": "codellama",
-    "distilled": "distill",
-}
-"""Two ways to write one thing, the second as the ids write it."""
-
-_TOKEN = re.compile(
-    r"\d+x\d+(?:\.\d+)?[bm]?(?![a-z])|[ae]\d+(?:\.\d+)?[bm](?![a-z])"
-    r"|\d+(?:\.\d+)?[bmt](?![a-z0-9])|\d+(?:\.\d+)?b(?=[a-z]{3})|\d+[ek](?![a-z0-9])"
-    r"|(?<![a-z])v?\d+(?:\.\d+)*|(?<![a-z])[a-z]\d+(?:\.\d+)*|\d+(?:\.\d+)*|[a-z]+"
-)
-_SEVEN_ONE = re.compile(r"(?<![a-z\d.])(\d+)b(\d)(?![a-z\d.])")
-"""bloom-7b1."""
-
-_UNDERSCORED = re.compile(
-    r"(?<=\d)_(?=\d{1,2}(?!\d)(?!\d*(?:\.\d+)?[bmt](?![a-z])))|(?<=-\d)_(?=\d[bm])"
-)
-"""phi-1_5 and Qwen-1_8B; not Qwen3_14B."""
-
-_SPLIT_VERSION = re.compile(r"(?<![\d.])(\d)[ -](\d)(?=[ -]\d+(?:\.\d+)?[bm]\b)")
-"""llama-3-1-8b."""
-
-_TAG = re.compile(r"(?:library/)?[a-z0-9.\-]+:[a-z0-9._\-]+")
-"""A model and a tag of Ollama: qwen3:8b."""
-
-_BARE_NUMBER = re.compile(r"\d{1,3}(?:\.\d)?")
-_ACTIVE = re.compile(r"a\d+(?:\.\d+)?[bm]|\d+[ek]")
-_SIZE = re.compile(r"(?:(\d+)x)?e?(\d+(?:\.\d+)?)([bmt])")
-_EXPERTS = re.compile(r"\d+x\d+(?:\.\d+)?")
-_NUMBER = re.compile(r"v?(\d+(?:\.\d+)*)")
-_DATE = re.compile(r"\d{4}|0\.\d+|0\d|1")
-_SCALE = {"m": 1e6, "b": 1e9, "t": 1e12}
 
 _TOLERANCE = 0.1
 """How far the size that people say may lie from the parameters: "phi 4 14b" has 14.7e9."""
@@ -89,114 +42,30 @@ _MOST_OTHERS = 4
 
 
 class Footprint(NamedTuple):
-    """What tells whether two models need the same memory: parameters (None: not counted) and how
-    they are stored."""
+    """What tells whether two models need the same memory."""
 
     parameters: int | None
+    """Parameters; None where they are not counted."""
     stored: str
-
-
-class Name(NamedTuple):
-    """The parts of a name.
-
-    `family`: its first word; `words`: family and line; `numbers`: versions and dates; `sizes`:
-    parameters; `active`: active parameters, experts and lengths; `format`: the number format, ""
-    for none; `tuned`: whether it was tuned to instructions; `owner`: words of the owner."""
-
-    id: str
-    family: str
-    words: frozenset[str]
-    numbers: frozenset[str]
-    sizes: frozenset[str]
-    active: frozenset[str]
-    format: str
-    tuned: bool
-    owner: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, model_id: str) -> "Name":
-        """Return the parts of an id."""
-        owner, _, name = model_id.partition("/")
-        return _parts(model_id, tokens(name or owner))._replace(
-            owner=frozenset(tokens(owner if name else "")[0])
-        )
-
-    @property
-    def versions(self) -> frozenset[str]:
-        """The numbers that are no dates."""
-        return frozenset(number for number in self.numbers if not _DATE.fullmatch(number))
-
-    @property
-    def newest(self) -> float:
-        """The highest version, also where it stands behind a letter; 0 for none."""
-        letters = [word[1:] for word in self.words if re.fullmatch(r"[a-z]\d+(?:\.\d+)?", word)]
-        return max((_value(number) for number in (*self.versions, *letters)), default=0.0)
+    """How weights and cache are stored: the quantization, and what the cache's size follows
+    from."""
 
 
 class ModelReading(NamedTuple):
-    """The model that a text means. `format`: the number format it names, where the model is not
-    published in it; `is_default_format`: whether only the tool's default says so. `others`: models
-    that need other memory and may be meant as well."""
+    """The model that a text means."""
 
     id: str
+    """Its Hub ID."""
     format: str | None = None
+    """The number format that the text names, where the model is not published in it."""
     others: tuple[str, ...] = ()
+    """Models that need other memory and may be meant as well."""
     is_default_format: bool = False
-
-
-def tokens(text: str) -> tuple[list[str], str]:
-    """Return the words, sizes and numbers of a name in their order, and the format it names."""
-    text = text.lower().removesuffix(".gguf")
-    for written, meaning in _SPELLINGS.items():
-        text = text.replace(written, meaning)
-    text, form = take_formats(text)
-    text = _UNDERSCORED.sub(".", text)
-    text = re.sub(r"(?<=\d) +(?=[bm]\b)", "", text)
-    text = _SPLIT_VERSION.sub(r"\1.\2", text)
-    text = _SEVEN_ONE.sub(r"\1.\2b", text)
-    return _TOKEN.findall(text), form
-
-
-def words(model_id: str) -> tuple[str, ...]:
-    """Return the words, sizes and numbers of a name without its owner, in their order:
-    "Qwen2.5-72B-Instruct" -> qwen, 2.5, 72b, instruct."""
-    return tuple(tokens(model_id.partition("/")[2] or model_id)[0])
-
-
-def plain(model_id: str) -> str:
-    """Return the words of a name without its owner, in one line."""
-    return " ".join(words(model_id))
-
-
-def named_size(text: str) -> tuple[str, str] | None:
-    """Return the size that is all a text names, as "13b", and the format it names, "" for none:
-    "a 13B model", "65B 4-bits", "8"; None where other words stand there."""
-    if _BARE_NUMBER.fullmatch(text.strip()):
-        return f"{text.strip()}b", ""
-    written, form = tokens(text)
-    said = _parts(text, (written, form))
-    others = said.words - _FILLERS - _SILENT - {"base"}
-    if len(said.sizes) != 1 or said.numbers or said.active or any(len(one) > 1 for one in others):
-        return None
-    (size,) = said.sizes
-    return (size, form) if size[0].isdigit() and "x" not in size else None
-
-
-def is_tag(text: str) -> bool:
-    """Return whether a text is a model and a tag of Ollama: qwen3:8b, library/qwen3:8b."""
-    return bool(_TAG.fullmatch(text.strip().lower()))
-
-
-def says_all(text: str, model_id: str) -> bool:
-    """Return whether a text holds every word of a name that tells models apart."""
-    said = _parts(text, tokens(text))
-    name = Name.of(model_id)
-    is_sized = not said.sizes or name.sizes <= said.sizes
-    return is_sized and name.words - _SILENT - said.words <= {"base"}
+    """Whether only the tool's default names the format."""
 
 
 class Names:
-    """The names of the models that are known, and the words they are made of."""
+    """The names of the bundled models, and the words they are made of."""
 
     def __init__(self, ids: Iterable[str]) -> None:
         names = tuple(map(Name.of, ids))
@@ -216,33 +85,33 @@ class Names:
         A size that no name holds may be the parameters of one: "mistral nemo 12b". What is not
         said is guessed among releases of the family: the size nearest to the usual one, then the
         newest; never a quantization or another kind of model."""
-        said = self._said(text)
-        if not any(map(_names_something, said.words)):
+        query = self._query(text)
+        if not any(map(_names_something, query.words)):
             return None
-        pool = self._pool(said, footprint)
-        if _is_id(text) and not said.numbers and (said.tuned or said.format):
+        pool = self._pool(query, footprint)
+        if _is_id(text) and not query.numbers and (query.tuned or query.format):
             pool = [name for name in pool if not name.versions]
         if not pool:
             return None
-        fewest = min(_unsaid(said, name) for name in pool)
+        fewest = min(_missing(query, name) for name in pool)
         ranked = sorted(
-            (name for name in pool if _unsaid(said, name) == fewest),
-            key=lambda name: _rank(said, name, footprint),
+            (name for name in pool if _missing(query, name) == fewest),
+            key=lambda name: _rank(query, name, footprint),
         )
         first = ranked[0]
-        form = said.format or (USUAL_GGUF if is_tag(text) else "")
+        form = query.format or (USUAL_GGUF if is_tag(text) else "")
         return ModelReading(
             id=first.id,
             format=form if form not in ("", first.format) else None,
-            others=() if _is_all_said(said, first) else _others(ranked, footprint),
-            is_default_format=not said.format,
+            others=() if _names_all(query, first) else _others(ranked, footprint),
+            is_default_format=not query.format,
         )
 
-    def _said(self, text: str) -> Name:
+    def _query(self, text: str) -> Name:
         """Return the parts of a text, with words joined and split as the names have them."""
         written, form = tokens(text)
         read: list[str] = []
-        pending = [word for word in written if word not in _FILLERS]
+        pending = [word for word in written if word not in FILLERS]
         while pending:
             word = pending.pop(0)
             joined = word + pending[0] if pending else ""
@@ -251,8 +120,8 @@ class Names:
                 pending.pop(0)
             elif word in self._words or not word.isalpha():
                 read.append(word)
-            elif len(word) >= _LONG_WORD and (known := self._repeated.get(_once(word))):
-                read.append(known)
+            elif len(word) >= _LONG_WORD and (single := self._repeated.get(_once(word))):
+                read.append(single)
             elif word in self._split:
                 read.extend(self._split[word])
             elif pending and pending[0][0].isdigit() and word[:-1] in self._words:
@@ -261,29 +130,29 @@ class Names:
                 read.append(number if letter == "v" else letter + number)
             else:
                 read.append(word)
-        return _parts(text, (read, form))
+        return parts_of(text, (read, form))
 
-    def _pool(self, said: Name, footprint: Callable[[str], Footprint]) -> list[Name]:
+    def _pool(self, query: Name, footprint: Callable[[str], Footprint]) -> list[Name]:
         """Return the names that hold what is said, in the format that is said where there are
         any, else unquantized."""
-        pool = [name for name in self._plain if _holds(said, name, said.numbers <= name.numbers)]
-        if not pool and said.numbers:
-            compact = frozenset(number.replace(".", "") for number in said.numbers)
+        pool = [name for name in self._plain if _holds(query, name, query.numbers <= name.numbers)]
+        if not pool and query.numbers:
+            compact = frozenset(number.replace(".", "") for number in query.numbers)
             pool = [
                 name
                 for name in self._plain
                 if _holds(
-                    said, name, compact <= {number.replace(".", "") for number in name.numbers}
+                    query, name, compact <= {number.replace(".", "") for number in name.numbers}
                 )
             ]
-        sized = [name for name in pool if said.sizes <= name.sizes and said.active <= name.active]
-        if not sized and said.active:
-            active = frozenset(word for word in said.active if not word.endswith("k"))
-            sized = [name for name in pool if said.sizes <= name.sizes and active <= name.active]
-        if not sized and len(said.sizes) == 1:
-            (size,) = said.sizes
-            sized = _nearest(pool, _scaled(size), footprint)
-        return [name for name in sized if said.format and name.format == said.format] or [
+        sized = [name for name in pool if query.sizes <= name.sizes and query.active <= name.active]
+        if not sized and query.active:
+            active = frozenset(word for word in query.active if not word.endswith("k"))
+            sized = [name for name in pool if query.sizes <= name.sizes and active <= name.active]
+        if not sized and len(query.sizes) == 1:
+            (size,) = query.sizes
+            sized = _nearest(pool, scaled(size), footprint)
+        return [name for name in sized if query.format and name.format == query.format] or [
             name for name in sized if name.format in ("", "bf16", "fp16")
         ]
 
@@ -293,83 +162,57 @@ def _once(word: str) -> str:
     return _REPEATED.sub(r"\1", word)
 
 
-def _parts(text: str, written: tuple[Sequence[str], str]) -> Name:
-    others: set[str] = set()
-    numbers, sizes, active = set[str](), set[str](), set[str]()
-    for word in written[0]:
-        if _ACTIVE.fullmatch(word):
-            active.add(word)
-        elif _SIZE.fullmatch(word):
-            sizes.add(word)
-        elif _EXPERTS.fullmatch(word):
-            sizes.add(f"{word}b")
-        elif number := _NUMBER.fullmatch(word):
-            numbers.add(number[1].removesuffix(".0"))
-        else:
-            others.add(word)
-    return Name(
-        text,
-        next((word for word in written[0] if word in others), ""),
-        frozenset(others),
-        frozenset(numbers),
-        frozenset(sizes),
-        frozenset(active),
-        written[1],
-        bool(others & _TUNED),
-    )
-
-
-def _holds(said: Name, name: Name, numbers: bool) -> bool:
+def _holds(query: Name, name: Name, numbers: bool) -> bool:
     """Return whether a name holds the words that are said, and is of no other kind of model."""
     return (
         numbers
-        and said.words - _SILENT <= name.words | name.owner | {"base"}
-        and any(_names_something(word) for word in said.words & name.words)
-        and name.words & _KINDS <= said.words
-        and ("distill" not in name.words or bool({"distill", name.family} & said.words))
+        and query.words - SILENT <= name.words | name.owner | {"base"}
+        and any(_names_something(word) for word in query.words & name.words)
+        and name.words & KINDS <= query.words
+        and ("distill" not in name.words or bool({"distill", name.family} & query.words))
     )
 
 
-def _unsaid(said: Name, name: Name) -> int:
+def _missing(query: Name, name: Name) -> int:
     """Return how many words of a name tell models apart and are not said."""
-    unsaid = len(name.words - said.words - _SILENT)
-    versions = len(name.versions - said.numbers) if said.numbers else 0
-    sizes = len(name.sizes - said.sizes) if said.sizes & name.sizes else 0
+    missing_words = len(name.words - query.words - SILENT)
+    versions = len(name.versions - query.numbers) if query.numbers else 0
+    sizes = len(name.sizes - query.sizes) if query.sizes & name.sizes else 0
     base = 0
-    if "base" in said.words:
+    if "base" in query.words:
         base = int(name.tuned) + int("base" not in name.words)
-    return unsaid + versions + sizes + base
+    return missing_words + versions + sizes + base
 
 
 def _rank(
-    said: Name, name: Name, footprint: Callable[[str], Footprint]
+    query: Name, name: Name, footprint: Callable[[str], Footprint]
 ) -> tuple[bool, bool, int, float, float, bool, bool, tuple[float, ...], int, str]:
     """Return how far a name lies from what is said, the nearest first: of the generation that is
     said, of the usual size, the newest, undated, tuned, of the latest date, plain."""
     octaves = 0.0
-    if not said.sizes:
+    if not query.sizes:
         octaves = abs(math.log2(max(_parameters(name, footprint), 1.0) / _USUAL_PARAMETERS))
-    dates = sorted(number for number in name.numbers - said.numbers if _DATE.fullmatch(number))
+    dates = sorted(number for number in name.numbers - query.numbers if DATE.fullmatch(number))
     return (
-        bool(said.sizes and not said.numbers and name.versions),
-        not _is_all_said(said, name),
+        bool(query.sizes and not query.numbers and name.versions),
+        not _names_all(query, name),
         min(int(octaves), _MOST_OCTAVES),
         -name.newest,
         octaves,
         bool(dates),
         not name.tuned,
-        tuple(-_value(date) for date in dates),
-        len(name.active - said.active),
+        tuple(-version_value(date) for date in dates),
+        len(name.active - query.active),
         name.id,
     )
 
 
-def _is_all_said(said: Name, name: Name) -> bool:
+def _names_all(query: Name, name: Name) -> bool:
     """Return whether a text is the whole name but for words of tuning."""
-    return name.words - _SILENT <= said.words and (name.numbers, name.sizes, name.active) == (
-        said.numbers,
-        said.sizes,
-        said.active,
+    return name.words - SILENT <= query.words and (name.numbers, name.sizes, name.active) == (
+        query.numbers,
+        query.sizes,
+        query.active,
     )
 
 
@@ -389,20 +232,9 @@ def _others(ranked: Sequence[Name], footprint: Callable[[str], Footprint]) -> tu
 
 def _parameters(name: Name, footprint: Callable[[str], Footprint]) -> float:
     """Return the parameters of a model: by its name, else counted; the usual size where neither
-    is known."""
-    named = [_scaled(size) for size in name.sizes]
+    is there."""
+    named = [scaled(size) for size in name.sizes]
     return max(named) if named else footprint(name.id).parameters or _USUAL_PARAMETERS
-
-
-def _scaled(size: str) -> float:
-    match = _SIZE.fullmatch(size)
-    assert match is not None
-    return float(match[1] or 1) * float(match[2]) * _SCALE[match[3]]
-
-
-def _value(number: str) -> float:
-    whole, _, rest = number.partition(".")
-    return float(f"{whole}.{rest.replace('.', '')}") if rest else float(whole)
 
 
 def _is_id(text: str) -> bool:
@@ -412,7 +244,7 @@ def _is_id(text: str) -> bool:
 
 def _names_something(word: str) -> bool:
     """Return whether a word can tell a family: no word of tuning, no single letter."""
-    return len(word) > 1 and word not in _SILENT and word != "base"
+    return len(word) > 1 and word not in SILENT and word != "base"
 
 
 def _alike(one: Footprint, other: Footprint) -> bool:

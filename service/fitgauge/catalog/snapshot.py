@@ -14,7 +14,8 @@ import msgspec
 from rapidfuzz import fuzz, process
 
 from fitgauge.catalog import variants
-from fitgauge.catalog.model_names import Footprint, ModelReading, Names, plain, says_all
+from fitgauge.catalog.model_names import Footprint, ModelReading, Names
+from fitgauge.catalog.name_parts import plain, says_all
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.requested import requested_scheme
@@ -36,40 +37,47 @@ def _likeness(one: str, other: str, **_: object) -> float:
 
 
 class SnapshotModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One repository as it was known on `date`.
-
-    `config`: its config.json; `quantization`: its hf_quant_config.json, where it has one;
-    `source`: where both come from. `parameters`: the exact count, and `counted` how it was made;
-    None where the model could not be built. `elements`: numbers stored, by canonical dtype,
-    where they are known. `like`: the row whose config this is, where its own is not known, and
-    `rule` why."""
+    """One repository as it was on one day."""
 
     id: str
+    """The Hub ID."""
     config: dict[str, Any]
+    """Its config.json."""
     source: str
+    """Where its files come from."""
     date: str
+    """The day they were read."""
     parameters: int | None = None
+    """The exact count; None where the model could not be built."""
     counted: str = ""
+    """How the parameters were counted."""
     quantization: dict[str, Any] | None = None
+    """Its hf_quant_config.json, where it has one."""
     elements: dict[str, int] = {}
+    """Numbers stored, by canonical dtype; empty where no source says."""
     like: str | None = None
+    """The row whose config this is, where its own is not published."""
     rule: variants.Rule | None = None
+    """Why it has the config of `like`."""
     form: str | None = None
     """The number format of a derived row, where it is not the base's."""
 
 
 class DerivedRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of data/models_derived.jsonl: a repository with the shapes of another.
-
-    `like`: the row that has the config; `rule`: why; `quantization`: the format of its weights,
-    None for that of the base; `context_length`: where it differs from the base's."""
+    """One line of data/models_derived.jsonl: a repository with the shapes of another."""
 
     id: str
+    """The Hub ID."""
     like: str
+    """The row that has the config."""
     rule: variants.Rule
+    """Why it has the config of `like`."""
     source: str
+    """Where the rule is confirmed."""
     quantization: str | None = None
+    """The format of its weights; None for that of the base."""
     context_length: int | None = None
+    """Where it differs from the base's."""
 
 
 def _model_of(row: SnapshotModel, file: str | None = None) -> Model | None:
@@ -192,11 +200,11 @@ class Snapshot:
         unless the text says "base"; of several dated releases the latest, unless one has no date
         at all."""
         wanted = text.strip().lower()
-        known = self._aliases.get(wanted)
-        if known is None and wanted in self._places:
-            known = next(one for one in self._ids if one.lower() == wanted)
-        if known:
-            return ModelReading(known)
+        model_id = self._aliases.get(wanted)
+        if model_id is None and wanted in self._places:
+            model_id = next(one for one in self._ids if one.lower() == wanted)
+        if model_id:
+            return ModelReading(model_id)
         if reading := self._names.read(text, self._footprint):
             return reading
         reading = self._derived_names.read(text, self._footprint)
@@ -205,16 +213,16 @@ class Snapshot:
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
         return tuple(
-            found
-            for _, _, found in process.extract(
+            model_id
+            for _, _, model_id in process.extract(
                 plain(text), self._written, scorer=_likeness, limit=5, score_cutoff=65
             )
         )
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
-        if known := self._footprints.get(model_id):
-            return known
+        if footprint := self._footprints.get(model_id):
+            return footprint
         row = self.get(model_id)
         assert row is not None
         config = row.config

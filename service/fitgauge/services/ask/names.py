@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.catalog.lookup import GpuMatch
-from fitgauge.catalog.model_names import words
+from fitgauge.catalog.name_parts import words
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GB
 from fitgauge.errors import FitgaugeError

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from fitgauge.catalog.model_names import ModelReading, named_size
+from fitgauge.catalog.model_names import ModelReading
+from fitgauge.catalog.name_parts import named_size
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note

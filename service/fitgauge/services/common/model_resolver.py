@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from fitgauge.catalog.model_names import ModelReading, is_tag
+from fitgauge.catalog.model_names import ModelReading
+from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.scope import out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo

@@ -18,7 +18,6 @@ NOT_YET = (
     "services/facade.py",
     "services/fit/",
     "services/models_for_gpu/",
-    "services/recommend/",
     "services/snapshot_refresh.py",
     "services/tools/",
     "services/training_fit/",

@@ -1,4 +1,4 @@
-"""Which cards and which formats a recommendation may choose from: the constraints of a question,
+"""Which GPUs and which formats a recommendation may choose from: the constraints of a question,
 and which of them empties the set."""
 
 import re
@@ -20,18 +20,18 @@ from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.gpu_options import GpuLimit, Plan
 from fitgauge.services.recommend.schemas import RecommendRequest
-from fitgauge.services.recommend.search import MOST_CARDS, weight_bits
+from fitgauge.services.recommend.search import MOST_GPUS, weight_bits
 
 _KINDS: tuple[Availability, ...] = get_args(Availability)
 
-_TOLD = 8
+_NAMED_QUOTAS = 8
 """Quotas that a warning names."""
 
 
-def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
+def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
     """Return the GPUs the constraints allow. Raise InvalidRequestError for none,
     UnknownAcceleratorError for an unknown name."""
-    most = request.max_gpu_count or MOST_CARDS
+    most = request.max_gpu_count or MOST_GPUS
     named = [catalog.find(text) for text in words.split_list(request.gpus)]
     for field in ("gpus", "vendors", "clouds"):
         if getattr(request, field) and not words.split_list(getattr(request, field)):
@@ -49,9 +49,9 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
             code="missing-field",
         )
     if request.owned and request.clouds:
-        said = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
+        message = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
         raise InvalidRequestError(
-            said,
+            message,
             hint="Leave one of them out.",
             field="clouds",
             code="conflicting-fields",
@@ -59,10 +59,10 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
     if named:
         allowed = [
             GpuLimit(
-                found.accelerator,
-                min(most, found.count) if found.count > 1 else most_gpus(found.accelerator, most),
+                match.accelerator,
+                min(most, match.count) if match.count > 1 else most_gpus(match.accelerator, most),
             )
-            for found in named
+            for match in named
         ]
     else:
         allowed = [
@@ -70,44 +70,44 @@ def cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[Gpu
             for accelerator in _available(request, catalog)
         ]
     wanted = _vendors(words.split_list(request.vendors), catalog.all())
-    left = [card for card in allowed if not wanted or card.accelerator.vendor.lower() in wanted]
+    left = [limit for limit in allowed if not wanted or limit.accelerator.vendor.lower() in wanted]
     if not left:
-        makers = sorted({card.accelerator.vendor for card in allowed})
-        said = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
+        makers = sorted({limit.accelerator.vendor for limit in allowed})
+        message = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
         raise InvalidRequestError(
-            said,
+            message,
             hint="Leave out `vendors`, or send GPUs of these vendors.",
             field="vendors",
             code="conflicting-fields",
         )
-    rented = [card for card in left if costs.rentable(card.accelerator)]
+    rented = [limit for limit in left if costs.rentable(limit.accelerator)]
     if not rented:
         named_clouds = words.split_list(request.clouds)
         rent = "rents" if len(named_clouds) == 1 else "rent"
-        said = (
+        message = (
             f"No option satisfies `clouds`: {', '.join(named_clouds)} {rent} none of the GPUs the"
             " other constraints allow."
         )
         raise InvalidRequestError(
-            said,
+            message,
             hint="Leave out `clouds`, or send other GPUs or clouds.",
             field="clouds",
             code="no-option",
         )
     within = [
-        held
-        for card in rented
-        if (held := GpuLimit(card.accelerator, min(card.most, _quota(card, catalog)))).most
+        capped
+        for limit in rented
+        if (capped := GpuLimit(limit.accelerator, min(limit.most, _quota(limit, catalog)))).most
     ]
     if not within:
-        said = "The catalog's quotas allow none of the GPUs the other constraints allow."
+        message = "The catalog's quotas allow none of the GPUs the other constraints allow."
         raise InvalidRequestError(
-            said,
+            message,
             hint="Send other GPUs, or have the quota raised.",
             field="gpus",
             code="over-quota",
         )
-    return list({card.accelerator.id: card for card in within}.values())
+    return list({limit.accelerator.id: limit for limit in within}.values())
 
 
 def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelerator]:
@@ -136,28 +136,28 @@ def _included(names: Sequence[str]) -> set[Availability]:
     return included
 
 
-def quotas_told(request: RecommendRequest, catalog: Catalog) -> list[Note]:
+def quota_warnings(request: RecommendRequest, catalog: Catalog) -> list[Note]:
     """Return warnings on quotas that limit the requested GPUs."""
-    asked = [
+    requested = [
         catalog.find(text).accelerator for text in words.split_list(request.gpus)
     ] or catalog.all()
-    most = request.max_gpu_count or MOST_CARDS
-    held = {
-        card.id: f"{quota} x {card.name}"
-        for card in asked
-        if (quota := catalog.quota(card)) is not None and quota < most
+    most = request.max_gpu_count or MOST_GPUS
+    quotas = {
+        gpu.id: f"{quota} x {gpu.name}"
+        for gpu in requested
+        if (quota := catalog.quota(gpu)) is not None and quota < most
     }
-    first = list(held.values())[:_TOLD]
+    first = list(quotas.values())[:_NAMED_QUOTAS]
     message = (
         "Limited by the catalog's quotas: at most"
-        f" {', '.join(first)}{', ...' if len(held) > _TOLD else ''}."
+        f" {', '.join(first)}{', ...' if len(quotas) > _NAMED_QUOTAS else ''}."
     )
     return [Note("gpu-quota", "gpus", message)] if first else []
 
 
-def _quota(card: GpuLimit, catalog: Catalog) -> int:
-    quota = catalog.quota(card.accelerator)
-    return card.most if quota is None else quota
+def _quota(limit: GpuLimit, catalog: Catalog) -> int:
+    quota = catalog.quota(limit.accelerator)
+    return limit.most if quota is None else quota
 
 
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
@@ -170,28 +170,28 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
         and request.no_quantization
         and _lossy(request, model, fitting, engines[0])
     ):
-        said = f"`quantization` {request.quantization} and `no_quantization` exclude each other."
+        message = f"`quantization` {request.quantization} and `no_quantization` exclude each other."
         raise InvalidRequestError(
-            said,
+            message,
             hint="Leave one of them out.",
             field="no_quantization",
             code="conflicting-fields",
         )
-    found = [
+    candidates = [
         Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
         for engine in _taking(engines, request.kv_cache_dtype)
         for quantization in _formats(request, engine, published)
     ]
     least = request.min_weight_bits or 0.0
-    left = [plan for plan in found if plan.bits >= least]
+    left = [plan for plan in candidates if plan.bits >= least]
     if not left:
-        best = max(plan.bits for plan in found)
-        said = (
+        best = max(plan.bits for plan in candidates)
+        message = (
             f"No option satisfies `min_weight_bits` {least:g}: {model.id} has at most {best:g}"
             " bits per weight."
         )
         raise InvalidRequestError(
-            said,
+            message,
             hint=f"Send min_weight_bits {best:g} or less.",
             field="min_weight_bits",
             code="no-option",
@@ -203,13 +203,13 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
     ]
     if not good:
         best = max(recovers(plan.quantization, plan.engine) for plan in left)
-        known = f"at least {best:g} % was recovered" if best else "no quality was measured"
-        said = (
+        measured = f"at least {best:g} % was recovered" if best else "no quality was measured"
+        message = (
             f"No option satisfies `min_quality` {request.min_quality:g}: of {request.quantization}"
-            f" {known}."
+            f" {measured}."
         )
         raise InvalidRequestError(
-            said,
+            message,
             hint=("Send a lower `min_quality`, or leave out `quantization`."),
             field="min_quality",
             code="no-option",
@@ -222,8 +222,8 @@ def recovers(quantization: str | None, engine: EngineName) -> float:
     published, 0 if not measured."""
     if quantization is None or canonical_name(quantization) in UNQUANTIZED:
         return 100.0
-    known = recovery(quantization, engine)
-    return known.low if known else 0.0
+    recovered = recovery(quantization, engine)
+    return recovered.low if recovered else 0.0
 
 
 def _formats(
@@ -258,21 +258,21 @@ def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[E
     return taking
 
 
-def _vendors(asked: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
+def _vendors(names: Sequence[str], catalog: Sequence[Accelerator]) -> set[str]:
     """Return vendors in lower case. Raise InvalidRequestError for one the catalog does not have."""
-    known = sorted({accelerator.vendor for accelerator in catalog})
-    meant = {re.sub(r"[^a-z]", "", name.lower()): name for name in known}
-    found = set()
-    for text in asked:
+    sold_by = sorted({accelerator.vendor for accelerator in catalog})
+    by_word = {re.sub(r"[^a-z]", "", name.lower()): name for name in sold_by}
+    vendors = set()
+    for text in names:
         word = re.sub(r"[^a-z]", "", text.lower())
-        if word not in meant:
-            hint = f"Use one of {', '.join(known)}."
+        if word not in by_word:
+            hint = f"Use one of {', '.join(sold_by)}."
             raise InvalidRequestError(
                 f"Unknown vendor {text[:40]!r}.",
                 hint=hint,
-                matches=tuple(known[:5]),
+                matches=tuple(sold_by[:5]),
                 field="vendors",
                 code="unknown-value",
             )
-        found.add(meant[word].lower())
-    return found
+        vendors.add(by_word[word].lower())
+    return vendors

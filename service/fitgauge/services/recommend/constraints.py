@@ -48,7 +48,7 @@ def watts(accelerator: Accelerator, count: int) -> int | None:
 
 
 def limits(request: RecommendRequest, costs: Costs) -> Callable[[Accelerator, int], bool] | None:
-    """Return whether so many cards keep within nodes, power and budget; None where none of them
+    """Return whether so many GPUs keep within nodes, power and budget; None where none of them
     is limited. What is unknown does not."""
     most_nodes, most_watts, budget = request.max_nodes, request.max_watts, request.max_usd_per_hour
     if most_nodes is None and most_watts is None and budget is None:
@@ -76,17 +76,17 @@ def relaxed_constraints(
 
     None where something else is in the way.
     """
-    given = [name for name in _CONSTRAINTS if getattr(request, name) not in (None, False)]
+    constraints = [name for name in _CONSTRAINTS if getattr(request, name) not in (None, False)]
     for names in [
-        *([name] for name in given),
-        *(given[:count] for count in range(2, len(given) + 1)),
+        *([name] for name in constraints),
+        *(constraints[:count] for count in range(2, len(constraints) + 1)),
     ]:
-        if found := _without(request, names, front):
+        if options := _without(request, names, front):
             for name in names:
                 fewer = [other for other in names if other != name]
                 if fewer and (still := _without(request, fewer, front)):
-                    names, found = fewer, still
-            return names, found
+                    names, options = fewer, still
+            return names, options
     return None
 
 
@@ -109,10 +109,10 @@ def overconstrained(
     why: why that option is named; may be empty.
     """
     constraints = " and ".join(f"`{name}` {_formatted(getattr(request, name))}" for name in names)
-    said = f"No option for {held} satisfies {constraints}."
+    message = f"No option for {held} satisfies {constraints}."
     hint = f"Without {'it' if len(names) == 1 else 'them'}, {instead} fits"
     return InvalidRequestError(
-        said,
+        message,
         hint=f"{hint}: {why}." if why else f"{hint}.",
         field=names[0],
         code="no-option",

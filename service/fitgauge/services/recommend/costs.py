@@ -1,4 +1,4 @@
-"""What a deployment costs: the rent of its cards, and of a million tokens at the speed it is
+"""What a deployment costs: the rent of its GPUs, and of a million tokens at the speed it is
 estimated to have."""
 
 import re
@@ -16,24 +16,26 @@ from fitgauge.services.recommend.kubernetes import node_size
 _SHOWN = 3
 """Rentals listed for one option."""
 
-_MOST_KEPT = 16384
+_MOST_PRICES = 16384
 """Prices kept between questions: of a whole catalog at every count, twice."""
 
 
 class Usd(Struct, kw_only=True):
     """An amount in US dollars as an interval."""
 
-    low: float
-    expected: float
-    high: float
+    low: Annotated[float, Meta(description="At the lowest price and the highest speed [USD].")]
+    expected: Annotated[
+        float, Meta(description="At the lowest price and the expected speed [USD].")
+    ]
+    high: Annotated[float, Meta(description="At the highest price and the lowest speed [USD].")]
 
 
 class RentalAnswer(Struct, kw_only=True):
     """Machines of one cloud that hold the GPUs; a machine is paid whole."""
 
-    cloud: str
-    instance: str
-    machines: int
+    cloud: Annotated[str, Meta(description="The cloud, such as aws.")]
+    instance: Annotated[str, Meta(description="Its instance type.")]
+    machines: Annotated[int, Meta(description="Instances to rent.")]
     gpus: Annotated[int, Meta(description="GPUs paid for: those of the option, or more.")]
     usd_per_hour_low: Annotated[
         float | None, Meta(description="Of all instances on demand in the cheapest region.")
@@ -42,7 +44,7 @@ class RentalAnswer(Struct, kw_only=True):
         float | None, Meta(description=("The same in the most expensive region."))
     ]
     as_of: Annotated[str | None, Meta(description="Date of the price, YYYY-MM-DD.")]
-    source: str
+    source: Annotated[str, Meta(description="Where the price comes from.")]
 
 
 class PricedLoad(Struct, kw_only=True):
@@ -54,7 +56,7 @@ class PricedLoad(Struct, kw_only=True):
 
 
 class CostAnswer(Struct, kw_only=True):
-    """What it costs to rent, or nothing for cards that are owned. Prices are dated facts, not
+    """What it costs to rent, or nothing for GPUs that are owned. Prices are dated facts, not
     quotes."""
 
     usd_per_hour_low: Annotated[
@@ -93,7 +95,7 @@ class CostAnswer(Struct, kw_only=True):
 
 
 class Costs:
-    """Prices over some clouds. Cards that are owned cost nothing an hour: electricity and rent
+    """Prices over some clouds. GPUs that are owned cost nothing an hour: electricity and rent
     of the room are not known here."""
 
     def __init__(
@@ -104,30 +106,30 @@ class Costs:
         owned: bool,
         gpus_per_node: int | None = None,
     ) -> None:
-        """clouds: None for all; gpus_per_node: None for what is usual for the card."""
+        """clouds: None for all; gpus_per_node: None for what is usual for the GPU."""
         self._offers = offers
         self._clouds = clouds
         self._owned = owned
         self._gpus_per_node = gpus_per_node
-        self._kept: dict[tuple[str, int], float | None] = {}
+        self._prices: dict[tuple[str, int], float | None] = {}
 
     def usd_per_hour(self, accelerator: Accelerator, count: int) -> float | None:
-        """Return the lowest price of `count` cards, None where none is known."""
+        """Return the lowest price of `count` GPUs, None where none is known."""
         if self._owned:
             return 0.0
         key = (accelerator.id, count)
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:  # cards of any size can be asked about
-                self._kept.clear()
+        if key not in self._prices:
+            if len(self._prices) >= _MOST_PRICES:  # GPUs of any size can be asked about
+                self._prices.clear()
             price = self._offers.price(
                 accelerator.id, count, self._clouds, node_size(accelerator, self._gpus_per_node)
             )
-            self._kept[key] = price.usd_per_hour_low if price else None
-        return self._kept[key]
+            self._prices[key] = price.usd_per_hour_low if price else None
+        return self._prices[key]
 
     def rentable(self, accelerator: Accelerator) -> bool:
         """Return whether one of the clouds rents it out, at whatever price; without a choice of
-        clouds every card is."""
+        clouds every GPU is."""
         return self._clouds is None or bool(self._offers.of(accelerator.id, self._clouds))
 
     def answer(
@@ -137,7 +139,7 @@ class Costs:
         decode: Sequence[float] | None,
         prefill: Sequence[float] | None,
     ) -> CostAnswer | None:
-        """Return what `count` cards cost, None where no price is known. decode, prefill: tokens
+        """Return what `count` GPUs cost, None where no price is known. decode, prefill: tokens
         a second (low, expected, high)."""
         if self._owned:
             return CostAnswer(
@@ -183,24 +185,24 @@ def _million(usd_per_hour: float, tokens_per_second: float) -> float:
     return round(usd_per_hour * 1e6 / (3600 * tokens_per_second), 4)
 
 
-def clouds(asked: Collection[str], offers: Offers) -> frozenset[str] | None:
+def clouds(names: Collection[str], offers: Offers) -> frozenset[str] | None:
     """Return the clouds that are meant, None where none is named. Raises InvalidRequestError for
     one that is unknown."""
-    if not asked:
+    if not names:
         return None
-    known, meant = offers.clouds(), set()
-    for text in asked:
+    listed, meant = offers.clouds(), set()
+    for text in names:
         word = re.sub(r"[^a-z0-9]", "", text.lower())
         name = next(
-            (cloud for cloud in known if re.sub(r"[^a-z0-9]", "", cloud) == word),
+            (cloud for cloud in listed if re.sub(r"[^a-z0-9]", "", cloud) == word),
             CLOUD_NAMES.get(word),
         )
-        if name not in known:
-            said = f"Unknown cloud {text.strip()[:40]!r}."
-            near = tuple(get_close_matches(word, known, n=3)) or known[:5]
+        if name not in listed:
+            message = f"Unknown cloud {text.strip()[:40]!r}."
+            near = tuple(get_close_matches(word, listed, n=3)) or listed[:5]
             raise InvalidRequestError(
-                said,
-                hint=f"Use {', '.join(known) or 'no `clouds`: the catalog has no offers'}.",
+                message,
+                hint=f"Use {', '.join(listed) or 'no `clouds`: the catalog has no offers'}.",
                 matches=near,
                 field="clouds",
                 code="unknown-value",

@@ -1,4 +1,4 @@
-"""The cards of a question as its plans see them: which may run on which, how fast each is, and
+"""The GPUs of a question as its plans see them: which may run on which, how fast each is, and
 what so many of them cost."""
 
 from collections.abc import Callable, Hashable, Sequence
@@ -26,87 +26,94 @@ from fitgauge.services.fit.batch_estimator import BatchEstimator, card_class
 
 
 class GpuLimit(NamedTuple):
-    """A card that may be used, and how many of them at most."""
+    """How many of a GPU may be used."""
 
     accelerator: Accelerator
+    """The GPU."""
     most: int
+    """The most of it in one deployment."""
 
 
 class Plan(NamedTuple):
-    """One engine with the weights in one format; `bits` of most weights. quantization: None is
-    as published."""
+    """One engine with the weights in one format."""
 
     engine: EngineName
+    """The serving engine."""
     quantization: str | None
+    """The format of the weights; None as published."""
     bits: float
+    """Bits of most weights, without scales."""
 
 
 class GpuOption(NamedTuple):
-    """A card that a plan may run on. `usable` bytes; `place` among all cards; `bandwidth`: 10^9
-    bytes a second; `peak`: 10^12 operations a second of the plan's arithmetic; None where it is
-    not known."""
+    """A GPU that a plan may run on."""
 
     usable: int
+    """Usable memory of one [bytes]."""
     place: int
+    """Index among the GPUs of the pool."""
     bandwidth: float | None
+    """Memory bandwidth [10^9 bytes/s]; None if unknown."""
     peak: float | None
-    card: GpuLimit
+    """Peak of the plan's arithmetic [10^12 operations/s]; None if unknown."""
+    limit: GpuLimit
+    """The GPU, and how many of it may be used."""
 
 
 class PriceTable(dict[int, list[tuple[float, float]]]):
-    """By the place of a card: of 1, 2, ... of it (what they cost, the least that so many or more of
-    them cost), asked once for each card.
+    """By the place of a GPU: of 1, 2, ... of it (what they cost, the least that so many or more of
+    them cost), asked once for each GPU.
 
     Infinitely much where that is unknown.
     """
 
     def __init__(
-        self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
+        self, limits: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
     ) -> None:
         super().__init__()
-        self._cards, self._cost = cards, cost
+        self._limits, self._cost = limits, cost
 
     def __missing__(self, place: int) -> list[tuple[float, float]]:
-        accelerator, most = self._cards[place]
-        asked = (self._cost(accelerator, count) for count in range(1, most + 1))
-        costs = [inf if cost is None else cost for cost in asked]
+        accelerator, most = self._limits[place]
+        prices = (self._cost(accelerator, count) for count in range(1, most + 1))
+        costs = [inf if cost is None else cost for cost in prices]
         least = list(accumulate(reversed(costs), min))[::-1]
-        self[place] = known = list(zip(costs, least, strict=True))
-        return known
+        self[place] = priced = list(zip(costs, least, strict=True))
+        return priced
 
 
 class GpuPool:
-    """Some cards by their memory, and what no model changes of them: worked out once for as long as
+    """Some GPUs by their memory, and what no model changes of them: worked out once for as long as
     they are asked about.
 
-    cost: what so many cards cost an hour [USD], None where that is unknown.
+    cost: what so many GPUs cost an hour [USD], None where that is unknown.
     """
 
     def __init__(
-        self, cards: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
+        self, limits: Sequence[GpuLimit], cost: Callable[[Accelerator, int], float | None]
     ) -> None:
-        self.cards = sorted(
-            cards, key=lambda card: (card.accelerator.usable.expected, card.accelerator.id)
+        self.limits = sorted(
+            limits, key=lambda limit: (limit.accelerator.usable.expected, limit.accelerator.id)
         )
-        self.classes = [card_class(card.accelerator) for card in self.cards]
+        self.classes = [card_class(limit.accelerator) for limit in self.limits]
         self.first_of = {
-            name: card.accelerator for name, card in zip(self.classes, self.cards, strict=True)
+            name: limit.accelerator for name, limit in zip(self.classes, self.limits, strict=True)
         }
-        self.prices = PriceTable(self.cards, cost)
+        self.prices = PriceTable(self.limits, cost)
         self._rows: dict[Arithmetic, list[GpuOption]] = {}
 
     def row(self, arithmetic: Arithmetic) -> list[GpuOption]:
-        """Return a option on every card for plans of this arithmetic."""
+        """Return an option on every GPU for plans of this arithmetic."""
         if arithmetic not in self._rows:
             self._rows[arithmetic] = [
                 GpuOption(
-                    card.accelerator.usable.expected,
+                    limit.accelerator.usable.expected,
                     place,
-                    card.accelerator.bandwidth_gbps,
-                    peak_of(arithmetic, card.accelerator),
-                    card,
+                    limit.accelerator.bandwidth_gbps,
+                    peak_of(arithmetic, limit.accelerator),
+                    limit,
                 )
-                for place, card in enumerate(self.cards)
+                for place, limit in enumerate(self.limits)
             ]
         return self._rows[arithmetic]
 
@@ -114,39 +121,39 @@ class GpuPool:
 def gpu_option(
     request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
 ) -> dict[Plan, list[GpuOption]]:
-    """Return the cards of every plan, by memory: those on which it is the first of `plans` that
+    """Return the GPUs of every plan, by memory: those on which it is the first of `plans` that
     runs its format."""
     taken: set[tuple[str | None, Hashable]] = set()
-    found: dict[Plan, list[GpuOption]] = {}
+    options: dict[Plan, list[GpuOption]] = {}
     for plan in plans:
-        asked = structs.replace(request, quantization=plan.quantization)
+        requested = structs.replace(request, quantization=plan.quantization)
         free = {
             name: first
             for name, first in pool.first_of.items()
             if (plan.quantization, name) not in taken
         }
-        own = fitting.running(asked, plan.engine, free)
+        own = fitting.running(requested, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}
         row = pool.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
-        found[plan] = [
+        options[plan] = [
             option for name, option in zip(pool.classes, row, strict=True) if name in own
         ]
-    return found
+    return options
 
 
 def kinds(
     request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
 ) -> dict[EngineName, list[Hashable]]:
-    """Return the kind of every card of the pool, by engine."""
+    """Return the kind of every GPU of the pool, by engine."""
     engines = dict.fromkeys(plan.engine for plan in plans)
     return {
-        engine: [fitting.kind(request, engine, card.accelerator) for card in pool.cards]
+        engine: [fitting.kind(request, engine, limit.accelerator) for limit in pool.limits]
         for engine in engines
     }
 
 
 class Rate:
-    """Tokens a second of one plan by a card's bandwidth, peak and link.
+    """Tokens a second of one plan by a GPU's bandwidth, peak and link.
 
     `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token,
     over `ranks`."""
@@ -202,6 +209,6 @@ class Rate:
             return self._layers
         if option.place not in self._waits:
             self._waits[option.place] = waiting_seconds(
-                self._spec, self._concurrency, self._ranks, option.card.accelerator
+                self._spec, self._concurrency, self._ranks, option.limit.accelerator
             )
         return self._waits[option.place]

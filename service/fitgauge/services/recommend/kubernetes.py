@@ -49,9 +49,9 @@ _MIG = re.compile(r"MIG (\S+)")
 class SharedMemory(Struct, kw_only=True):
     """A volume of the pod: emptyDir with this medium and limit."""
 
-    mount_path: str
-    medium: str
-    size_limit: str
+    mount_path: Annotated[str, Meta(description="Where the volume is mounted.")]
+    medium: Annotated[str, Meta(description="emptyDir.medium.")]
+    size_limit: Annotated[str, Meta(description="emptyDir.sizeLimit.")]
 
 
 class Kubernetes(Struct, kw_only=True):
@@ -62,7 +62,7 @@ class Kubernetes(Struct, kw_only=True):
         Literal["Deployment", "LeaderWorkerSet"],
         Meta(description="The serving process; a training run is a Job of such pods."),
     ]
-    pods: int
+    pods: Annotated[int, Meta(description="Pods of one deployment, one for each node.")]
     limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
     requests: Annotated[
         dict[str, str],
@@ -76,33 +76,38 @@ class Kubernetes(Struct, kw_only=True):
     ]
 
 
-def node_size(accelerator: Accelerator, asked: int | None) -> int:
-    """Return the GPUs in one node: as asked, else what is usual for the card."""
-    return asked or accelerator.node_size or USUAL_NODE
+def node_size(accelerator: Accelerator, gpus_per_node: int | None) -> int:
+    """Return the GPUs in one node: as asked, else what is usual for the GPU."""
+    return gpus_per_node or accelerator.node_size or USUAL_NODE
 
 
-def nodes(accelerator: Accelerator, count: int, asked: int | None) -> int:
+def nodes(accelerator: Accelerator, count: int, gpus_per_node: int | None) -> int:
     """Nodes that hold `count` GPUs."""
-    return -(-count // node_size(accelerator, asked))
+    return -(-count // node_size(accelerator, gpus_per_node))
 
 
 def kubernetes(
-    accelerator: Accelerator, count: int, workload: Workload, asked: int | None
+    accelerator: Accelerator, count: int, workload: Workload, gpus_per_node: int | None
 ) -> Kubernetes | None:
     """Return what to ask a cluster for to serve; see `pods_for`."""
     return pods_for(
         accelerator,
         count,
-        asked,
+        gpus_per_node,
         together=workload.tensor_parallel > 1,
         offloaded=workload.cpu_offload_bytes,
     )
 
 
 def pods_for(
-    accelerator: Accelerator, count: int, asked: int | None, *, together: bool, offloaded: int = 0
+    accelerator: Accelerator,
+    count: int,
+    gpus_per_node: int | None,
+    *,
+    together: bool,
+    offloaded: int = 0,
 ) -> Kubernetes | None:
-    """Return what to ask a cluster for, None for what no device plugin offers (Apple, a card that
+    """Return what to ask a cluster for, None for what no device plugin offers (Apple, a GPU that
     is only a size).
 
     `asked`: GPUs of a node; `together`: processes share a layer or its gradients, and meet in
@@ -111,7 +116,7 @@ def pods_for(
     resource = _resource(accelerator)
     if resource is None:
         return None
-    pods = nodes(accelerator, count, asked)
+    pods = nodes(accelerator, count, gpus_per_node)
     each = -(-count // pods)
     shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else None
     host = (
@@ -134,7 +139,7 @@ def pods_for(
 
 
 def _node_selector(accelerator: Accelerator, slice_of: int | None) -> dict[str, str]:
-    """Return the label of nodes with such a card; GKE asks for the topology of a TPU slice
+    """Return the label of nodes with such a GPU; GKE asks for the topology of a TPU slice
     besides. slice_of: chips of one host, None for more."""
     label = node_labels.load().get(accelerator.id)
     topology = _TPU_TOPOLOGIES.get(accelerator.id, {}).get(slice_of or 0)
@@ -150,9 +155,9 @@ def _resource(accelerator: Accelerator) -> str | None:
     """
     if profile := _MIG.match(accelerator.name):
         return f"nvidia.com/mig-{profile[1]}"
-    known = (
+    resources = (
         name
         for vendor, start, name in _RESOURCES
         if accelerator.vendor == vendor and accelerator.id.startswith(start)
     )
-    return next(known, None)
+    return next(resources, None)

@@ -38,7 +38,7 @@ _SYNONYMS: dict[str, Objective] = {
 
 
 def order(objective: Objective) -> Callable[[Option], tuple[object, ...]]:
-    """Return the key of this order. Of as many cards the cheapest comes first, at one price the
+    """Return the key of this order. Of as many GPUs the cheapest comes first, at one price the
     fastest; what has no known price comes last."""
     first = _ORDERS[objective]
     return lambda option: (first(option), identity(option))
@@ -49,9 +49,9 @@ def objective(text: str | None) -> Objective:
     word = "_".join(
         (text or "fewest_cards").strip().lower().replace("-", " ").replace("_", " ").split()
     )
-    known = {name: name for name in _ORDERS} | _SYNONYMS
-    if word not in known:
-        matches = tuple(dict.fromkeys(known[near] for near in get_close_matches(word, known, n=2)))
+    names = {name: name for name in _ORDERS} | _SYNONYMS
+    if word not in names:
+        matches = tuple(dict.fromkeys(names[near] for near in get_close_matches(word, names, n=2)))
         raise InvalidRequestError(
             f"{word[:40]!r} is no objective.",
             hint=f"Send {', '.join(_ORDERS)}.",
@@ -59,4 +59,4 @@ def objective(text: str | None) -> Objective:
             field="objective",
             code="unknown-value",
         )
-    return known[word]
+    return names[word]

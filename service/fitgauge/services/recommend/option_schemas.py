@@ -52,7 +52,7 @@ class PrefillAnswer(Struct, kw_only=True):
     """How fast prompts are read: operations / (peak x efficiency), and what tensor parallelism
     exchanges."""
 
-    prompt_tokens: int
+    prompt_tokens: Annotated[int, Meta(description="Length of the prompt.")]
     seconds_to_first_token: Annotated[
         Seconds, Meta(description="Of one such prompt on an idle server, without queueing.")
     ]
@@ -63,11 +63,16 @@ class PrefillAnswer(Struct, kw_only=True):
 class MeasuredOn(Struct, kw_only=True):
     """One published measurement of a format."""
 
-    model: str
-    measured: str
-    measure: Literal["benchmarks", "perplexity"]
-    recovered_percent: float
-    source: str
+    model: Annotated[str, Meta(description="The model that was measured.")]
+    measured: Annotated[str, Meta(description="The benchmark, or the text of a perplexity.")]
+    measure: Annotated[
+        Literal["benchmarks", "perplexity"],
+        Meta(description="Whether benchmark scores or perplexities were compared."),
+    ]
+    recovered_percent: Annotated[
+        float, Meta(description="Percent of the unquantized model's quality.")
+    ]
+    source: Annotated[str, Meta(description="Where it was published.")]
 
 
 class QualityAnswer(Struct, kw_only=True):
@@ -76,9 +81,9 @@ class QualityAnswer(Struct, kw_only=True):
     Benchmarks: its score over the unquantized one. Perplexity: the unquantized one over its own.
     The two are not the same percent."""
 
-    low: float
+    low: Annotated[float, Meta(description="The least measured percentage.")]
     expected: Annotated[float, Meta(description="Median over the measurements.")]
-    high: float
+    high: Annotated[float, Meta(description="The highest measured percentage.")]
     measurements: Annotated[
         int,
         Meta(
@@ -93,17 +98,19 @@ class Recommendation(Struct, kw_only=True):
     """One deployment that fits, and that no other beats in GPUs, memory, speed, bits and price
     at once."""
 
-    gpu: GpuAnswer
-    engine: str
-    quantization: str
+    gpu: Annotated[GpuAnswer, Meta(description="The GPU and how many of it.")]
+    engine: Annotated[str, Meta(description="The serving engine.")]
+    quantization: Annotated[
+        str, Meta(description="Format of the weights; `as published` where nothing is quantized.")
+    ]
     weight_bits: Annotated[
         float,
         Meta(
             description=("Of most weights, without scales; not a measure of calibration quality.")
         ),
     ]
-    verdict: Verdict
-    fit_probability: float
+    verdict: Annotated[Verdict, Meta(description="Whether it fits with the settings in `chosen`.")]
+    fit_probability: Annotated[float, Meta(description="Probability that it fits, 0 to 1.")]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
     budget_bytes: Annotated[int, Meta(description="Memory the engine may use of one GPU.")]
     headroom_bytes: Annotated[
@@ -134,7 +141,8 @@ class Recommendation(Struct, kw_only=True):
         Fields, Meta(description="The request to POST /v1/fit for the full breakdown.")
     ]
     chosen: ChosenSettings
-    launch: Launch
+    """Settings that differ from the engine's defaults."""
+    launch: Annotated[Launch, Meta(description="The command that starts it.")]
     checkpoint: Annotated[
         str | None,
         Meta(
@@ -158,13 +166,15 @@ class Recommendation(Struct, kw_only=True):
 class TrainingRecommendation(Struct, kw_only=True):
     """The fewest of one GPU on which a training step fits, under the fastest layout that does."""
 
-    gpu: GpuAnswer
-    framework: str
-    method: str
-    verdict: Verdict
+    gpu: Annotated[GpuAnswer, Meta(description="The GPU and how many of it.")]
+    framework: Annotated[str, Meta(description="fsdp, deepspeed, megatron or transformers.")]
+    method: Annotated[str, Meta(description="lora, qlora or full.")]
+    verdict: Annotated[Verdict, Meta(description="Whether a training step fits.")]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    usable_bytes: int
-    headroom_bytes: int
+    usable_bytes: Annotated[int, Meta(description="Usable memory of one GPU.")]
+    headroom_bytes: Annotated[
+        int, Meta(description="Usable minus the least required bytes, per GPU.")
+    ]
     total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
     efficiency: Annotated[
         float, Meta(description="Of one GPU: 1 without recomputation or idle time.")
@@ -173,7 +183,10 @@ class TrainingRecommendation(Struct, kw_only=True):
         float | None, Meta(description="An upper bound: all its GPUs at their full dense peak.")
     ]
     cost: Annotated[CostAnswer | None, Meta(description="Null where no price is known.")]
-    watts: int | None
+    watts: Annotated[
+        int | None,
+        Meta(description="Thermal design power of its GPUs, without the host; null if unknown."),
+    ]
     kubernetes: Annotated[
         Kubernetes | None, Meta(description="Null for what no device plugin offers.")
     ]
@@ -181,7 +194,7 @@ class TrainingRecommendation(Struct, kw_only=True):
         Fields,
         Meta(description="The request to POST /v1/training-fit for the full breakdown."),
     ]
-    launch: PlanLaunch
+    launch: Annotated[PlanLaunch, Meta(description="The command that starts it, and its files.")]
     roles: Annotated[
         list[Role],
         Meta(description="What it is best at among the options; empty for the other items."),

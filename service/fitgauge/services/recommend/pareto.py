@@ -15,7 +15,7 @@ def criteria(
     bits: float,
     cost: float | None = None,
 ) -> Criteria:
-    """Return (cards, usable memory of all, -tokens a second, -bits of a weight, cost an hour):
+    """Return (GPUs, usable memory of all, -tokens a second, -bits of a weight, cost an hour):
     the smaller the better; what is unknown is worse than any."""
     return (
         count,
@@ -39,7 +39,7 @@ def dominates(one: Criteria, other: Criteria) -> bool:
 
 
 class ParetoFront:
-    """Marks of deployments that fit, all with no more cards and no fewer bits than those that are
+    """Marks of deployments that fit, all with no more GPUs and no fewer bits than those that are
     asked about.
 
     `_sizes`, `_speeds`: the steps of the best speed that so much memory is known to give, both
@@ -80,16 +80,16 @@ class ParetoFront:
             return True
         size, speed, cost = mark[1], mark[2], mark[4]
         marks = self._priced if cost < inf else self._marks
-        for number, known in enumerate(marks):
-            if known[1] <= size and known[2] <= speed and known[4] <= cost and known != mark:
-                if number:
-                    marks.insert(0, marks.pop(number))
+        for index, other in enumerate(marks):
+            if other[1] <= size and other[2] <= speed and other[4] <= cost and other != mark:
+                if index:
+                    marks.insert(0, marks.pop(index))
                 return True
         return False
 
 
 class ParetoFronts:
-    """Deployments known to fit, asked about in the order of their cards: a Front for each number
+    """Deployments known to fit, asked about in the order of their GPUs: a Front for each number
     of bits that is asked about."""
 
     def __init__(self, bits: Iterable[float]) -> None:

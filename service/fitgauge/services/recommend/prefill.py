@@ -36,7 +36,7 @@ class Prompts:
 
     def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
         """Return the time to first token on an idle server; None where no source states
-        how fast the card multiplies."""
+        how fast the GPU multiplies."""
         prepared = self._fitting.prepared(plan.quantization, plan.engine)
         fastest = peak(prepared.scheme, accelerator)
         if fastest is None:
@@ -68,7 +68,7 @@ class Prompts:
         return DecodeSpeed(low=low, expected=expected, high=high)
 
     def _layout(self, engine: EngineName, count: int) -> tuple[int, int]:
-        """Return (tensor, pipeline) parallel on `count` cards."""
+        """Return (tensor, pipeline) parallel on `count` GPUs."""
         key = (engine, count)
         if key not in self._degrees:
             self._degrees[key] = degrees(self._request, self._spec, count, engine)[:2]

@@ -2,7 +2,6 @@
 start it."""
 
 from collections.abc import Iterable, Sequence
-from math import inf
 from typing import NamedTuple
 
 from msgspec import convert, structs
@@ -10,9 +9,7 @@ from msgspec import convert, structs
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.note import Note
-from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD, DecodeSpeed
-from fitgauge.engine.performance.prefill import compute_efficiency
+from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.fit import Verdict, verdict
@@ -57,12 +54,19 @@ class Judged(NamedTuple):
     """A deployment with the settings of its launch."""
 
     workload: Workload
+    """The workload with these settings."""
     required: Bytes
+    """Memory that the fullest GPU needs [bytes]."""
     budget: Bytes
+    """Memory that the engine may use of one GPU [bytes]."""
     probability: float
+    """Probability that it fits."""
     changed: Settings
+    """Settings that differ from the engine's defaults."""
     request: Fields
+    """The request to POST /v1/fit that asks for the same."""
     launch: Launch
+    """The command."""
 
     @property
     def verdict(self) -> Verdict:
@@ -170,8 +174,8 @@ class ResponseBuilder:
         sent = {**self._sent(option), "settings": self._request.settings or "auto"}
         if option.fitted.changed:
             match = GpuMatch(option.accelerator, option.gpus)
-            asked = self._estimator.ask(convert(sent, FitRequest), self._model, match)
-            checked = self._estimator.check(asked)
+            query = self._estimator.ask(convert(sent, FitRequest), self._model, match)
+            checked = self._estimator.check(query)
             command = launch_of(checked)
             if checked.verdict == "fits" and checked.choice is not None and command is not None:
                 return Judged(
@@ -264,108 +268,6 @@ class ResponseBuilder:
         each = f" ({_rounded(option.speed.expected / requests)} a request)" if requests > 1 else ""
         return f", about {_rounded(option.speed.expected)} tokens a second{each}"
 
-    def warnings(self, front: Sequence[Option], shown: Sequence[Recommendation]) -> list[Note]:
-        """Return the warnings about the options shown."""
-        request, notes = self._request, [*self._model.warnings, *self._model.spec.notes]
-        if request.context_length is None:
-            notes.append(
-                Note(
-                    "context-length-assumed",
-                    "context_length",
-                    "`context_length` not set: assuming"
-                    f" {front[0].fitted.workload.context_length:,} tokens.",
-                )
-            )
-        if any(option.speed for option in front):
-            multiplying = _range(compute_efficiency(self._model.spec))
-            notes.append(
-                Note(
-                    "speeds-estimated",
-                    None,
-                    f"Speeds are roofline estimates: decoding at {EFFICIENCY:.0%} of memory"
-                    f" bandwidth plus {LAYER_SECONDS * 1e6:.0f} us per layer and the all-reduces of"
-                    f" tensor parallelism, of which published runs reached {SPREAD[0]:.0%} to"
-                    f" {SPREAD[2]:.0%}; prefill at {multiplying} of peak arithmetic.",
-                )
-            )
-        if any(option.plan.quantization for option in front):
-            notes.append(
-                Note(
-                    "checkpoint-needed",
-                    "quantization",
-                    "Formats other than as published need a checkpoint in that format, or an"
-                    " engine that quantizes while loading.",
-                )
-            )
-        if request.owned:
-            notes.append(
-                Note(
-                    "owned-gpus-free",
-                    "owned",
-                    "Owned GPUs cost nothing here: purchase and electricity are not counted.",
-                )
-            )
-        elif dates := [item.cost.as_of for item in shown if item.cost and item.cost.as_of]:
-            notes.append(
-                Note(
-                    "prices-dated",
-                    None,
-                    f"Prices are on demand, of {min(dates)} or later, without storage and traffic:"
-                    " check them with the cloud.",
-                )
-            )
-        unpriced = sum(option.criteria[4] == inf for option in front)
-        if unpriced:
-            notes.append(
-                Note(
-                    "prices-unknown",
-                    None,
-                    f"{unpriced} of {len(front)} options have no known price: they rank as the"
-                    " most expensive.",
-                )
-            )
-        return notes
-
-    def understood(self, option: Option) -> Fields:
-        """Return the request with its defaults filled in."""
-        request = self._request
-        filled: Fields = {
-            "model": self._model.id,
-            "context_length": option.fitted.workload.context_length,
-            "concurrency": option.fitted.workload.concurrency,
-            "prompt_tokens": self._prompts.tokens,
-            "objective": self._objective,
-            "max_gpu_count": request.max_gpu_count or 16,
-        }
-        names = (
-            *(
-                "engine",
-                "quantization",
-                "kv_cache_dtype",
-                "no_quantization",
-                "min_weight_bits",
-                "min_tokens_per_second",
-                "min_tokens_per_second_per_request",
-                "settings",
-                "detail",
-                "owned",
-            ),
-            *(
-                "max_usd_per_hour",
-                "max_watts",
-                "gpus_per_node",
-                "max_nodes",
-                "min_quality",
-                "max_seconds_to_first_token",
-            ),
-        )
-        fields = {name: getattr(request, name) for name in names}
-        fields |= {
-            name: ", ".join(words.split_list(getattr(request, name))) or None
-            for name in ("vendors", "gpus", "clouds", "include")
-        }
-        return filled | {name: value for name, value in fields.items() if value is not None}
-
 
 def _as_published(engine: EngineName) -> str | None:
     """Return what names the published format, where leaving it out means another."""
@@ -377,22 +279,22 @@ def quality(plan: Plan) -> QualityAnswer | None:
     reference."""
     if plan.quantization is None or canonical_name(plan.quantization) in UNQUANTIZED:
         return QualityAnswer(low=100.0, expected=100.0, high=100.0, measurements=0)
-    known = recovery(plan.quantization, plan.engine)
-    return known and QualityAnswer(
-        low=known.low,
-        expected=known.expected,
-        high=known.high,
-        measurements=len(known.measurements),
+    measured = recovery(plan.quantization, plan.engine)
+    return measured and QualityAnswer(
+        low=measured.low,
+        expected=measured.expected,
+        high=measured.high,
+        measurements=len(measured.measurements),
     )
 
 
 def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
     """Return what the quality of their formats was measured on, by format."""
-    found = {}
+    by_format = {}
     for plan in plans:
-        known = recovery(plan.quantization, plan.engine) if plan.quantization else None
-        if plan.quantization and known:
-            found[plan.quantization] = [
+        measured = recovery(plan.quantization, plan.engine) if plan.quantization else None
+        if plan.quantization and measured:
+            by_format[plan.quantization] = [
                 MeasuredOn(
                     model=row.model,
                     measured=row.measured,
@@ -400,15 +302,15 @@ def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
                     recovered_percent=row.recovered_percent,
                     source=row.source,
                 )
-                for row in known.measurements
+                for row in measured.measurements
             ]
-    return found
+    return by_format
 
 
 def _deployment(option: Option) -> str:
     """Return GPUs, engine and format in words."""
-    cards = answers.cards_in_words(option.accelerator, option.gpus)
-    return f"{cards} with {option.plan.engine}, {stored(option)}"
+    gpus = answers.cards_in_words(option.accelerator, option.gpus)
+    return f"{gpus} with {option.plan.engine}, {stored(option)}"
 
 
 def stored(option: Option) -> str:
@@ -422,8 +324,3 @@ def _rounded(speed: float) -> str:
 
 def _interval(speed: DecodeSpeed | None) -> tuple[float, float, float] | None:
     return (speed.low, speed.expected, speed.high) if speed else None
-
-
-def _range(shares: tuple[float, float, float]) -> str:
-    low, expected, high = shares
-    return f"{expected:.0%} ({low:.0%} to {high:.0%})"

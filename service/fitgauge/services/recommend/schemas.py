@@ -194,6 +194,7 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     settings: ListSettings = None
+    """auto or defaults: what an option may change to fit."""
     method: Annotated[
         Switch | None,
         Meta(description="Training: lora, qlora or full. Default: each of the three."),
@@ -260,9 +261,9 @@ class RecommendAnswer(Struct, kw_only=True):
     """The few options that stand out, and on request the Pareto set: nothing that fits beats one
     of these in GPUs, memory, speed, bits and price at once."""
 
-    summary: str
-    model: ModelAnswer
-    objective: Objective
+    summary: Annotated[str, Meta(description="The options in a sentence each.")]
+    model: Annotated[ModelAnswer, Meta(description="The model as it was read.")]
+    objective: Annotated[Objective, Meta(description="The order of the options.")]
     options: Annotated[
         list[Recommendation],
         Meta(
@@ -285,7 +286,9 @@ class RecommendAnswer(Struct, kw_only=True):
         dict[str, list[MeasuredOn]],
         Meta(description="Measurements behind the quality of the formats shown."),
     ]
-    warnings: list[Note]
+    warnings: Annotated[
+        list[Note], Meta(description="What to know about the search and its figures.")
+    ]
     understood_as: Annotated[Fields, Meta(description="The request with every default filled in.")]
     training_options: Annotated[
         list[TrainingRecommendation], Meta(description="As options, where task is training.")

@@ -1,4 +1,4 @@
-"""Every way to serve a model on the cards at hand, and of those that fit the ones that nothing
+"""Every way to serve a model on the GPUs at hand, and of those that fit the ones that nothing
 beats."""
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ from fitgauge.services.recommend.gpu_options import (
 )
 from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria
 
-MOST_CARDS = 16
+MOST_GPUS = 16
 
 _FLOAT32 = BITS["F32"]
 """Bits of weights whose cache is as wide; of all others a workload is the same."""
@@ -91,39 +91,44 @@ class KindSteps:
 
 
 class SearchFilter(NamedTuple):
-    """What an option must be besides fitting.
-
-    `slowest`: tokens a second below which none is wanted. `passes`: whether the deployment is
-    allowed, asked before it is estimated; None allows all."""
+    """What an option must be besides fitting."""
 
     slowest: float = 0.0
+    """Tokens a second below which none is wanted."""
     passes: Callable[[Accelerator, int, Plan], bool] | None = None
+    """Whether a deployment is allowed; called before it is estimated. None allows all."""
 
 
 class Option(NamedTuple):
-    """One deployment that fits, and its `criteria`."""
+    """One deployment that fits."""
 
     accelerator: Accelerator
+    """The GPU."""
     gpus: int
+    """How many of it."""
     plan: Plan
+    """Engine and format."""
     speed: DecodeSpeed | None
+    """Decoding speed of all requests together; None if unknown."""
     fitted: BatchEstimate
+    """Its estimate."""
     criteria: Criteria
+    """What it is compared by."""
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:
     """Return the options that no other dominates, in the order of their criteria: whatever
     dominates an option stands before it."""
-    front, known = [], ParetoFronts(option.plan.bits for option in options)
+    front, fronts = [], ParetoFronts(option.plan.bits for option in options)
     for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
-        if not known.front(option.plan.bits).dominates(option.criteria):
+        if not fronts.front(option.plan.bits).dominates(option.criteria):
             front.append(option)
-            known.add(option.criteria)
+            fronts.add(option.criteria)
     return front
 
 
 def identity(option: Option) -> tuple[str, str, str]:
-    """Return what tells options of the same criteria apart: card, engine, format."""
+    """Return what tells options of the same criteria apart: GPU, engine, format."""
     return option.accelerator.id, option.plan.engine, option.plan.quantization or ""
 
 
@@ -142,7 +147,7 @@ def weight_bits(spec: ModelSpec, prepared: CachedWeights) -> float:
 
 class Search:
     """The options of one question about `model`. `plans`: in the order in which their engines
-    are preferred for a card."""
+    are preferred for a GPU."""
 
     def __init__(
         self,
@@ -158,7 +163,7 @@ class Search:
         self._fitting = fitting
         self._plans = sorted(plans, key=lambda plan: -plan.bits)
         self._wanted = wanted
-        self._most = max((card.most for card in pool.cards), default=0)
+        self._most = max((limit.most for limit in pool.limits), default=0)
         self._prices = pool.prices
         self._options = gpu_option(request, fitting, pool, plans)
         self._kinds = kinds(request, fitting, pool, plans)
@@ -174,22 +179,22 @@ class Search:
         """Return the Pareto set of all that fits: looked at so that what is dominated or too small
         for the weights is not estimated.
 
-        Whatever dominates an option has no more cards and no fewer bits, so it was looked at
+        Whatever dominates an option has no more GPUs and no fewer bits, so it was looked at
         before or is of as many of both."""
-        found: list[Option] = []
-        known = ParetoFronts(plan.bits for plan in self._plans)
+        options: list[Option] = []
+        fronts = ParetoFronts(plan.bits for plan in self._plans)
         for count in range(1, self._most + 1):
             for plan in self._plans:
-                found += self._on(count, plan, known)
-        return pareto(found)
+                options += self._on(count, plan, fronts)
+        return pareto(options)
 
-    def _on(self, count: int, plan: Plan, known: ParetoFronts) -> list[Option]:
-        """Return the options of one plan on `count` cards that nothing `known` dominates; each of
-        them is known from then on.
+    def _on(self, count: int, plan: Plan, fronts: ParetoFronts) -> list[Option]:
+        """Return the options of one plan on `count` GPUs that nothing in `fronts` dominates, and
+        add them there.
 
-        Over as many tensor ranks a card is as fast on more cards, which hold more memory in all.
-        So a card that was dominated, whatever more of it cost, is not looked at again. What a
-        kind of card demands is asked once one of its cards might be an option."""
+        Over as many tensor ranks a GPU is as fast on more GPUs, which hold more memory in all.
+        So a GPU that was dominated, whatever more of it cost, is not looked at again. What a
+        kind of GPU demands is asked once one of its GPUs might be an option."""
         tensor = self._tensor_ranks(plan.engine, count)
         if tensor is None:
             return []
@@ -199,11 +204,11 @@ class Search:
             return []
         rate, front, of_kind = (
             self._rate(plan, tensor),
-            known.front(plan.bits),
+            fronts.front(plan.bits),
             self._kinds[plan.engine],
         )
         first = bisect_left(options, (needed,))
-        left, found = options[:first], []
+        left, fitting = options[:first], []
         demands: dict[Hashable, KindSteps | None] = {}
         for option in options[first:]:
             usable, place, _, _, (accelerator, most) = option
@@ -231,13 +236,13 @@ class Search:
                 continue
             fitted = steps.fitted(accelerator)
             if fitted is not None:
-                known.add(mark)
-                found.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
+                fronts.add(mark)
+                fitting.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
         self._left[plan, tensor] = left
-        return found
+        return fitting
 
     def _tensor_ranks(self, engine: EngineName, count: int) -> int | None:
-        """Return how many ranks divide a layer on `count` cards; None where they cannot be used,
+        """Return how many ranks divide a layer on `count` GPUs; None where they cannot be used,
         or some would idle, as fewer then do the same."""
         if (engine, count) not in self._degrees:
             request = structs.replace(self._request, gpu_count=count, engine=engine)
@@ -275,7 +280,7 @@ class Search:
 
     def _rate(self, plan: Plan, tensor_parallel: int) -> Rate:
         """Return the speeds of a plan whose weights are divided so, worked out once for all
-        counts of cards."""
+        counts of GPUs."""
         key = (plan, tensor_parallel)
         if key not in self._rates:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
@@ -297,7 +302,7 @@ class Search:
         )
 
     def _least_usable(self, plan: Plan, count: int, tensor_parallel: int) -> int:
-        """Usable memory below which a card need not be tried: of the stages of a pipeline the
+        """Usable memory below which a GPU need not be tried: of the stages of a pipeline the
         fullest holds no less than the average."""
         key, stages = (plan, tensor_parallel), -(-count // tensor_parallel)
         if key not in self._floors:
@@ -324,12 +329,12 @@ def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) 
 
     Engines round up to blocks and hold more than a window, never less.
     """
-    asked = (request.kv_cache_dtype or "auto").strip().lower()
+    cache_dtype = (request.kv_cache_dtype or "auto").strip().lower()
     narrow = (
         "F4"
-        if asked not in ("auto", "fp8", "bf16", "fp16")
+        if cache_dtype not in ("auto", "fp8", "bf16", "fp16")
         else "F16"
-        if asked != "fp8" and spec.quantization is None
+        if cache_dtype != "fp8" and spec.quantization is None
         else "F8_E4M3"
     )
     one = sum(
@@ -348,14 +353,14 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
     """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
     never less than this: those of the language model, and of an engine
     that keeps them on the GPU, embedding and head too."""
-    laid = prepared.laid
-    parts = laid.memo.get_or_compute(
+    sharded = prepared.laid
+    parts = sharded.memo.get_or_compute(
         ("weights of parts", tensor_parallel),
-        lambda: weights.rank_weights(laid, tensor_parallel=tensor_parallel).by_part,
+        lambda: weights.rank_weights(sharded, tensor_parallel=tensor_parallel).by_part,
     )
-    kept = (
+    resident = (
         (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
         if ENGINES[engine].embeddings_on_gpu
         else (Part.LANGUAGE,)
     )
-    return int(sum(parts.get(part, 0) for part in kept) * min(1.0, laid.scale))
+    return int(sum(parts.get(part, 0) for part in resident) * min(1.0, sharded.scale))

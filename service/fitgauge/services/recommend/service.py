@@ -1,4 +1,4 @@
-"""recommend_gpus: what should this model be served on? For training see recommend_training.py."""
+"""recommend_gpus: what should this model be served on? For training see training.py."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
@@ -33,50 +33,31 @@ from fitgauge.services.recommend.constraints import (
     watts,
 )
 from fitgauge.services.recommend.costs import Costs, clouds
+from fitgauge.services.recommend.echo import serving_fields
 from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.prefill import Prompts
 from fitgauge.services.recommend.responses import ResponseBuilder, measurements, stored
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
-from fitgauge.services.recommend.search import MOST_CARDS, Option, Search, SearchFilter
+from fitgauge.services.recommend.search import Option, Search, SearchFilter
 from fitgauge.services.recommend.shortlist import shortlist
 from fitgauge.services.recommend.smallest import (
     recommend_request,
     smallest_gpus,
     smallest_options,
 )
+from fitgauge.services.recommend.task_fields import refuse_other_fields
 from fitgauge.services.recommend.training import TrainingRecommender
+from fitgauge.services.recommend.warnings import serving_warnings
 
 _SHORTEST = 1024
 _FEWEST_AT_ONCE = 256
-"""Requests that vLLM runs at once on its smallest cards, where nothing is said. Source:
+"""Requests that vLLM runs at once on its smallest GPUs, where nothing is said. Source:
 engine/serving/vllm/defaults.py."""
-_OF_TRAINING = (
-    "method",
-    "framework",
-    "sequence_length",
-    "global_batch_size",
-    "precision",
-    "optimizer",
-    "lora_rank",
-)
-_OF_SERVING = (
-    *(
-        "context_length",
-        "concurrency",
-        "engine",
-        "quantization",
-        "kv_cache_dtype",
-        "no_quantization",
-        "min_weight_bits",
-    ),
-    *("min_tokens_per_second", "min_quality", "prompt_tokens", "max_seconds_to_first_token"),
-    *("min_tokens_per_second_per_request", "settings"),
-)
 
 
 class Recommender:
-    """Searches the cards of a catalog for one model. Arithmetic alone; tens of milliseconds, so
+    """Searches the GPUs of a catalog for one model. Arithmetic alone; tens of milliseconds, so
     not for an event loop."""
 
     def __init__(
@@ -88,7 +69,7 @@ class Recommender:
         self._catalog = catalog
         self._preparer = WeightCache()
         self._estimator = Estimator(engines, checkpoints, self._preparer)
-        self._known_costs: Memo[object, Costs] = Memo(16)
+        self._by_clouds: Memo[object, Costs] = Memo(16)
         self._pools: Memo[object, tuple[list[GpuLimit], GpuPool]] = Memo(4)
         self._training = TrainingRecommender(load_training(), catalog)
 
@@ -98,11 +79,12 @@ class Recommender:
         """Return the Pareto set, ordered. Raises InvalidRequestError where nothing is left,
         naming the constraint that empties the set."""
         objective = orders.objective(request.objective)
-        _refuse_other_fields(request)
+        refuse_other_fields(request)
         if request.task == "training":
             trained = self._training.answer(request, model, objective, checkpoint)
             return structs.replace(
-                trained, warnings=[*trained.warnings, *choices.quotas_told(request, self._catalog)]
+                trained,
+                warnings=[*trained.warnings, *choices.quota_warnings(request, self._catalog)],
             )
         if too_long := context_refusal(request.context_length or 0, model.spec):
             raise too_long
@@ -114,13 +96,14 @@ class Recommender:
             raise self._nothing(request, model, fitting)
         front.sort(key=orders.order(objective))
         question = _question(request, model)
-        telling = ResponseBuilder(
+        prompts = self._prompts(request, question, model, fitting)
+        responses = ResponseBuilder(
             request,
             question,
             model,
             objective,
             self._costs(request),
-            self._prompts(request, question, model, fitting),
+            prompts,
             fitting,
             self._estimator,
         )
@@ -129,11 +112,11 @@ class Recommender:
             objective,
             lambda plan: fitting.has_checkpoint(plan.quantization, plan.engine),
         )
-        options = [telling.pick(pick) for pick in picks]
+        options = [responses.pick(pick) for pick in picks]
         page = page_of(request, front)
-        items = [telling.recommendation(option) for option in page]
+        items = [responses.recommendation(option) for option in page]
         return RecommendAnswer(
-            summary=telling.summary(picks, options[0], len(front)),
+            summary=responses.summary(picks, options[0], len(front)),
             model=answers.model_answer(model),
             objective=objective,
             options=options,
@@ -143,10 +126,10 @@ class Recommender:
                 option.plan for option in (*(pick.option for pick in picks), *page)
             ),
             warnings=[
-                *telling.warnings(front, [*options, *items]),
-                *choices.quotas_told(request, self._catalog),
+                *serving_warnings(request, model, front, [*options, *items]),
+                *choices.quota_warnings(request, self._catalog),
             ],
-            understood_as=telling.understood(front[0]),
+            understood_as=serving_fields(request, model, front[0], objective, prompts.tokens),
         )
 
     def smallest(
@@ -181,8 +164,8 @@ class Recommender:
         """Return the options that nothing beats. Raises InvalidRequestError where constraints
         contradict each other."""
         costs, question = self._costs(request), _question(request, model)
-        cards, plans = (
-            choices.cards(request, self._catalog, costs),
+        gpus, plans = (
+            choices.gpu_limits(request, self._catalog, costs),
             choices.plans(request, model, fitting),
         )
         prompts = self._prompts(request, question, model, fitting)
@@ -191,28 +174,28 @@ class Recommender:
             slowest=max(request.min_tokens_per_second or 0.0, each * (request.concurrency or 1)),
             passes=_allowed(request, costs, prompts),
         )
-        return Search(model, question, fitting, self._pool(cards, costs), plans, wanted).front()
+        return Search(model, question, fitting, self._pool(gpus, costs), plans, wanted).front()
 
-    def _pool(self, cards: list[GpuLimit], costs: Costs) -> GpuPool:
-        key = (costs, *((card.accelerator.id, card.most) for card in cards))
-        known = self._pools.get(key)
-        if known is None or known[0] != cards:
-            known = cards, GpuPool(cards, costs.usd_per_hour)
-            self._pools.put(key, known)
-        return known[1]
+    def _pool(self, gpus: list[GpuLimit], costs: Costs) -> GpuPool:
+        key = (costs, *((limit.accelerator.id, limit.most) for limit in gpus))
+        pool = self._pools.get(key)
+        if pool is None or pool[0] != gpus:
+            pool = gpus, GpuPool(gpus, costs.usd_per_hour)
+            self._pools.put(key, pool)
+        return pool[1]
 
     def _costs(self, request: RecommendRequest) -> Costs:
         named, owned = (
             clouds(words.split_list(request.clouds), self._catalog.offers),
             bool(request.owned),
         )
-        known = self._known_costs.get((named, owned, request.gpus_per_node))
-        if known is None:
-            known = Costs(
+        costs = self._by_clouds.get((named, owned, request.gpus_per_node))
+        if costs is None:
+            costs = Costs(
                 self._catalog.offers, named, owned=owned, gpus_per_node=request.gpus_per_node
             )
-            self._known_costs.put((named, owned, request.gpus_per_node), known)
-        return known
+            self._by_clouds.put((named, owned, request.gpus_per_node), costs)
+        return costs
 
     def _prompts(
         self, request: RecommendRequest, question: FitRequest, model: Model, fitting: BatchEstimator
@@ -244,25 +227,25 @@ class Recommender:
         """Return the error of a request without options: quotas, some of the constraints, else the
         workload."""
         if self._catalog.quotas and (
-            found := Recommender(self._engines, self._catalog.unlimited(), self._checkpoints).front(
-                request, model, fitting
-            )
+            fitting_ones := Recommender(
+                self._engines, self._catalog.unlimited(), self._checkpoints
+            ).front(request, model, fitting)
         ):
-            cards, quota = (
-                answers.cards_in_words(found[0].accelerator, found[0].gpus),
-                self._catalog.quota(found[0].accelerator),
+            gpus, quota = (
+                answers.cards_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus),
+                self._catalog.quota(fitting_ones[0].accelerator),
             )
-            said = f"No option fits your quotas: this needs {cards}, the quota is {quota}."
+            message = f"No option fits your quotas: this needs {gpus}, the quota is {quota}."
             return InvalidRequestError(
-                said,
+                message,
                 hint=("Send a smaller workload or other GPUs, or have the quota raised."),
                 field="gpus",
                 code="over-quota",
             )
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
-            names, found = parted
+            names, fitting_ones = parted
             prompts = self._prompts(request, _question(request, model), model, fitting)
-            best, why = _nearest(names, found, prompts)
+            best, why = _nearest(names, fitting_ones, prompts)
             instead = (
                 f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
                 f" {best.plan.engine},"
@@ -284,11 +267,11 @@ class Recommender:
             context_length=min(_SHORTEST, request.context_length or _SHORTEST),
             concurrency=1,
         )
-        if least != request and (found := self.front(least, model, fitting)):
-            cards = answers.cards_in_words(found[0].accelerator, found[0].gpus)
+        if least != request and (fitting_ones := self.front(least, model, fitting)):
+            gpus = answers.cards_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus)
             hint = (
                 "Send a shorter `context_length` or a lower `concurrency`: one request of"
-                f" {least.context_length} tokens fits on {cards}."
+                f" {least.context_length} tokens fits on {gpus}."
             )
             return InvalidRequestError(
                 f"No option fits this workload of {model.id}.",
@@ -337,7 +320,9 @@ def _allowed(
     return allowed
 
 
-def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) -> tuple[Option, str]:
+def _nearest(
+    names: Sequence[str], options: Sequence[Option], prompts: Prompts
+) -> tuple[Option, str]:
     """Of what is left without the constraints `names` the option that comes nearest to keeping
     them, and how near in words."""
 
@@ -349,46 +334,18 @@ def _nearest(names: Sequence[str], found: Sequence[Option], prompts: Prompts) ->
         return watts(option.accelerator, option.gpus) or inf
 
     if "max_usd_per_hour" in names:
-        best = min(found, key=orders.order("cheapest"))
+        best = min(options, key=orders.order("cheapest"))
         return best, cheapest(best.criteria[4])
     if {"min_tokens_per_second", "min_tokens_per_second_per_request"} & set(names):
-        best = min(found, key=orders.order("fastest"))
+        best = min(options, key=orders.order("fastest"))
         return best, f"the fastest, at {-best.criteria[2]:,.0f} tokens a second"
     if "max_seconds_to_first_token" in names:
-        best = min(found, key=lambda option: (waiting(option), orders.order("cheapest")(option)))
+        best = min(options, key=lambda option: (waiting(option), orders.order("cheapest")(option)))
         return best, f"the shortest wait, {waiting(best):.2g} s"
     if "max_watts" in names:
-        best = min(found, key=lambda option: (drawing(option), orders.order("cheapest")(option)))
+        best = min(options, key=lambda option: (drawing(option), orders.order("cheapest")(option)))
         return best, f"it draws the least, {drawing(best):,.0f} W"
-    return min(found, key=orders.order("fewest_cards")), ""
-
-
-def _refuse_other_fields(request: RecommendRequest) -> None:
-    """Raise InvalidRequestError for a field of the other task, and for more cards than one
-    deployment serves on."""
-    task, others = (
-        ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
-    )
-    for name in others:
-        if getattr(request, name) is not None:
-            other = "training" if task == "serving" else "serving"
-            raise InvalidRequestError(
-                f"`{name}` is a field of {other}.",
-                hint=f"Send `task` {other}, or leave out `{name}`.",
-                field=name,
-                code="conflicting-fields",
-            )
-    if task == "serving" and (request.max_gpu_count or 0) > MOST_CARDS:
-        said = (
-            f"`max_gpu_count` {request.max_gpu_count} exceeds the limit of {MOST_CARDS} GPUs per"
-            " deployment."
-        )
-        raise InvalidRequestError(
-            said,
-            hint=f"Send {MOST_CARDS} or less.",
-            field="max_gpu_count",
-            code="invalid-value",
-        )
+    return min(options, key=orders.order("fewest_cards")), ""
 
 
 def _question(request: RecommendRequest, model: Model) -> FitRequest:

@@ -46,10 +46,12 @@ REASONS: dict[Role, str] = {
 
 
 class Pick(NamedTuple):
-    """An option, and what it is best at."""
+    """An option that is shown first."""
 
     option: Option
+    """The option."""
     roles: list[Role]
+    """What it is best at."""
 
     @property
     def reason(self) -> str:
@@ -71,10 +73,10 @@ def shortlist(
     priced = _some(usable, lambda option: option.criteria[4] < inf)
     picks: list[Pick] = []
     for role, option in _best(usable, priced, objective):
-        known = next((pick for pick in picks if pick.option is option), None)
-        if known is not None:
-            if role not in known.roles:
-                known.roles.append(role)
+        pick_of_option = next((pick for pick in picks if pick.option is option), None)
+        if pick_of_option is not None:
+            if role not in pick_of_option.roles:
+                pick_of_option.roles.append(role)
         elif len(picks) < MOST_OPTIONS:
             picks.append(Pick(option, [role]))
     for option in sorted((*priced, *usable), key=lambda option: option.criteria[4]):

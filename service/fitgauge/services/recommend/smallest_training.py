@@ -27,9 +27,13 @@ _SHARDED = ("weights", "master_weights", "gradients", "optimizer_states")
 
 class _Option(NamedTuple):
     accelerator: Accelerator
+    """The GPU."""
     gpus: int
+    """How many of it."""
     usd_per_hour: float
+    """Lowest price of all of them [USD/h]."""
     trained: TrainingEstimate
+    """The estimate of the training on them."""
 
 
 def smallest_training(
@@ -44,13 +48,13 @@ def smallest_training(
     data parallelism alone. alone: the training on one GPU of any size; its method is taken.
     models: the named reward model and critic."""
     method = alone.workload.method
-    asked = structs.replace(request, method=method)
+    of_method = structs.replace(request, method=method)
     costs = Costs(catalog.offers, None, owned=False)
     least = sum(term.low for term in alone.fullest.terms if term.name in _SHARDED)
     options = [
         option
         for accelerator in catalog.all()
-        for option in _fewest(asked, model, models, accelerator, least, training, costs)
+        for option in _fewest(of_method, model, models, accelerator, least, training, costs)
     ]
     return [
         SmallestGpus(
@@ -60,7 +64,7 @@ def smallest_training(
             gpu_count=option.gpus,
             required_bytes=option.trained.need,
             usd_per_hour=round(option.usd_per_hour, 2),
-            request=_fields(asked, option),
+            request=_fields(of_method, option),
             command=launch_command(
                 model, option.trained.workload, option.trained.setup, option.trained.tool
             ),
@@ -103,10 +107,10 @@ def _slowness(option: _Option) -> tuple[float, ...]:
 
 def _fields(request: TrainingRequest, option: _Option) -> Fields:
     """Return the request with these GPUs, without what is left out."""
-    sent: dict[str, Any] = structs.asdict(request)
-    sent |= {"gpu": option.accelerator.name, "gpu_count": option.gpus}
+    fields: dict[str, Any] = structs.asdict(request)
+    fields |= {"gpu": option.accelerator.name, "gpu_count": option.gpus}
     return {
         name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in sent.items()
+        for name, value in fields.items()
         if value is not None and name != "detail"
     }

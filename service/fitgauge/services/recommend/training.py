@@ -1,4 +1,4 @@
-"""recommend_gpus for training: on which cards, and how few of each, does one step of this model
+"""recommend_gpus for training: on which GPUs, and how few of each, does one step of this model
 fit?"""
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from msgspec import structs
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stage, training_stages
@@ -32,9 +31,10 @@ from fitgauge.services.recommend.constraints import (
     watts,
 )
 from fitgauge.services.recommend.costs import Costs, clouds
+from fitgauge.services.recommend.echo import training_fields
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.kubernetes import pods_for
-from fitgauge.services.recommend.option_schemas import Fields, TrainingRecommendation
+from fitgauge.services.recommend.option_schemas import TrainingRecommendation
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.pareto import dominates
 from fitgauge.services.recommend.schemas import Objective, RecommendAnswer, RecommendRequest
@@ -47,6 +47,7 @@ from fitgauge.services.recommend.training_shortlist import (
     trained_on,
     training_shortlist,
 )
+from fitgauge.services.recommend.warnings import training_warnings
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import workload_fields
@@ -58,17 +59,17 @@ from fitgauge.services.training_plan.launch import plan_launch
 
 _METHODS = {"full": "Full", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}
 _VENDORS = ("NVIDIA", "AMD")
-"""Makers whose cards are searched where none is named: the frameworks' memory was learned on
+"""Makers whose GPUs are searched where none is named: the frameworks' memory was learned on
 CUDA and holds for ROCm's PyTorch."""
 _FRAMEWORKS: tuple[Framework, ...] = ("fsdp", "deepspeed", "megatron")
 _CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "selective", "full")
 
 
 class TrainingRecommender:
-    """Searches the cards of a catalog for one model's training.
+    """Searches the GPUs of a catalog for one model's training.
 
-    What a layout holds does not depend on the card, so every layout of every count is estimated
-    once and set against all cards."""
+    What a layout holds does not depend on the GPU, so every layout of every count is estimated
+    once and set against all GPUs."""
 
     def __init__(self, profile: TrainingProfile, catalog: Catalog) -> None:
         self._profile = profile
@@ -81,7 +82,7 @@ class TrainingRecommender:
         objective: Objective,
         checkpoint: Checkpoint = no_checkpoint,
     ) -> RecommendAnswer:
-        """Return the Pareto set of cards, ordered. Raises InvalidRequestError where nothing is
+        """Return the Pareto set of GPUs, ordered. Raises InvalidRequestError where nothing is
         left, naming the constraint that empties the set."""
         front = self.front(request, model, checkpoint)
         if not front:
@@ -96,12 +97,16 @@ class TrainingRecommender:
             items=[],
             measurements={},
             training_options=[self._pick(pick, request, model) for pick in picks],
-            training=[self._told(trained, request, model) for trained in page_of(request, front)],
+            training=[
+                self._recommendation(trained, request, model) for trained in page_of(request, front)
+            ],
             total=len(front),
-            warnings=_warnings(
-                request, model, _cards(request, self._catalog, _costs(request, self._catalog))
+            warnings=training_warnings(
+                request, model, _gpu_limits(request, self._catalog, _costs(request, self._catalog))
             ),
-            understood_as=_understood(request, model, picks[0].trained.layout.workload, objective),
+            understood_as=training_fields(
+                request, model, picks[0].trained.layout.workload, objective
+            ),
         )
 
     def front(
@@ -128,19 +133,21 @@ class TrainingRecommender:
     ) -> list[Trained]:
         """Return the options of one method."""
         costs = _costs(request, self._catalog)
-        cards = _cards(request, self._catalog, costs)
-        by_count = self._layouts(request, model, cards, checkpoint)
+        gpus = _gpu_limits(request, self._catalog, costs)
+        by_count = self._layouts(request, model, gpus, checkpoint)
         within = limits(request, costs)
         fitting = []
-        for card in cards:
-            for count, held in by_count.items():
-                if count > card.most or (
-                    within is not None and not within(card.accelerator, count)
+        for limit in gpus:
+            for count, layouts_of_count in by_count.items():
+                if count > limit.most or (
+                    within is not None and not within(limit.accelerator, count)
                 ):
                     continue
-                layout = next((one for one in held if self._fits(one, card.accelerator)), None)
+                layout = next(
+                    (one for one in layouts_of_count if self._fits(one, limit.accelerator)), None
+                )
                 if layout is not None:
-                    fitting.append(trained_on(card.accelerator, count, layout, model, costs))
+                    fitting.append(trained_on(limit.accelerator, count, layout, model, costs))
                     break
         return [
             one
@@ -152,15 +159,15 @@ class TrainingRecommender:
         self,
         request: RecommendRequest,
         model: Model,
-        cards: Sequence[GpuLimit],
+        gpus: Sequence[GpuLimit],
         checkpoint: Checkpoint,
     ) -> dict[int, list[Layout]]:
         """Return every layout of every count that is tried, the fastest first. Raises
         InvalidRequestError for settings that nothing can run."""
         base = _base(request, model)
-        most = max(card.most for card in cards)
+        most = max(limit.most for limit in gpus)
         counts = sorted(
-            {2**power for power in range(most.bit_length())} | {card.most for card in cards}
+            {2**power for power in range(most.bit_length())} | {limit.most for limit in gpus}
         )
         named = (training_words.framework(request.framework),) if request.framework else _FRAMEWORKS
         frameworks = (
@@ -173,9 +180,9 @@ class TrainingRecommender:
             global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH,
         )
         alone = structs.replace(searched, frameworks=("transformers",))
-        held: dict[int, list[Layout]] = {}
+        by_count: dict[int, list[Layout]] = {}
         for count in counts:
-            found = [
+            tried = [
                 self._layout(
                     model, structs.replace(layout, activation_checkpointing=kind), checkpoint
                 )
@@ -187,15 +194,15 @@ class TrainingRecommender:
                 )
                 for kind in _CHECKPOINTING
             ]
-            held[count] = sorted(
-                found,
+            by_count[count] = sorted(
+                tried,
                 key=lambda one: (
                     -one.throughput,
                     one.required.expected,
                     one.workload.tensor_parallel,
                 ),
             )
-        return held
+        return by_count
 
     def _layout(self, model: Model, workload: TrainingWorkload, checkpoint: Checkpoint) -> Layout:
         checkpoint()
@@ -215,7 +222,7 @@ class TrainingRecommender:
         self, pick: TrainingPick, request: RecommendRequest, model: Model
     ) -> TrainingRecommendation:
         """Return one of the options that are shown first."""
-        shown = self._told(pick.trained, request, model)
+        shown = self._recommendation(pick.trained, request, model)
         shown.roles = list(pick.roles)
         reason = " and ".join(REASONS[role] for role in pick.roles)
         shown.reason = f"{_METHODS[shown.method]}: {reason}" if not request.method else reason
@@ -230,7 +237,7 @@ class TrainingRecommender:
         usable = accelerator.usable
         return verdict(training_probability(layout.demand, usable, self._profile)) == "fits"
 
-    def _told(
+    def _recommendation(
         self, trained: Trained, request: RecommendRequest, model: Model
     ) -> TrainingRecommendation:
         """Return one option in the words of the contract."""
@@ -262,9 +269,9 @@ class TrainingRecommender:
     ) -> InvalidRequestError:
         """Return what leaves nothing: some of the constraints, else the training itself."""
         if parted := relaxed_constraints(request, lambda less: self.front(less, model, checkpoint)):
-            names, found = parted
+            names, options = parted
             best = min(
-                found,
+                options,
                 key=lambda one: order(
                     one, "cheapest" if "max_usd_per_hour" in names else "fewest_cards"
                 ),
@@ -280,12 +287,12 @@ class TrainingRecommender:
                 instead,
                 cheapest(best.criteria[4]) if "max_usd_per_hour" in names else "",
             )
-        said = (
+        message = (
             f"No layout of {model.id} fits on up to {request.max_gpu_count or DEFAULT_MOST} of any"
-            " card that is allowed here."
+            " GPU that is allowed here."
         )
         return InvalidRequestError(
-            said,
+            message,
             hint="Send method lora or qlora, a shorter sequence_length, or a larger max_gpu_count.",
             field="method",
             code="no-option",
@@ -301,20 +308,20 @@ def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:
     )
 
 
-def _cards(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
-    """Return the cards that are asked about; where none is named those whose software the
+def _gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> list[GpuLimit]:
+    """Return the GPUs that are asked about; where none is named those whose software the
     estimates were learned on."""
-    asked = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
+    of_vendors = structs.replace(request, max_gpu_count=request.max_gpu_count or DEFAULT_MOST)
     if not words.split_list(request.gpus) and not words.split_list(request.vendors):
-        asked = structs.replace(asked, vendors=list(_VENDORS))
-    return choices.cards(asked, catalog, costs)
+        of_vendors = structs.replace(of_vendors, vendors=list(_VENDORS))
+    return choices.gpu_limits(of_vendors, catalog, costs)
 
 
 def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
     """Return what every layout has in common, as check_training_fit would understand it on one
-    card."""
+    GPU."""
     method = training_words.method(request.method)
-    asked = TrainingRequest(
+    question = TrainingRequest(
         model=request.model,
         gpu="any",
         method=request.method,
@@ -324,7 +331,7 @@ def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
         sequence_length=request.sequence_length,
         base_precision="half" if method in ("lora", "dora") else None,
     )
-    return training_workload(with_defaults(asked, method, None, 1, model.spec), model.spec, 1)
+    return training_workload(with_defaults(question, method, None, 1, model.spec), model.spec, 1)
 
 
 def _summary(model: Model, picks: Sequence[TrainingPick], total: int) -> str:
@@ -332,79 +339,13 @@ def _summary(model: Model, picks: Sequence[TrainingPick], total: int) -> str:
     sentences = []
     for method in dict.fromkeys(pick.trained.layout.workload.method for pick in picks):
         best = next(pick for pick in picks if pick.trained.layout.workload.method == method).trained
-        cards = answers.cards_in_words(best.accelerator, best.gpus)
+        gpus = answers.cards_in_words(best.accelerator, best.gpus)
         price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
         needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
         sentences.append(
-            f"{_METHODS[method]} training of {model.id} fits on {cards} under"
+            f"{_METHODS[method]} training of {model.id} fits on {gpus} under"
             f" {best.layout.workload.framework}: at least {needs} of {has} on the fullest{price}."
         )
     if total > len(picks):
         sentences.append(f"{total - len(picks)} more options, each the fewest of its GPU.")
     return " ".join(sentences)
-
-
-def _warnings(request: RecommendRequest, model: Model, cards: Sequence[GpuLimit]) -> list[Note]:
-    """Return what a reader must know about the search and its figures."""
-    most = max(card.most for card in cards)
-    notes = [
-        *model.warnings,
-        *model.spec.notes,
-        Note(
-            "gpus-searched",
-            "gpus",
-            f"{len(cards)} GPUs were searched, each in powers of two up to {most} or what there"
-            " is.",
-        ),
-    ]
-    if not words.split_list(request.gpus) and not words.split_list(request.vendors):
-        notes.append(
-            Note(
-                "gpus-searched",
-                "vendors",
-                "GPUs of NVIDIA and AMD were searched: name vendors or gpus for others.",
-            )
-        )
-    notes.append(
-        Note(
-            "speeds-at-peak",
-            None,
-            "Tokens a second are those at the GPUs' full peak: real runs reach a part of it, which"
-            " POST /v1/utilization explains.",
-        )
-    )
-    return notes
-
-
-def _understood(
-    request: RecommendRequest, model: Model, workload: TrainingWorkload, objective: Objective
-) -> Fields:
-    """Return the question with its defaults filled in, to be sent back."""
-    filled: Fields = {
-        "task": "training",
-        "model": model.id,
-        "optimizer": workload.optimizer,
-        "sequence_length": workload.sequence_length,
-        "global_batch_size": request.global_batch_size or DEFAULT_GLOBAL_BATCH,
-        "objective": objective,
-        "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
-    }
-    if request.method is not None:
-        filled |= {"method": workload.method, "precision": workload.precision}
-    names = (
-        "precision",
-        "detail",
-        "framework",
-        "lora_rank",
-        "owned",
-        "max_usd_per_hour",
-        "max_watts",
-        "gpus_per_node",
-        "max_nodes",
-    )
-    fields = {name: getattr(request, name) for name in names if name not in filled}
-    fields |= {
-        name: ", ".join(words.split_list(getattr(request, name))) or None
-        for name in ("vendors", "gpus", "clouds", "include")
-    }
-    return filled | {name: value for name, value in fields.items() if value is not None}

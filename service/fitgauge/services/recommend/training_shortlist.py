@@ -24,12 +24,14 @@ from fitgauge.services.recommend.shortlist import (
 
 
 class Layout(NamedTuple):
-    """One way to train on a number of cards: what the fullest holds, and its speed in that of
-    one card without pipeline bubbles."""
+    """One way to train on a number of GPUs."""
 
     workload: TrainingWorkload
+    """Framework, degrees and checkpointing."""
     demand: Demand
+    """What the fullest GPU holds."""
     throughput: float
+    """Speed in that of one GPU without pipeline bubbles."""
 
     @property
     def required(self) -> Bytes:
@@ -38,13 +40,18 @@ class Layout(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A card, how few of it suffice, and the fastest layout that fits on so many."""
+    """The fewest of a GPU that suffice for a method."""
 
     accelerator: Accelerator
+    """The GPU."""
     gpus: int
+    """The fewest of it that suffice."""
     layout: Layout
+    """The fastest layout that fits on so many."""
     tokens_per_second: float | None
+    """Upper bound of the speed, at full peak; None if unknown."""
     criteria: Criteria
+    """What it is compared by."""
 
     @property
     def headroom(self) -> int:
@@ -53,10 +60,12 @@ class Trained(NamedTuple):
 
 
 class TrainingPick(NamedTuple):
-    """A deployment, and what it is best at among those of its method."""
+    """A deployment that is shown first."""
 
     trained: Trained
+    """The deployment."""
     roles: list[Role]
+    """What it is best at among those of its method."""
 
 
 def training_shortlist(front: Sequence[Trained], objective: Objective) -> list[TrainingPick]:
@@ -66,10 +75,10 @@ def training_shortlist(front: Sequence[Trained], objective: Objective) -> list[T
     Options without a price are taken only where there is no other."""
     picks: list[TrainingPick] = []
     for role, trained in _best(front, objective):
-        known = next((pick for pick in picks if pick.trained is trained), None)
-        if known is not None:
-            if role not in known.roles:
-                known.roles.append(role)
+        pick_of_gpu = next((pick for pick in picks if pick.trained is trained), None)
+        if pick_of_gpu is not None:
+            if role not in pick_of_gpu.roles:
+                pick_of_gpu.roles.append(role)
         elif len(picks) < MOST_OPTIONS:
             picks.append(TrainingPick(trained, [role]))
     for trained in sorted(front, key=lambda one: one.criteria[4]):

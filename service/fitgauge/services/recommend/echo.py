@@ -1,0 +1,87 @@
+"""A question with its defaults filled in."""
+
+from collections.abc import Iterable
+
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.common import parsing as words
+from fitgauge.services.recommend.option_schemas import Fields
+from fitgauge.services.recommend.schemas import Objective, RecommendRequest
+from fitgauge.services.recommend.search import MOST_GPUS, Option
+from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
+
+
+def serving_fields(
+    request: RecommendRequest,
+    model: Model,
+    option: Option,
+    objective: Objective,
+    prompt_tokens: int,
+) -> Fields:
+    """Return the request with its defaults filled in."""
+    filled: Fields = {
+        "model": model.id,
+        "context_length": option.fitted.workload.context_length,
+        "concurrency": option.fitted.workload.concurrency,
+        "prompt_tokens": prompt_tokens,
+        "objective": objective,
+        "max_gpu_count": request.max_gpu_count or MOST_GPUS,
+    }
+    names = (
+        "engine",
+        "quantization",
+        "kv_cache_dtype",
+        "no_quantization",
+        "min_weight_bits",
+        "min_tokens_per_second",
+        "min_tokens_per_second_per_request",
+        "settings",
+        "detail",
+        "owned",
+        "max_usd_per_hour",
+        "max_watts",
+        "gpus_per_node",
+        "max_nodes",
+        "min_quality",
+        "max_seconds_to_first_token",
+    )
+    return filled | _sent(request, names)
+
+
+def training_fields(
+    request: RecommendRequest, model: Model, workload: TrainingWorkload, objective: Objective
+) -> Fields:
+    """Return the question with its defaults filled in, to be sent back."""
+    filled: Fields = {
+        "task": "training",
+        "model": model.id,
+        "optimizer": workload.optimizer,
+        "sequence_length": workload.sequence_length,
+        "global_batch_size": request.global_batch_size or DEFAULT_GLOBAL_BATCH,
+        "objective": objective,
+        "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
+    }
+    if request.method is not None:
+        filled |= {"method": workload.method, "precision": workload.precision}
+    names = (
+        "precision",
+        "detail",
+        "framework",
+        "lora_rank",
+        "owned",
+        "max_usd_per_hour",
+        "max_watts",
+        "gpus_per_node",
+        "max_nodes",
+    )
+    return filled | _sent(request, [name for name in names if name not in filled])
+
+
+def _sent(request: RecommendRequest, names: Iterable[str]) -> Fields:
+    """Return the fields that a request sets, and its lists as text."""
+    fields = {name: getattr(request, name) for name in names}
+    fields |= {
+        name: ", ".join(words.split_list(getattr(request, name))) or None
+        for name in ("vendors", "gpus", "clouds", "include")
+    }
+    return {name: value for name, value in fields.items() if value is not None}

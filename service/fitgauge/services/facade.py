@@ -40,8 +40,9 @@ from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail,
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
+from fitgauge.services.explain_log.parsed_log import RAN_OUT, read, without_names
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.services.explain_log.service import RAN_OUT, LogExplainer, read, without_names
+from fitgauge.services.explain_log.service import LogExplainer
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
@@ -359,17 +360,17 @@ class Services:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
-        asked, full = reading.asked or reading.training, request.detail == "full"
-        if asked is None:
+        named, full = reading.serving or reading.training, request.detail == "full"
+        if named is None:
             return self._ledger.answer(reading, None, None, full=full)
         try:
-            gpu = self._catalog.find(asked.gpu or "")
+            gpu = self._catalog.find(named.gpu or "")
         except UnknownAcceleratorError:
             if request.gpu or reading.log.outcome not in RAN_OUT:
                 raise
             return self._ledger.answer(without_names(reading, "gpu"), None, None, full=full)
         try:
-            model = await self._models.find(asked.model)
+            model = await self._models.find(named.model)
         except (ModelError, HubError):
             if request.model or reading.log.outcome not in RAN_OUT:
                 raise

@@ -38,13 +38,16 @@ def in_doubt(rows: list[ComparisonRow]) -> bool:
 
 
 class Seen(NamedTuple):
-    """What a log shows and what was estimated of the same question. rows: of the ledger, by
-    name."""
+    """What a log shows and what was estimated of the same question."""
 
     log: StartLog
+    """The log."""
     rows: dict[str, ComparisonRow]
+    """Rows of the comparison, by name."""
     measured: Measured
+    """The readings of the log, by name."""
     checked: FitEstimate
+    """The estimate of the same question."""
 
 
 def causes(
@@ -100,8 +103,8 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
             " GPUs."
         )
     else:
-        said = f"weights {gib(abs(difference))} {'more' if difference > 0 else 'less'}"
-        yield (f"{said}, unexplained by flags in the log: kernels may repack them after loading.")
+        size = f"weights {gib(abs(difference))} {'more' if difference > 0 else 'less'}"
+        yield (f"{size}, unexplained by flags in the log: kernels may repack them after loading.")
 
 
 def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
@@ -146,7 +149,7 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
             "kv_cache: the size is fixed (kv_cache_memory_bytes), which overrides"
             " gpu_memory_utilization."
         )
-    said = f"kv_cache {gib(abs(difference))} {word}"
+    size = f"kv_cache {gib(abs(difference))} {word}"
     others = [
         seen.rows[name] for name in _FIXED if name in seen.rows and seen.rows[name].difference
     ]
@@ -160,18 +163,18 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         parts = ", ".join(
             f"{other.name} {(other.difference or 0) / GIB:+.2f} GiB" for other in others
         )
-        yield f"{said}: {parts} leave as much {'more' if difference > 0 else 'less'}."
+        yield f"{size}: {parts} leave as much {'more' if difference > 0 else 'less'}."
     elif share is not None:
-        yield f"{said} at gpu_memory_utilization {share}: {_hidden(seen.rows)}."
+        yield f"{size} at gpu_memory_utilization {share}: {_hidden(seen.rows)}."
     elif of_device and "weights" in seen.rows:
         implied = (row.measured + _fixed(seen)) / seen.checked.estimate.accelerator.usable.expected
         if 0.05 < implied <= 1 and abs(implied - taken) > _SHARE:
             yield (
-                f"{said}: the terms add up to {implied:.2f} of the GPU, so gpu_memory_utilization"
+                f"{size}: the terms add up to {implied:.2f} of the GPU, so gpu_memory_utilization"
                 f" was likely set (assumed: {taken})."
             )
         else:
-            yield f"{said}: {_hidden(seen.rows)}."
+            yield f"{size}: {_hidden(seen.rows)}."
 
 
 def _hidden(rows: dict[str, ComparisonRow]) -> str:
@@ -188,7 +191,7 @@ def _usable(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if not row.within and abs(row.difference or 0) > _NOTABLE:
         accelerator = seen.checked.estimate.accelerator
         usually = f"{accelerator.name} usually {gib(accelerator.usable.expected)}"
-        yield f"the device shows {gib(row.measured)}, {usually}: ECC, a MIG slice, or another card."
+        yield f"the device shows {gib(row.measured)}, {usually}: ECC, a MIG slice, or another GPU."
 
 
 def _start(measured: Measured) -> Iterator[str]:

@@ -45,9 +45,9 @@ class Measured:
         """Return the first of `names` that was printed: of the fullest rank, or with by=min of
         the emptiest."""
         for name in names:
-            found = self.of_rank(name)
-            if found:
-                return by(found.values(), key=lambda reading: reading.value)
+            ranks = self.of_rank(name)
+            if ranks:
+                return by(ranks.values(), key=lambda reading: reading.value)
         return None
 
     def value(self, *names: str) -> float | None:
@@ -60,8 +60,8 @@ def pool_of(estimate: Estimate) -> Bytes:
     """Return what the estimate leaves for the cache [bytes]: the budget less all else, with the
     doubt of both."""
     if estimate.given_pool_bytes is not None:
-        given = estimate.given_pool_bytes
-        return Bytes(low=given, expected=given, high=given)
+        expected = estimate.given_pool_bytes
+        return Bytes(low=expected, expected=expected, high=expected)
     fixed = total(max(estimate.stages, key=lambda stage: stage.fixed_bytes).fixed)
     budget, expected = estimate.budget, estimate.pool_bytes
     below = hypot(fixed.high - fixed.expected, budget.expected - budget.low)
@@ -106,9 +106,11 @@ def _cache_rows(
         pool = structs.replace(
             pool, value=pool.value + state.value, resolution=pool.resolution + state.resolution
         )
-    room = pool_of(estimate) if estimate and pooled else None
+    estimated_pool = pool_of(estimate) if estimate and pooled else None
     if pool:
-        rows.append(_row("kv_cache", pool, room if pooled else _of_terms(estimate, ("kv_cache",))))
+        rows.append(
+            _row("kv_cache", pool, estimated_pool if pooled else _of_terms(estimate, ("kv_cache",)))
+        )
     needed = measured.pick("kv_needed")
     if needed:
         need = (
@@ -123,14 +125,14 @@ def _cache_rows(
             _row(
                 "kv_tokens",
                 tokens,
-                tokens_of(estimate, room) if estimate and room else None,
+                tokens_of(estimate, estimated_pool) if estimate and estimated_pool else None,
                 unit="tokens",
             )
         )
         if pool and estimate:
             low, high = int(pool.value - pool.resolution), int(pool.value + pool.resolution)
-            given = tokens_of(estimate, Bytes(low=low, expected=int(pool.value), high=high))
-            rows.append(_row("kv_tokens_of_pool", tokens, given, unit="tokens"))
+            expected = tokens_of(estimate, Bytes(low=low, expected=int(pool.value), high=high))
+            rows.append(_row("kv_tokens_of_pool", tokens, expected, unit="tokens"))
     return rows
 
 
@@ -139,11 +141,11 @@ def _whole_rows(measured: Measured, estimate: Estimate | None) -> list[Compariso
     usable = measured.pick("total")
     if usable:
         rows.append(_row("usable", usable, estimate.accelerator.usable if estimate else None))
-    held, asked = measured.pick("allocated"), measured.pick("requested")
-    if held and asked:
+    allocated, requested = measured.pick("allocated"), measured.pick("requested")
+    if allocated and requested:
         tensors = _most(estimate, lambda term: term.name not in _NOT_PYTORCH) if estimate else None
-        row = _row("required_by_pytorch", held, tensors)
-        row.measured += int(asked.value)
+        row = _row("required_by_pytorch", allocated, tensors)
+        row.measured += int(requested.value)
         row.measured_is = "at_least"
         if tensors:
             row.difference = row.measured - tensors.expected

@@ -32,25 +32,31 @@ _PARTS = (
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """The estimate of the launch that ran out of memory.
-
-    needs: on the fullest GPU [bytes]; may_use: what the engine may use of it [bytes]; commands:
-    how to start each suggestion, None where it has no command."""
+    """The estimate of the launch that ran out of memory."""
 
     terms: Sequence[MemoryPart]
+    """Terms of the estimate of the fullest GPU."""
     needs: int
+    """Memory that the fullest GPU needs [bytes]."""
     may_use: int
+    """Memory that the engine may use of it [bytes]."""
     verdict: Verdict | None
+    """The verdict of the launch; None where it has none."""
     suggestions: Sequence[Suggestion]
+    """Changes that would make it fit."""
     commands: Sequence[str | None]
+    """How to start each suggestion; None where it has no command."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Sentences, the largest cause first; parts of the memory; changes in the order to try."""
+    """Why memory ran out, and what to change."""
 
     sentences: list[str]
+    """What took the memory, the largest cause first."""
     memory: list[MemoryPart]
+    """Parts of the memory that ran out."""
     fixes: list[LogFix]
+    """Changes in the order to try."""
 
 
 def others_bytes(measured: Measured) -> int:

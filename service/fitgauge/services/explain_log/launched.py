@@ -21,17 +21,17 @@ from fitgauge.services.training_fit.service import TrainingFitService
 def launched_server(
     serving: FitService,
     checked: FitEstimate,
-    asked: FitRequest,
+    request: FitRequest,
     model: Model,
     match: GpuMatch,
     log: StartLog,
 ) -> Launched:
     """Return the estimate of a server, with what others hold of the GPU."""
     others = others_bytes(Measured(log.readings))
-    if others and asked.other_memory_gib is None:
-        asked = structs.replace(asked, other_memory_gib=round(others / GIB, 2))
-        checked = serving.check(asked, model, match, as_launched=True)
-    answer = serving.answer(asked, model, match)
+    if others and request.other_memory_gib is None:
+        request = structs.replace(request, other_memory_gib=round(others / GIB, 2))
+        checked = serving.check(request, model, match, as_launched=True)
+    answer = serving.answer(request, model, match)
     return Launched(
         terms=[_part(term.name, term.bytes) for term in checked.estimate.fullest.terms],
         needs=checked.required,

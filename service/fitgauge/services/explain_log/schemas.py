@@ -64,16 +64,16 @@ class ExplainLogRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class ComparisonRow(Struct, kw_only=True):
     """One term, estimated and measured, of the fullest rank."""
 
-    name: str
-    unit: Literal["bytes", "tokens"]
-    measured: int
+    name: Annotated[str, Meta(description="The term.")]
+    unit: Annotated[Literal["bytes", "tokens"], Meta(description="Unit of the sizes.")]
+    measured: Annotated[int, Meta(description="As the log prints it.")]
     measured_is: Annotated[
         Literal["value", "at_least"],
         Meta(description="at_least: allocated when memory ran out."),
     ] = "value"
     estimated: Annotated[int | None, Meta(description="null if this term is not estimated.")] = None
-    low: int | None = None
-    high: int | None = None
+    low: Annotated[int | None, Meta(description="Lower end of the estimate's interval.")] = None
+    high: Annotated[int | None, Meta(description="Upper end of the estimate's interval.")] = None
     difference: Annotated[int | None, Meta(description="measured minus estimated.")] = None
     within: Annotated[
         bool | None,
@@ -87,32 +87,44 @@ class ComparisonRow(Struct, kw_only=True):
 class LogReading(Struct, kw_only=True):
     """One number as the log prints it; sizes in bytes."""
 
-    name: str
-    value: float
-    rank: str
-    line: int
+    name: Annotated[str, Meta(description="What was measured.")]
+    value: Annotated[float, Meta(description="The number; bytes for sizes.")]
+    rank: Annotated[str, Meta(description="The rank that printed it; empty for all.")]
+    line: Annotated[int, Meta(description="Line of the log, counted from 1.")]
 
 
 class LogCase(Struct, kw_only=True, omit_defaults=True):
     """One line of a truth file: numbers and flags alone, nothing that names a machine, a path or
     a person."""
 
-    id: str
-    question: dict[str, str | int | float | bool]
-    outcome: str | None
-    measured: dict[str, Measurement]
-    scores: list[str]
-    source: str
-    build: str | None = None
-    total_gpu_gib: float | None = None
-    settings: dict[str, str | int | float | bool] = {}
+    id: Annotated[str, Meta(description="A digest of the case.")]
+    question: Annotated[
+        dict[str, str | int | float | bool], Meta(description="The fields of the request.")
+    ]
+    outcome: Annotated[str | None, Meta(description="As in the answer.")]
+    measured: Annotated[
+        dict[str, Measurement], Meta(description="The numbers of the log, by name.")
+    ]
+    scores: Annotated[
+        list[str], Meta(description="The measured numbers that an estimate can be held to.")
+    ]
+    source: Annotated[str, Meta(description="Where the log comes from: local, with the digest.")]
+    build: Annotated[
+        str | None, Meta(description="The version as printed, where it is no release.")
+    ] = None
+    total_gpu_gib: Annotated[
+        float | None, Meta(description="Memory of the GPU as the log shows it [GiB].")
+    ] = None
+    settings: Annotated[
+        dict[str, str | int | float | bool], Meta(description="Further flags of the log.")
+    ] = {}
 
 
 class MemoryPart(Struct, kw_only=True):
     """What held a part of the memory that ran out."""
 
-    name: str
-    bytes: int
+    name: Annotated[str, Meta(description="The part, such as weights.")]
+    bytes: Annotated[int, Meta(description="Its size.")]
     basis: Annotated[
         Literal["log", "estimate"],
         Meta(description="log: as printed; estimate: of the launch that the log names."),
@@ -122,7 +134,7 @@ class MemoryPart(Struct, kw_only=True):
 class LogFix(Struct, kw_only=True, omit_defaults=True):
     """One change that helps. With a verdict it was estimated."""
 
-    change: str
+    change: Annotated[str, Meta(description="What to change, in words.")]
     command: Annotated[
         str | None, Meta(description="How to start it so, or the flag or setting to add.")
     ] = None
@@ -130,34 +142,49 @@ class LogFix(Struct, kw_only=True, omit_defaults=True):
         dict[str, str | int | float | bool] | None,
         Meta(description="Fields to send to check_fit or check_training_fit."),
     ] = None
-    verdict: Verdict | None = None
-    required_bytes: int | None = None
+    verdict: Annotated[Verdict | None, Meta(description="The verdict with the change.")] = None
+    required_bytes: Annotated[
+        int | None, Meta(description="What the fullest GPU needs with the change.")
+    ] = None
 
 
 class LogAnswer(Struct, kw_only=True):
     """The ledger: estimate against measurement, the term that differs most, and why. Where memory
     ran out: what took it, and what to change."""
 
-    summary: str
+    summary: Annotated[
+        str,
+        Meta(description="The comparison; where memory ran out, why and what to change first."),
+    ]
     engine: Annotated[str | None, Meta(description="null where nothing says which one ran.")]
-    engine_version: str | None
+    engine_version: Annotated[
+        str | None, Meta(description="As the log prints it; null if it does not.")
+    ]
     outcome: Annotated[
         Literal["served", "kv_too_small", "oom"] | None,
         Meta(description="null if the log ends too early."),
     ]
-    model: ModelAnswer | None
-    gpu: GpuAnswer | None
+    model: Annotated[
+        ModelAnswer | None, Meta(description="The model as it was read; null without one.")
+    ]
+    gpu: Annotated[
+        GpuAnswer | None, Meta(description="The GPU and how many of it; null without one.")
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool], Meta(description="The estimated request.")
     ]
-    rows: list[ComparisonRow]
+    rows: Annotated[
+        list[ComparisonRow], Meta(description="Terms that were measured, each with its estimate.")
+    ]
     largest_difference: Annotated[
         str | None, Meta(description=("The row with the largest difference."))
     ]
     causes: Annotated[
         list[str], Meta(description="What likely made the difference, the flag first.")
     ]
-    warnings: list[Note]
+    warnings: Annotated[
+        list[Note], Meta(description="What to know about the log and the estimate.")
+    ]
     memory: Annotated[
         list[MemoryPart],
         Meta(
@@ -173,4 +200,7 @@ class LogAnswer(Struct, kw_only=True):
         Meta(description="Fields that would let the launch be estimated."),
     ] = []
     case: Annotated[LogCase, Meta(description="The run as a line for a truth file, anonymised.")]
-    readings: list[LogReading] | UnsetType = UNSET
+    readings: Annotated[
+        list[LogReading] | UnsetType,
+        Meta(description="Every number of the log, with `detail` full."),
+    ] = UNSET

@@ -78,7 +78,7 @@ def named_model(text: str) -> str | None:
 def _fields(text: str) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, flags, kind in _NAMES:
-        value = next((given for flag in flags if (given := argument(text, flag))), None)
+        value = next((named for flag in flags if (named := argument(text, flag))), None)
         try:
             parsed = kind(value) if value is not None else None
         except ValueError:

@@ -37,9 +37,9 @@ def case(
     all text of the log. A run whose model is `doubtful` is kept and scored for nothing."""
     measured = _measured(log, engine)
     if request is not None:
-        asked = msgspec.structs.asdict(request)
+        fields = msgspec.structs.asdict(request)
     else:
-        asked = {
+        fields = {
             **log.flags,
             "model": log.model,
             "gpu": log.gpu,
@@ -48,9 +48,9 @@ def case(
             "engine_version": log.version,
         }
     question = {
-        name: asked[name]
+        name: fields[name]
         for name in FitRequest.__struct_fields__
-        if asked.get(name) is not None and name not in ("detail", "settings")
+        if fields.get(name) is not None and name not in ("detail", "settings")
     }
     exact = hub_id(question.get("model")) is not None
     if not exact:
@@ -125,7 +125,7 @@ def _scores(
     total: float | None,
 ) -> list[str]:
     """Return what this line can be held against: nothing but the outcome where the model is not
-    known for certain. total: of the card [bytes]."""
+    known for certain. total: of the GPU [bytes]."""
     scored = {
         "weights": exact and "weights_gib" in measured and "draft_model" not in log.remarks,
         "planner": exact and measured.keys() >= {"kv_gib", "kv_tokens"},

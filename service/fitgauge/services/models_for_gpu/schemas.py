@@ -74,6 +74,7 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     sequence_length: Annotated[Tokens | None, Meta(description="Training. Default 2048.")] = None
     settings: ListSettings = None
+    """auto or defaults: what a row may change to fit."""
     search: Annotated[
         Text | None,
         Meta(
@@ -94,22 +95,25 @@ class FittingModel(Struct, kw_only=True):
     """One model in one format that fits or, marked by `verdict`, is tight with a probability of at
     least 0.5."""
 
-    model: str
-    parameters: int
-    task: ModelTask
+    model: Annotated[str, Meta(description="Hugging Face Hub ID.")]
+    parameters: Annotated[int, Meta(description="Number of parameters.")]
+    task: Annotated[ModelTask, Meta(description="What the model does.")]
     engine: Annotated[str | None, Meta(description="Null for training.")]
-    quantization: str
+    quantization: Annotated[str, Meta(description="Format of the weights.")]
     method: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
     framework: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
     context_length: Annotated[
         int, Meta(description="Tokens of a request; for training, of a sequence.")
     ]
-    verdict: Verdict
-    fit_probability: float
+    verdict: Annotated[Verdict, Meta(description="fits or tight.")]
+    fit_probability: Annotated[float, Meta(description="Probability that it fits, 0 to 1.")]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    budget_bytes: int
-    headroom_bytes: int
+    budget_bytes: Annotated[int, Meta(description="Memory that may be used of one GPU.")]
+    headroom_bytes: Annotated[
+        int, Meta(description="budget_bytes minus the required bytes, per GPU.")
+    ]
     chosen: ChosenSettings = {}
+    """Settings that differ from the engine's defaults."""
     checkpoint: Annotated[
         str | None,
         Meta(
@@ -125,7 +129,7 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     """A page of the bundled models that fit or are tight, the most capable first: by size and
     release, newer models counting as larger ones."""
 
-    gpu: GpuAnswer
-    items: list[FittingModel]
-    total: int
-    warnings: list[Note]
+    gpu: Annotated[GpuAnswer, Meta(description="The GPU and how many of it.")]
+    items: Annotated[list[FittingModel], Meta(description="The rows of the page.")]
+    total: Annotated[int, Meta(description="Rows of all pages.")]
+    warnings: Annotated[list[Note], Meta(description="What to know about the GPU.")]

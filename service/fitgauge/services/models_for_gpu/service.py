@@ -31,8 +31,8 @@ from fitgauge.services.models_for_gpu.schemas import (
 from fitgauge.services.models_for_gpu.training import TrainedModels
 
 _PAGE = 50
-_KEPT = 4096
-"""Models laid out in a format: all that fit a 24 GiB card in 14 formats, some 30 MiB."""
+_CACHED_MODELS = 4096
+"""Models laid out in a format: all that fit a 24 GiB GPU in 14 formats, some 30 MiB."""
 
 _OF_TRAINING = ("method", "sequence_length")
 _OF_SERVING = (
@@ -60,51 +60,51 @@ class ModelsForGpu:
         self._checkpoints = checkpoints
         self._trained = TrainedModels(engines)
         self._snapshot = snapshot
-        self._preparer = WeightCache(_KEPT, _MOST_REMEMBERED)
+        self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
 
     def answer(
-        self, request: ModelsForGpuRequest, found: GpuMatch, checkpoint: Checkpoint = no_checkpoint
+        self, request: ModelsForGpuRequest, match: GpuMatch, checkpoint: Checkpoint = no_checkpoint
     ) -> ModelsForGpuAnswer:
         """Return a page of those that fit, the most capable first. Raises InvalidRequestError for a
         format, an engine or a cache format unknown, and for a field of the other task."""
         _refuse_other_fields(request)
-        count = sent_count(request.gpu_count, found.count) or 1
+        count = sent_count(request.gpu_count, match.count) or 1
         rows = [
             (-capability(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)
-            for row in self._rows_of(request, model, found, count, checkpoint)
+            for row in self._rows_of(request, model, match, count, checkpoint)
         ]
         rows.sort(key=itemgetter(0, 1))
         start = request.offset or 0
         page = rows[start : start + (request.limit or _PAGE)]
         return ModelsForGpuAnswer(
-            gpu=answers.gpu_answer(found.accelerator, count),
+            gpu=answers.gpu_answer(match.accelerator, count),
             items=[row for _, _, row in page],
             total=len(rows),
-            warnings=found.warnings,
+            warnings=match.warnings,
         )
 
     def _rows_of(
         self,
         request: ModelsForGpuRequest,
         model: Model,
-        found: GpuMatch,
+        match: GpuMatch,
         count: int,
         checkpoint: Checkpoint,
     ) -> Iterable[FittingModel]:
         """Return the rows of one model."""
         if request.task == "training":
-            row = self._trained.row(request, model, found, count, checkpoint)
+            row = self._trained.row(request, model, match, count, checkpoint)
             return () if row is None else (row,)
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
         if request.quantizations is None:
-            row = widest_row(fitting, request, model, found, count)
+            row = widest_row(fitting, request, model, match, count)
             return () if row is None else (row,)
         formats = words.quantizations(request.quantizations)
-        return self._rows(request, fitting, model, found, count, formats)
+        return self._rows(request, fitting, model, match, count, formats)
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield every bundled model, read when it is first asked for."""
@@ -140,7 +140,7 @@ class ModelsForGpu:
         request: ModelsForGpuRequest,
         fitting: BatchEstimator,
         model: Model,
-        found: GpuMatch,
+        match: GpuMatch,
         count: int,
         formats: list[str | None],
     ) -> Iterator[FittingModel]:
@@ -148,18 +148,18 @@ class ModelsForGpu:
         for quantization in formats:
             if quantization is not None and model.is_quantized:
                 continue
-            if is_too_large(model, quantization, found, count):
+            if is_too_large(model, quantization, match, count):
                 continue
-            question = question_of(request, model, found, count, quantization)
+            question = question_of(request, model, match, count, quantization)
             engine = next(
                 (
                     name
                     for name in engines
-                    if fitting.refused(question, name, found.accelerator) is None
+                    if fitting.refused(question, name, match.accelerator) is None
                 ),
                 None,
             )
-            row = engine and fitting_row(fitting, question, engine, model, found, count)
+            row = engine and fitting_row(fitting, question, engine, model, match, count)
             if row:
                 yield row
 

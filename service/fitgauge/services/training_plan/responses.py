@@ -22,8 +22,11 @@ class MethodPlans:
     """The plans of one method."""
 
     base: TrainingWorkload
+    """What every layout has in common."""
     choices: Choices
+    """What was searched."""
     plans: list[Plan]
+    """The plans, the best first."""
     tool_defaults: Note | None = None
     """Which settings are a tool's."""
 

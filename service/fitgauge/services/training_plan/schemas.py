@@ -66,19 +66,19 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
 class PlanLaunch(Struct, kw_only=True):
     """How to start a plan."""
 
-    command: str
+    command: Annotated[str, Meta(description="The command that starts the run.")]
     files: Annotated[dict[str, str], Meta(description="Files the command reads, by name.")]
 
 
 class PlanAnswer(Struct, kw_only=True):
     """One layout that holds the model."""
 
-    gpu_count: int
+    gpu_count: Annotated[int, Meta(description="GPUs of the run.")]
     layout: Annotated[
         str, Meta(description="In words: framework, degrees, ZeRO stage, checkpointing.")
     ]
     verdict: Annotated[
-        Literal["fits", "tight"], Meta(description="tight: the interval reaches beyond the card.")
+        Literal["fits", "tight"], Meta(description="tight: the interval reaches beyond the GPU.")
     ]
     required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
     usable_bytes: Annotated[int, Meta(description="What a process can really take of one GPU.")]
@@ -121,24 +121,28 @@ class PlanAnswer(Struct, kw_only=True):
         Meta(description="Fields to send to check_training_fit for it."),
     ]
     stages: Annotated[list[RankAnswer], Meta(description="Every pipeline stage with its terms.")]
-    launch: PlanLaunch
+    launch: Annotated[PlanLaunch, Meta(description="The command that starts it, and its files.")]
 
 
 class TrainingPlanAnswer(Struct, kw_only=True):
     """The plans that no other of its method beats on as many GPUs, the one asked for first."""
 
     summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
-    model: ModelAnswer
-    gpu: GpuAnswer
-    objective: Objective
-    global_batch_size: int
+    model: Annotated[ModelAnswer, Meta(description="The model as it was read.")]
+    gpu: Annotated[GpuAnswer, Meta(description="The GPU; its count is that of the first plan.")]
+    objective: Annotated[Objective, Meta(description="The order of the plans.")]
+    global_batch_size: Annotated[int, Meta(description="Sequences of one optimizer step.")]
     min_gpu_count: Annotated[
         int | None,
         Meta(description="The fewest that hold it; null where nothing up to max_gpu_count does."),
     ]
-    plans: list[PlanAnswer]
+    plans: Annotated[
+        list[PlanAnswer], Meta(description="The plans, the best by the objective first.")
+    ]
     total: Annotated[int, Meta(description="Plans found; `limit` of them are listed.")]
-    warnings: list[Note]
+    warnings: Annotated[
+        list[Note], Meta(description="What to know about the search and its figures.")
+    ]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="What was kept, with every default filled in."),

@@ -108,16 +108,16 @@ class FlopsAnswer(Struct, kw_only=True):
         float, Meta(description="With recomputation, as HFU counts.")
     ]
     multiplied_parameters: Annotated[int, Meta(description="Active parameters per token.")]
-    formula: str
-    source: str
+    formula: Annotated[str, Meta(description="How the model's operations add up.")]
+    source: Annotated[str, Meta(description="Where the formula comes from.")]
 
 
 class BudgetAnswer(Struct, kw_only=True):
     """Time and cost of a token budget."""
 
-    tokens: float
-    seconds: float
-    gpu_hours: float
+    tokens: Annotated[float, Meta(description="The token budget.")]
+    seconds: Annotated[float, Meta(description="Time on all GPUs together.")]
+    gpu_hours: Annotated[float, Meta(description="GPUs times hours.")]
     cost: Annotated[
         float | None, Meta(description="gpu_hours x price_per_gpu_hour; null without a price.")
     ]
@@ -126,7 +126,7 @@ class BudgetAnswer(Struct, kw_only=True):
 class CommunicationAnswer(Struct, kw_only=True):
     """ZeRO communication of one micro-batch, compared with its computation."""
 
-    bytes_per_gpu: int
+    bytes_per_gpu: Annotated[int, Meta(description="What one GPU sends for a micro-batch.")]
     communication_seconds: Annotated[float, Meta(description="At the link's full speed.")]
     compute_seconds: Annotated[float, Meta(description="At the GPU's full speed.")]
     ratio: Annotated[
@@ -137,15 +137,15 @@ class CommunicationAnswer(Struct, kw_only=True):
             )
         ),
     ]
-    formula: str
-    source: str
+    formula: Annotated[str, Meta(description="How the bytes add up.")]
+    source: Annotated[str, Meta(description="Where the formula comes from.")]
 
 
 class CollectiveAnswer(Struct, kw_only=True):
     """Time of one kind of kernel or collective, all GPUs together."""
 
-    name: str
-    seconds: float
+    name: Annotated[str, Meta(description="The kernel or collective.")]
+    seconds: Annotated[float, Meta(description="Its time.")]
 
 
 class TraceAnswer(Struct, kw_only=True):
@@ -163,8 +163,10 @@ class TraceAnswer(Struct, kw_only=True):
         float, Meta(description="Share of time in collectives alone, 0 to 1.")
     ]
     idle_share: Annotated[float, Meta(description="Nothing runs, 0 to 1.")]
-    collectives: list[CollectiveAnswer]
-    longest_kernels: list[CollectiveAnswer]
+    collectives: Annotated[list[CollectiveAnswer], Meta(description="Time by kind of collective.")]
+    longest_kernels: Annotated[
+        list[CollectiveAnswer], Meta(description="The kernels that take the most time.")
+    ]
 
 
 class UtilizationAnswer(Struct, kw_only=True):
@@ -172,7 +174,9 @@ class UtilizationAnswer(Struct, kw_only=True):
 
     summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
     gpu: Annotated[GpuAnswer | None, Meta(description="null if the trace names no known GPU.")]
-    model: ModelAnswer | None
+    model: Annotated[
+        ModelAnswer | None, Meta(description="The model as it was read; null without one.")
+    ]
     precision: Annotated[str | None, Meta(description="null for a trace.")]
     peak_tflops: Annotated[
         float | None,
@@ -185,16 +189,24 @@ class UtilizationAnswer(Struct, kw_only=True):
     hfu: Annotated[
         float | None, Meta(description="Hardware FLOPs utilization, 0 to 1: recomputation counts.")
     ]
-    tokens_per_second_per_gpu: float | None
+    tokens_per_second_per_gpu: Annotated[
+        float | None, Meta(description="Measured throughput of one GPU; null without one.")
+    ]
     fraction_of_published: Annotated[
         float | None, Meta(description="Throughput / published throughput, both of one GPU.")
     ]
-    flops: FlopsAnswer | None
-    budget: BudgetAnswer | None
-    communication: CommunicationAnswer | None
+    flops: Annotated[
+        FlopsAnswer | None, Meta(description="Operations of a token; null without a model.")
+    ]
+    budget: Annotated[
+        BudgetAnswer | None, Meta(description="Time and cost of `token_budget`; null without it.")
+    ]
+    communication: Annotated[
+        CommunicationAnswer | None, Meta(description="What ZeRO moves; null without `zero_stage`.")
+    ]
     trace: Annotated[TraceAnswer | None, Meta(description="Of an uploaded trace; else null.")]
     advice: Annotated[list[str], Meta(description="Changes to try, most likely first.")]
-    warnings: list[Note]
+    warnings: Annotated[list[Note], Meta(description="What to know about the figures.")]
     understood_as: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),

@@ -1,17 +1,15 @@
 """explain_utilization: how much of its GPUs does a training run use, and what would a token
 budget take?"""
 
-import re
-from dataclasses import dataclass
-
 from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.performance import flops as engine
-from fitgauge.engine.performance.flops import Arithmetic, Exchange, TokenFlops
+from fitgauge.engine.performance.flops import Exchange
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
+from fitgauge.services.utilization.facts import RunFacts, run_facts
 from fitgauge.services.utilization.schemas import (
     BudgetAnswer,
     CommunicationAnswer,
@@ -19,14 +17,6 @@ from fitgauge.services.utilization.schemas import (
     UtilizationAnswer,
     UtilizationRequest,
 )
-
-DEFAULT_SEQUENCE = 2048
-
-_ARITHMETIC: dict[str, Arithmetic] = {
-    "bf16": "bf16", "bfloat16": "bf16", "mixedbf16": "bf16", "fp16": "fp16", "float16": "fp16",
-    "half": "fp16", "mixedfp16": "fp16",
-    "fp8": "fp8", "float8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "int8": "int8",
-}  # fmt: skip
 
 _ALIKE = 0.05
 """Share by which two figures of one run may differ."""
@@ -36,27 +26,12 @@ _USUAL_MFU = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What a question comes to before it is put into words. Rates are of one GPU."""
-
-    precision: Arithmetic
-    gpus: int
-    sequence_length: int
-    peak: float | None
-    tokens_per_second: float | None
-    flops: TokenFlops | None
-    achieved: float | None
-    mfu: float | None
-    hfu: float | None
-
-
 def explain_utilization(
-    request: UtilizationRequest, model: Model | None, found: GpuMatch
+    request: UtilizationRequest, model: Model | None, match: GpuMatch
 ) -> UtilizationAnswer:
     """Return the UtilizationAnswer. Raises InvalidRequestError where a fact is missing that
     the catalog does not have, with what to send."""
-    accelerator, facts = found.accelerator, _facts(request, model, found)
+    accelerator, facts = match.accelerator, run_facts(request, model, match)
     exchange = _exchange(request, model, accelerator, facts)
     budget = _budget(request, facts)
     published = None
@@ -81,114 +56,13 @@ def explain_utilization(
         warnings=[
             *(model.warnings if model else ()),
             *(model.spec.notes if model else ()),
-            *_warnings(found, facts),
+            *_warnings(match, facts),
         ],
         understood_as=_understood(request, model, accelerator, facts),
     )
 
 
-def _facts(request: UtilizationRequest, model: Model | None, found: GpuMatch) -> _Facts:
-    """Return every rate that the question gives or that follows from it."""
-    precision, gpus = (
-        _arithmetic(request.precision, found.accelerator),
-        request.gpu_count or found.count,
-    )
-    sequence_length = request.sequence_length or DEFAULT_SEQUENCE
-    tokens = request.tokens_per_second
-    if request.samples_per_second is not None:
-        if tokens is not None:
-            raise InvalidRequestError(
-                "`tokens_per_second` and `samples_per_second` exclude each other.",
-                hint="Send one of them.",
-                field="samples_per_second",
-                code="conflicting-fields",
-            )
-        tokens = request.samples_per_second * sequence_length
-    if (
-        tokens is None
-        and request.achieved_tflops is None
-        and not (request.token_budget and request.mfu)
-    ):
-        hint = (
-            "Send achieved_tflops (of one GPU), or model and tokens_per_second (of all GPUs), or"
-            " token_budget with model and mfu."
-        )
-        raise InvalidRequestError(
-            "The request has no measured throughput and no token budget.",
-            hint=hint,
-            field="achieved_tflops",
-            code="missing-field",
-        )
-    tokens_each = tokens / gpus if tokens is not None else None
-    flops = None
-    if model is not None:
-        frozen, checkpointing = (
-            (request.method or "full") != "full",
-            request.activation_checkpointing or "none",
-        )
-        flops = engine.token_flops(
-            model.spec, sequence_length, checkpointing=checkpointing, frozen_base=frozen
-        )
-    achieved = request.achieved_tflops
-    if achieved is None and tokens_each is not None and flops is not None:
-        achieved = engine.achieved_tflops(tokens_each, flops.model)
-    needed = (
-        achieved is not None or request.token_budget is not None or request.zero_stage is not None
-    )
-    peak = request.peak_tflops or engine.peak_tflops(found.accelerator, precision)
-    if peak is None and needed:
-        raise _no_peak(found.accelerator, precision)
-    mfu = engine.utilization(achieved, peak) if achieved is not None and peak is not None else None
-    hfu = mfu * flops.hardware / flops.model if mfu is not None and flops is not None else None
-    return _Facts(precision, gpus, sequence_length, peak, tokens_each, flops, achieved, mfu, hfu)
-
-
-def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
-    """Return the arithmetic that is meant: bf16, or fp16 on hardware without it, where nothing is
-    said.
-
-    Raises InvalidRequestError for one whose peak no catalog row states.
-    """
-    if text is None:
-        return "bf16" if "bf16" in (accelerator.formats or ("bf16",)) else "fp16"
-    known = _ARITHMETIC.get(re.sub(r"[^a-z0-9]", "", text.lower()))
-    if known is None:
-        hint = (
-            "Use bf16, fp16, fp8, fp4 or int8; for another one send bf16 and its peak as"
-            " `peak_tflops`."
-        )
-        raise InvalidRequestError(
-            f"Unknown precision {text.strip()!r}.",
-            hint=hint,
-            field="precision",
-            code="unknown-value",
-        )
-    return known
-
-
-def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestError:
-    formats = accelerator.formats
-    if formats is not None and precision not in formats:
-        why = (
-            f"The {accelerator.name} does not support {precision}; it supports"
-            f" {', '.join(formats) or 'none of these formats'}."
-        )
-        return InvalidRequestError(
-            why,
-            hint="Send another `precision`, or its peak as `peak_tflops`.",
-            field="precision",
-            code="unsupported",
-        )
-    detail = f"The {precision} peak of the {accelerator.name} is not in the catalog."
-    return InvalidRequestError(
-        detail,
-        hint="Send `peak_tflops`: the dense figure of the vendor's data sheet, without sparsity.",
-        field="peak_tflops",
-        code="missing-field",
-    )
-
-
-def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
+def _budget(request: UtilizationRequest, facts: RunFacts) -> BudgetAnswer | None:
     """Return time and cost of the token budget, from the measured throughput where there is one,
     else from an MFU."""
     if request.token_budget is None:
@@ -226,7 +100,7 @@ def _budget(request: UtilizationRequest, facts: _Facts) -> BudgetAnswer | None:
 
 
 def _exchange(
-    request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: _Facts
+    request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: RunFacts
 ) -> Exchange | None:
     """Return what ZeRO moves, where a stage was asked about."""
     if request.zero_stage is None:
@@ -266,7 +140,7 @@ def _exchange(
     )
 
 
-def _flops_answer(request: UtilizationRequest, model: Model, facts: _Facts) -> FlopsAnswer:
+def _flops_answer(request: UtilizationRequest, model: Model, facts: RunFacts) -> FlopsAnswer:
     assert facts.flops is not None
     flops, parameters = facts.flops, engine.multiplied_parameters(model.spec)
     times = 6 if (request.method or "full") == "full" else 4
@@ -302,44 +176,44 @@ def _communication_answer(
 def _advice(
     request: UtilizationRequest,
     accelerator: Accelerator,
-    facts: _Facts,
+    facts: RunFacts,
     exchange: Exchange | None,
     published: float | None,
 ) -> list[str]:
     """Return what to change, the likeliest first. Says nothing where nothing points anywhere."""
-    said = []
+    advice = []
     if exchange is not None and exchange.ratio > 1:
         link = "PCIe" if accelerator.nvlink is False else "the link between GPUs"
         instead = "accumulate gradients over more micro-batches"
         if request.zero_stage == 3:
             instead = "use ZeRO-2 (a third less traffic) or shard within a node only (HSDP)"
-        said.append(
+        advice.append(
             f"Communication over {link} takes {exchange.ratio:.1f} times as long as computation:"
             f" raise `micro_batch_size` about {exchange.ratio:.1f} times, {instead}, or use GPUs"
             " linked by NVLink."
         )
     if facts.mfu is not None and facts.mfu < 0.3:
-        said.append(
+        advice.append(
             f"MFU {facts.mfu:.1%} is low ({_USUAL_MFU}): check that flash attention and"
             f" {facts.precision} matrix units are used, raise the micro-batch, fuse the optimizer"
             " and check the data loader; a profiler trace shows which."
         )
     if facts.flops is not None and facts.flops.hardware > facts.flops.model:
         share = 1 - facts.flops.model / facts.flops.hardware
-        said.append(
+        advice.append(
             f"Checkpointing spends {share:.0%} of the operations on recomputation: use less of it"
             " if memory allows."
         )
     if published is not None and published < 0.8:
-        said.append(
+        advice.append(
             f"The run reaches {published:.1%} of the published throughput: compare batch size,"
             " kernels and interconnect."
         )
-    return said
+    return advice
 
 
-def _warnings(found: GpuMatch, facts: _Facts) -> list[Note]:
-    notes = found.warnings
+def _warnings(match: GpuMatch, facts: RunFacts) -> list[Note]:
+    notes = match.warnings
     if (
         facts.achieved is not None
         and facts.tokens_per_second is not None
@@ -368,31 +242,33 @@ def _warnings(found: GpuMatch, facts: _Facts) -> list[Note]:
 
 
 def _summary(
-    accelerator: Accelerator, facts: _Facts, published: float | None, budget: BudgetAnswer | None
+    accelerator: Accelerator, facts: RunFacts, published: float | None, budget: BudgetAnswer | None
 ) -> str:
-    said = []
+    sentences = []
     if facts.mfu is not None:
-        said.append(
+        sentences.append(
             f"MFU {facts.mfu:.2%}: {facts.achieved:.4g} of {facts.peak:.4g} dense {facts.precision}"
             f" TFLOPS of one {accelerator.name}."
         )
     if published is not None:
-        said.append(
+        sentences.append(
             f"{facts.tokens_per_second:,.0f} tokens per second and GPU are {published:.1%} of the"
             " published throughput."
         )
     elif facts.mfu is None and facts.tokens_per_second is not None:
-        said.append(
+        sentences.append(
             f"{facts.tokens_per_second:,.0f} tokens per second and GPU; send `model` for the MFU."
         )
     if budget is not None:
         cost = "" if budget.cost is None else f", cost {budget.cost:,.0f}"
         days, hours = f"{budget.seconds / 86400:,.1f} days", f"{budget.gpu_hours:,.0f} GPU hours"
-        said.append(f"{budget.tokens:.4g} tokens take {days} on {facts.gpus} GPUs ({hours}){cost}.")
-    return " ".join(said)
+        sentences.append(
+            f"{budget.tokens:.4g} tokens take {days} on {facts.gpus} GPUs ({hours}){cost}."
+        )
+    return " ".join(sentences)
 
 
-_ASKED = (
+_ECHOED = (
     "achieved_tflops", "tokens_per_second", "samples_per_second", "published_tokens_per_second",
     "peak_tflops", "mfu", "token_budget",
     "price_per_gpu_hour", "zero_stage", "micro_batch_size", "interconnect_gbps",
@@ -401,7 +277,7 @@ _ASKED = (
 
 
 def _understood(
-    request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: _Facts
+    request: UtilizationRequest, model: Model | None, accelerator: Accelerator, facts: RunFacts
 ) -> dict[str, str | int | float | bool]:
     filled: dict[str, str | int | float | bool] = {
         "gpu": accelerator.name,
@@ -411,5 +287,5 @@ def _understood(
         "method": request.method or "full",
         "activation_checkpointing": request.activation_checkpointing or "none",
     }
-    filled |= {name: value for name in _ASKED if (value := getattr(request, name)) is not None}
+    filled |= {name: value for name in _ECHOED if (value := getattr(request, name)) is not None}
     return filled | ({"model": model.id} if model else {})

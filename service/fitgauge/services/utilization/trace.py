@@ -83,7 +83,7 @@ def _gpu(reading: TraceReading, catalog: Catalog) -> GpuAnswer | None:
 
 def _advice(reading: TraceReading, idle: float) -> list[str]:
     """Return what to change, the largest loss first."""
-    said: list[tuple[float, str]] = []
+    advice: list[tuple[float, str]] = []
     if reading.exposed > MUCH_EXPOSED:
         gathers = sum(reading.collectives.get(kind, 0.0) for kind in ("AllGather", "ReduceScatter"))
         sharded = gathers > 0.5 * sum(reading.collectives.values())
@@ -93,7 +93,7 @@ def _advice(reading: TraceReading, idle: float) -> list[str]:
                 "use a larger micro-batch, ZeRO-2 instead of ZeRO-3, or shard within a node only"
                 " (HSDP); PCIe makes it worse"
             )
-        said.append(
+        advice.append(
             (
                 reading.exposed,
                 f"Communication is not overlapped for {reading.exposed:.0%} of the time: {change}.",
@@ -104,16 +104,16 @@ def _advice(reading: TraceReading, idle: float) -> list[str]:
             "check the data loader and synchronisation (.item(), prints), raise the"
             " micro-batch, use torch.compile or CUDA graphs"
         )
-        said.append((idle, f"The GPU is idle for {idle:.0%} of the time: {change}."))
+        advice.append((idle, f"The GPU is idle for {idle:.0%} of the time: {change}."))
     if reading.tensor_core < FEW_TENSOR_CORES:
         change = (
             "train in bf16 or fp16, use flash attention, fuse norms, loss and optimizer"
             " (torch.compile, Liger), pad sizes to multiples of 8"
         )
-        said.append(
+        advice.append(
             (
                 FEW_TENSOR_CORES - reading.tensor_core,
                 f"Tensor cores run {reading.tensor_core:.0%} of the kernels' time: {change}.",
             )
         )
-    return [text for _, text in sorted(said, key=lambda one: -one[0])]
+    return [text for _, text in sorted(advice, key=lambda one: -one[0])]

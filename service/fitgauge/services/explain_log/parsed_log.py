@@ -1,0 +1,206 @@
+"""What a start-up log says: its measurements, and the question that its launch answers."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import structs
+
+from fitgauge.catalog.engines import Engines
+from fitgauge.engine.note import Note
+from fitgauge.engine.quantity import GIB, gib
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.start_log.measurements import StartLog
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.errors import InvalidRequestError
+from fitgauge.logs.detect import detect
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.engine_names import titles_with_logs
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.explain_log.comparison import Measured
+from fitgauge.services.explain_log.schemas import ExplainLogRequest
+from fitgauge.services.explain_log.training_command import named_model, training_request
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+RAN_OUT = ("oom", "kv_too_small")
+"""Outcomes of a launch that lacked memory."""
+
+
+class ParsedLog(msgspec.Struct, frozen=True):
+    """A log that was understood."""
+
+    log: StartLog
+    """Measurements and flags."""
+    engine: EngineName
+    """The engine of the log, or the one that a plain out-of-memory message is read as."""
+    serving: FitRequest | None
+    """The question of a serving launch; None where it is not valid or of training."""
+    notes: tuple[Note, ...]
+    """What the estimate leaves out."""
+    named_engine: EngineName | None = None
+    """The engine that the log or the request names; None for neither."""
+    training: TrainingRequest | None = None
+    """The question of a training run; None for serving."""
+    missing: tuple[Literal["model", "gpu"], ...] = ()
+    """Fields that neither the log nor the request of a launch that ran out of memory names."""
+
+
+def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
+    """Return the log and the question in it. Raises InvalidRequestError where nothing is
+    recognised, or where the model or the GPU is missing of a launch that did not run out of
+    memory."""
+    log = detect(request.log, request.command)
+    if log is None:
+        raise InvalidRequestError(
+            "Nothing in this text is a measurement that is known here.",
+            hint=(
+                f"Send the start-up log of {titles_with_logs()} as it was printed, or PyTorch's"
+                " out-of-memory message."
+            ),
+            field="log",
+            code="unreadable-log",
+        )
+    named = log.engine or (words.engine(request.engine) if request.engine else None)
+    name = named or _of_plain_errors()
+    ran_out, text = log.outcome in RAN_OUT, f"{request.command or ''}\n{request.log}"
+    if ran_out and "training" in log.remarks and not request.model:
+        log = structs.replace(log, model=log.model or named_model(text))
+    missing = _missing(log, request)
+    if ran_out and missing:
+        return ParsedLog(log, name, None, (), named, missing=missing)
+    fields, notes = _fields(log, request)
+    if ran_out and "training" in log.remarks:
+        training = training_request(text, fields["model"], fields["gpu"], request.gpu_count)
+        return ParsedLog(log, name, None, tuple(notes), named, training)
+    fields["engine"] = name
+    if log.version and log.engine == name:
+        version, note = _version(engines, name, log.version)
+        fields["engine_version"] = version
+        notes += [note] if note else []
+    return ParsedLog(log, name, _valid(fields, notes), tuple(notes), named)
+
+
+def _missing(log: StartLog, request: ExplainLogRequest) -> tuple[Literal["model", "gpu"], ...]:
+    """Return the fields that neither the log nor the request names."""
+    gpu = request.gpu or log.gpu or Measured(log.readings).value("total")
+    return (
+        *(() if request.model or log.model else ("model",)),
+        *(() if gpu else ("gpu",)),
+    )
+
+
+def without_names(reading: ParsedLog, field: Literal["model", "gpu"]) -> ParsedLog:
+    """Return the log of a launch whose model or GPU, as the log names it, is unknown here."""
+    return structs.replace(reading, serving=None, training=None, missing=(field,))
+
+
+def _of_plain_errors() -> EngineName:
+    """Return the engine that PyTorch's out-of-memory message without a log is taken for."""
+    return next(name for name, row in ENGINES.items() if row.reads_plain_errors)
+
+
+def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:
+    """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
+    without a model or GPU."""
+    notes: list[Note] = []
+    fields: dict[str, Any] = {
+        name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
+    }
+    fields["model"] = request.model or log.model
+    if fields["model"] is None:
+        called = f", only {log.called!r}" if log.called else ""
+        raise InvalidRequestError(
+            f"The log has no Hub ID of the model{called}.",
+            hint='Send it with the log: "model": "org/name".',
+            field="model",
+            code="missing-field",
+        )
+    fields["gpu"] = request.gpu or log.gpu
+    total = Measured(log.readings).value("total")
+    if fields["gpu"] is None and total:
+        fields["gpu"] = f"{total / GIB:.2f}GiB"
+        notes.append(
+            Note(
+                "log-without-gpu",
+                "gpu",
+                f"The log names no GPU: assuming one with {gib(total)}. Send `gpu` for a better"
+                " estimate.",
+            )
+        )
+    if fields["gpu"] is None:
+        raise InvalidRequestError(
+            "The log names no GPU.",
+            hint='Send it with the log: "gpu": "H100".',
+            field="gpu",
+            code="missing-field",
+        )
+    fields["settings"] = "defaults"  # a log is of a launch whose settings were chosen
+    fields["gpu_count"] = request.gpu_count or (
+        log.gpu_count if "tensor_parallel" not in fields else None
+    )
+    if log.engine is not None and ENGINES[log.engine].reads_gguf:
+        fields |= _split_fields(log)
+    if log.flags.get("expert_parallel_on"):
+        fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(
+            fields.get("data_parallel", 1)
+        )
+    if log.flags.get("kv_cache_memory_bytes"):
+        fields["kv_cache_memory_gib"] = float(log.flags["kv_cache_memory_bytes"]) / GIB
+    return fields, notes
+
+
+def _split_fields(log: StartLog) -> dict[str, Any]:
+    """Return llama.cpp's settings as request fields: n_parallel, n_ubatch, and the weights
+    offloaded per GPU."""
+    named = {
+        "max_num_seqs": log.flags.get("n_parallel"),
+        "max_batched_tokens": log.flags.get("n_ubatch"),
+    }
+    fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    on_host = sum(
+        reading.value for reading in Measured(log.readings).of_rank("host_weights").values()
+    )
+    if "partial_offload" in log.remarks and on_host:
+        fields["cpu_offload_gib"] = on_host / GIB / (log.gpu_count or 1)
+    return fields
+
+
+def _valid(fields: dict[str, Any], notes: list[Note]) -> FitRequest:
+    """Return the request. Flags out of range are dropped, with a note."""
+    while True:
+        try:
+            return msgspec.convert(fields, FitRequest)
+        except msgspec.ValidationError as error:
+            message = str(error)
+            wrong = next((name for name in fields if f"$.{name}`" in message), None)
+            if wrong in (None, "model", "gpu"):
+                raise InvalidRequestError(
+                    message,
+                    hint="Send `model` and `gpu` with the log.",
+                    field=wrong,
+                    code="invalid-value",
+                ) from None
+            notes.append(
+                Note(
+                    "flag-ignored",
+                    wrong,
+                    f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it.",
+                )
+            )
+
+
+def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, Note | None]:
+    """Return the version to estimate with, and a note if it is not the printed one."""
+    try:
+        engines.profile(engine, words.version(printed))
+    except InvalidRequestError:
+        oldest = engines.oldest(engine)
+        if "dev" in printed and printed.startswith("0.1."):
+            return None, _unknown_version(
+                f"Version {printed} is built from source: using the newest version."
+            )
+        return oldest, _unknown_version(f"Version {printed} is unknown: using {oldest}.")
+    return printed, None
+
+
+def _unknown_version(message: str) -> Note:
+    return Note("engine-version-unknown", "engine_version", message)

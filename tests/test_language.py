@@ -41,11 +41,9 @@ NOT_YET = (
     "service/fitgauge/services/common/",
     "service/fitgauge/services/compare/",
     "service/fitgauge/services/fit/",
-    "service/fitgauge/services/tools/",
     "service/fitgauge/services/training_fit/",
     "service/fitgauge/services/facade.py",
     "service/fitgauge/services/snapshot_refresh.py",
-    "service/fitgauge/terminal/",
 )
 """Packages and modules that still have such names. Take out what is done."""
 

@@ -115,7 +115,7 @@ def _picture(
     terms: list[TermAnswer], required: int, available: int, colour: str, console: Console
 ) -> None:
     """Print a bar for every term, for their sum and for what is available."""
-    words = max(len(term.name) for term in terms) + max(len(_known(term)) for term in terms)
+    words = max(len(term.name) for term in terms) + max(len(_basis(term)) for term in terms)
     scale = max(available, required) / max(1, min(_BAR, console.width - words - _SIZE))
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="left", no_wrap=True)
@@ -126,7 +126,7 @@ def _picture(
         if term.bytes < _LEAST_SHOWN and term.high < _LEAST_SHOWN:
             continue
         table.add_row(
-            term.name, draw_bar(term.bytes / scale, colour), gib(term.bytes), _known(term)
+            term.name, draw_bar(term.bytes / scale, colour), gib(term.bytes), _basis(term)
         )
     table.add_row(Text("required", style="bold"), draw_bar(required / scale, colour), gib(required))
     table.add_row(Text("budget", style="bold"), draw_bar(available / scale, "blue"), gib(available))
@@ -134,7 +134,7 @@ def _picture(
     console.print()
 
 
-def _known(term: TermAnswer) -> str:
+def _basis(term: TermAnswer) -> str:
     """Return how a term is known, and how well."""
     return (
         f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}"
@@ -159,7 +159,7 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
 
 
 def _limits(limits: Limits, console: Console) -> None:
-    said = (
+    figures = (
         ("KV cache tokens", limits.kv_cache_tokens),
         ("longest context", limits.max_context_length),
         ("most requests", limits.max_concurrency),
@@ -167,6 +167,8 @@ def _limits(limits: Limits, console: Console) -> None:
         ("fewest GPUs", limits.min_gpu_count),
     )
     console.print(
-        "   ".join(f"{name} [bold]{value:,}[/bold]" for name, value in said if value is not None),
+        "   ".join(
+            f"{name} [bold]{value:,}[/bold]" for name, value in figures if value is not None
+        ),
         highlight=False,
     )

@@ -21,7 +21,7 @@ def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None =
     console.print(table)
     if days := [price.as_of for price in prices if price]:
         console.print(
-            "[dim]USD/h: one card on demand, over clouds and regions; the oldest price is from"
+            "[dim]USD/h: one GPU on demand, over clouds and regions; the oldest price is from"
             f" {min(days)}.[/dim]",
             highlight=False,
         )
@@ -35,13 +35,13 @@ def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -
     if not machines:
         console.print(f"\nNo cloud instance with {row.name} is known.", highlight=False)
         return
-    table = bare_table("cloud", "machine", right=("cards", "vCPUs", "GiB", "USD/h", "as of"))
+    table = bare_table("cloud", "machine", right=("GPUs", "vCPUs", "GiB", "USD/h", "as of"))
     for offer in machines:
         low, high = offer.usd_per_hour_low, offer.usd_per_hour_high
         cost = "?" if low is None or high is None else usd(low, high)
         size = (
             str(offer.count),
-            *("?" if known is None else f"{known:g}" for known in (offer.vcpus, offer.memory_gib)),
+            *("?" if value is None else f"{value:g}" for value in (offer.vcpus, offer.memory_gib)),
         )
         table.add_row(offer.cloud, offer.instance, *size, cost, offer.as_of or "")
     console.print()

@@ -136,8 +136,8 @@ def _option(option: Recommendation, console: Console) -> None:
             )
     console.print(f"  {', '.join(figures)}", highlight=False)
     console.print(f"  {escape(option.launch.command)}", soft_wrap=True, highlight=False)
-    if option.checkpoint:
-        replaced = escape(option.checkpoint)
+    if option.launch.placeholder:
+        replaced = escape(option.launch.placeholder)
         console.print(f"  [dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
 
 
@@ -174,12 +174,12 @@ def _items(answer: RecommendAnswer, console: Console) -> None:
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
-    """One line for every layout: what its fullest GPU needs as a bar against the card, and how
-    well it uses the cards."""
+    """One line for every layout: what its fullest GPU needs as a bar against the GPU, and how
+    well it uses the GPUs."""
     console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
-    table = bare_table("GPUs", "layout", "batches", "needs of card", right=("GiB", "efficiency"))
+    table = bare_table("GPUs", "layout", "batches", "needs of GPU", right=("GiB", "efficiency"))
     for plan in answer.plans:
         need = need_bar(plan.required_bytes, plan.usable_bytes, plan.verdict)
         batch = f"{plan.settings['micro_batch_size']} x {plan.settings['micro_batches']}"

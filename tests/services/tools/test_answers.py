@@ -1,11 +1,13 @@
 """Short answers: the figures of /v1 in GiB, and never long."""
 
+import asyncio
 import json
 from itertools import product
 
 import pytest
 
 from fitgauge.engine.quantity import GIB
+from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
 
 LONGEST_TOKENS = 600
@@ -100,6 +102,21 @@ def test_a_list_is_short_and_counts_what_it_leaves_out(call, name, arguments):
     assert tokens(short) <= LONGEST_TOKENS
     if name == "compare_fit":
         assert len(short["options"]) + short["more"] == 24
+
+
+@pytest.mark.parametrize("task", ["serving", "training"])
+def test_the_gpus_to_take_are_the_options_of_recommend(call, questions, task):
+    short = call("recommend_gpus", model="Qwen/Qwen3-8B", task=task)
+    request = RecommendRequest(model="Qwen/Qwen3-8B", task=task)
+    whole = asyncio.run(questions.recommend_gpus(request))
+    options = whole.options or whole.training_options
+    assert [row["gpu"] for row in short["options"]] == [
+        f"{option.gpu.count}x {option.gpu.name}" for option in options
+    ]
+    assert [len(row["role"].split(", ")) for row in short["options"]] == [
+        len(option.roles) for option in options
+    ]
+    assert short["more"] == whole.total - len(options)
 
 
 def test_what_all_cells_share_stands_once(call):

@@ -143,15 +143,6 @@ class Recommendation(Struct, kw_only=True):
     chosen: ChosenSettings
     """Settings that differ from the engine's defaults."""
     launch: Annotated[Launch, Meta(description="The command that starts it.")]
-    checkpoint: Annotated[
-        str | None,
-        Meta(
-            description=(
-                "The placeholder in the command, where no checkpoint in the option's format is"
-                " known; null where the command runs as it stands."
-            )
-        ),
-    ]
     purchase_usd: Annotated[
         int | None,
         Meta(description="Approximate launch price of its GPUs; null if unknown."),

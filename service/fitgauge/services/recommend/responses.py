@@ -148,7 +148,6 @@ class ResponseBuilder:
             request=judged.request,
             chosen=dict(judged.changed),
             launch=judged.launch,
-            checkpoint=judged.launch.placeholder,
         )
 
     def _sent(self, option: Option) -> Fields:

@@ -42,6 +42,7 @@ class Arguments(NamedTuple):
     """The arguments of a call, read."""
 
     request: Struct
+    """What the service takes."""
     fields: dict[str, Any]
     """The fields they set."""
     notes: list[str]
@@ -55,7 +56,7 @@ class _Reader:
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._known = fields_of(tool.request)
+        self._accepted = fields_of(tool.request)
         self._face = {parameter.name for parameter in tool.parameters}
         self.fields: dict[str, Any] = {}
         self.notes: list[str] = []
@@ -65,14 +66,14 @@ class _Reader:
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Read arguments of the face, exact names before aliases."""
-        for key in sorted(sent, key=lambda key: key not in self._known):
+        for key in sorted(sent, key=lambda key: key not in self._accepted):
             if not self._take(key, sent[key]):
                 self.notes.append(f"ignored {key[:40]}: no such parameter")
 
     def is_name(self, text: str) -> bool:
         """Return whether a text is the name of an argument."""
         word = plain(text)
-        return word in map(plain, self._known) or word in FIELDS or word in SWITCHES
+        return word in map(plain, self._accepted) or word in FIELDS or word in SWITCHES
 
     def take_options(self, sent: Mapping[str, Any]) -> None:
         """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
@@ -95,7 +96,7 @@ class _Reader:
     def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
         """Read one argument. Returns False where its name means nothing."""
         word = plain(key)
-        if key not in self._known and word in SWITCHES and _is_switch(value):
+        if key not in self._accepted and word in SWITCHES and _is_switch(value):
             self._switch(key, SWITCHES[word], value)
             return True
         name = self._field_named(key)
@@ -108,7 +109,7 @@ class _Reader:
         if name == GPU_MEMORY:
             self._memory = str(value)
             return True
-        field = self._known[name]
+        field = self._accepted[name]
         if is_not_set(field, value):
             return True
         if word in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
@@ -120,7 +121,7 @@ class _Reader:
     def _field_named(self, key: str) -> str | None:
         """Return the field that a name means: exactly, by an alias, or nearly."""
         word = plain(key)
-        by_word = {plain(name): name for name in self._known}
+        by_word = {plain(name): name for name in self._accepted}
         if word in by_word:
             return by_word[word]
         if (name := self._by_alias(word)) is not None:
@@ -140,7 +141,7 @@ class _Reader:
     def _by_alias(self, word: str) -> str | None:
         """Return the field of an alias: one of the face before others."""
         targets = [
-            name for name in FIELDS.get(word, ()) if name in self._known or name == GPU_MEMORY
+            name for name in FIELDS.get(word, ()) if name in self._accepted or name == GPU_MEMORY
         ]
         if GPU_MEMORY in targets:
             return GPU_MEMORY if "gpu" in targets else None
@@ -151,8 +152,8 @@ class _Reader:
         """Set the fields that a true switch stands for, where nothing else sets them."""
         if str(value).strip().lower() in ("false", "no", "off", "0"):
             return
-        known = [name for name in meant if name in self._known]
-        name = next(iter([name for name in known if name in self._face] or known), None)
+        candidates = [name for name in meant if name in self._accepted]
+        name = next(iter([name for name in candidates if name in self._face] or candidates), None)
         if name is None:
             self.notes.append(f"ignored {key}: no effect here")
             return
@@ -164,13 +165,13 @@ class _Reader:
         """Read the value of a field, and what it holds besides."""
         text, besides = value, dict[str, str]()
         if isinstance(value, str):
-            text, besides = _split(field.name, value, self._known)
+            text, besides = _split(field.name, value, self._accepted)
         for name, inner in besides.items():
-            self._put(key, name, read(self._known[name], inner)[name])
+            self._put(key, name, read(self._accepted[name], inner)[name])
         if besides and not text:
             return
         for name, one in read(field, text).items():
-            if name not in self._known:
+            if name not in self._accepted:
                 self.notes.append(f"ignored {name} {one}: no effect here")
             elif self._is_default(name, one):
                 continue
@@ -179,7 +180,7 @@ class _Reader:
 
     def _is_default(self, name: str, value: object) -> bool:
         """Return whether a word stands for what is done anyway: `task` where all are served."""
-        choices = self._known[name].choices
+        choices = self._accepted[name].choices
         return name == "task" and value == "serving" and bool(choices) and value not in choices
 
     def _put(self, key: str, name: str, value: Any) -> None:  # noqa: ANN401 - JSON is any
@@ -194,7 +195,7 @@ class _Reader:
 
     def finish(self) -> None:
         """Join the memory of a GPU with its name."""
-        if self._memory is not None and "gpu" in self._known:
+        if self._memory is not None and "gpu" in self._accepted:
             memory = re.sub(r"^(\d+(?:\.\d+)?)$", r"\1GB", self._memory.strip())
             name = self.fields.get("gpu", "")
             if not re.search(r"\d\s*g(i?b)?\b", name, re.IGNORECASE):
@@ -262,11 +263,11 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)[:60]
 
 
-def _split(name: str, text: str, known: Mapping[str, Field]) -> tuple[str, dict[str, str]]:
+def _split(name: str, text: str, accepted: Mapping[str, Field]) -> tuple[str, dict[str, str]]:
     """Return a value without what it holds of other fields, and that by field: "vLLM 0.8"."""
     besides: dict[str, str] = {}
     for names, pattern, target in WITHIN:
-        if name not in names or target not in known or target == name:
+        if name not in names or target not in accepted or target == name:
             continue
         match = re.search(pattern, text, re.IGNORECASE)
         if match:

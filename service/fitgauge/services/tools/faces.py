@@ -26,20 +26,26 @@ class Parameter(NamedTuple):
     """One parameter of a face."""
 
     name: str
+    """The name."""
     description: str
+    """What it is, with examples."""
     type: Kind = "string"
+    """Its JSON type."""
 
 
 class Tool(NamedTuple):
     """One tool."""
 
     name: str
+    """The operation."""
     description: str
+    """The question that it answers."""
     request: type[Struct]
     """What the service takes."""
     parameters: tuple[Parameter, ...]
     """The face, without `options`."""
     required: tuple[str, ...]
+    """Parameters that must be sent."""
     example: Mapping[str, str]
     """The least to send."""
     options: str = ""

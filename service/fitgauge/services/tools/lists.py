@@ -1,15 +1,17 @@
 """Short answers that are lists: GPUs to take, models that fit, tables, plans and logs."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
 from fitgauge.services.compare.schemas import CompareRow
 from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
-from fitgauge.services.recommend.costs import CostAnswer
-from fitgauge.services.recommend.option_schemas import Recommendation, TrainingRecommendation
+from fitgauge.services.recommend.option_schemas import (
+    Recommendation,
+    Role,
+    TrainingRecommendation,
+)
 from fitgauge.services.recommend.schemas import RecommendAnswer
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import TOOLS
@@ -27,29 +29,31 @@ from fitgauge.services.tools.wording import (
 )
 from fitgauge.services.training_plan.schemas import PlanAnswer, TrainingPlanAnswer
 
-Row = TypeVar("Row")
-
 _ROWS = 8
 _LOG_PARTS = 5
 _LOG_FIXES = 4
+_ROLES: dict[Role, str] = {
+    "fewest_gpus": "fewest GPUs",
+    "cheapest": "cheapest",
+    "fastest": "fastest",
+    "headroom": "with headroom",
+    "as_published": "unquantized",
+    "smallest": "least memory",
+    "cheapest_per_token": "cheapest per token",
+    "alternative": "alternative",
+}
 _HOISTED = ("model", "gpu", "engine", "quantization", "context_length", "concurrency")
 
 
 def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
-    """Return the GPUs to take: the fewest, the cheapest, the fastest, and unquantized."""
-    rows: list[tuple[str, Option]]
-    if answer.training:
-        rows = [(role, _training_option(row)) for role, row in _training_roles(answer.training)]
-    else:
-        rows = [(role, _option(row)) for role, row in _roles(answer.items)]
-    name = short_name(answer.model.id)
-    for role, row in rows:
-        row.role = role
-    sentence = "; ".join(_priced(role, row) for role, row in rows)
+    """Return the GPUs to take, each with what it is best at."""
+    rows = [_option(row) for row in answer.options]
+    rows += [_training_option(row) for row in answer.training_options]
+    sentence = "; ".join(map(_priced, rows))
     short = ToolAnswer(
-        answer=f"{name}: {sentence}." if rows else one_decimal(answer.summary),
+        answer=f"{short_name(answer.model.id)}: {sentence}.",
         model=answer.model.id,
-        options=[row for _, row in rows],
+        options=rows,
         more=max(0, answer.total - len(rows)) or UNSET,
         assumed=[*call.notes, *_load(answer)] or UNSET,
         warnings=shown_warnings(answer.warnings) or UNSET,
@@ -60,7 +64,7 @@ def gpus_answer(call: Arguments, answer: RecommendAnswer) -> ToolAnswer:
 def _load(answer: RecommendAnswer) -> list[str]:
     """Return the load that the options hold, and the date of the prices."""
     understood, texts = answer.understood_as, list[str]()
-    if answer.training:
+    if answer.training_options:
         length = understood.get("sequence_length")
         texts = ["training"]
         texts += [f"{length:,} tokens a sequence"] if isinstance(length, int) else []
@@ -70,64 +74,14 @@ def _load(answer: RecommendAnswer) -> list[str]:
         context, requests = understood.get("context_length"), understood.get("concurrency", 1)
         texts = [f"{context:,} tokens"] if isinstance(context, int) else []
         texts.append(f"{requests} request{'s' if requests != 1 else ''} at once")
-    costs = [*(row.cost for row in answer.items), *(row.cost for row in answer.training)]
+    costs = [row.cost for row in answer.options or answer.training_options]
     dates = [cost.as_of for cost in costs if cost and cost.as_of]
     return [*texts, f"prices of {max(dates)}"] if dates else texts
 
 
-def _roles(rows: Sequence[Recommendation]) -> list[tuple[str, Recommendation]]:
-    """Return the rows worth naming, each once, with what they are best at."""
-    whole = [row for row in rows if row.quantization in ("as published", "bf16")]
-    picks = [
-        ("fewest GPUs", _best(rows, lambda row: (row.gpu.count, row.total_usable_bytes))),
-        ("cheapest", _best([row for row in rows if row.cost], lambda row: (_usd(row.cost),))),
-        (
-            "fastest",
-            _best(
-                [row for row in rows if row.decode],
-                lambda row: (-(row.decode.tokens_per_second.expected if row.decode else 0),),
-            ),
-        ),
-        ("unquantized", _best(whole, lambda row: (row.gpu.count, _usd(row.cost)))),
-    ]
-    return _each_once(picks)
-
-
-def _training_roles(
-    rows: Sequence[TrainingRecommendation],
-) -> list[tuple[str, TrainingRecommendation]]:
-    picks = [
-        ("fewest GPUs", _best(rows, lambda row: (row.gpu.count, row.total_usable_bytes))),
-        ("cheapest", _best([row for row in rows if row.cost], lambda row: (_usd(row.cost),))),
-        (
-            "fastest",
-            _best(
-                [row for row in rows if row.tokens_per_second_at_peak],
-                lambda row: (-(row.tokens_per_second_at_peak or 0),),
-            ),
-        ),
-    ]
-    return _each_once(picks)
-
-
-def _best(rows: Sequence[Row], key: Callable[[Row], tuple[float, ...]]) -> Row | None:
-    return min(rows, key=key, default=None)
-
-
-def _each_once(picks: Iterable[tuple[str, Row | None]]) -> list[tuple[str, Row]]:
-    roles: list[tuple[str, Row]] = []
-    for role, row in picks:
-        if row is not None and all(row is not other for _, other in roles):
-            roles.append((role, row))
-    return roles
-
-
-def _usd(cost: CostAnswer | None) -> float:
-    return cost.usd_per_hour_low if cost else float("inf")
-
-
 def _option(row: Recommendation) -> Option:
     return Option(
+        role=_role(row),
         gpu=counted(row.gpu.name, row.gpu.count),
         engine=row.engine,
         quantization=row.quantization,
@@ -135,30 +89,36 @@ def _option(row: Recommendation) -> Option:
         needs_gib=gib(row.required_bytes.expected),
         usable_gib=gib(row.budget_bytes),
         tokens_per_second=round(row.decode.tokens_per_second.expected) if row.decode else UNSET,
-        usd_per_hour=round(_usd(row.cost), 2) if row.cost else UNSET,
+        usd_per_hour=round(row.cost.usd_per_hour_low, 2) if row.cost else UNSET,
     )
 
 
 def _training_option(row: TrainingRecommendation) -> Option:
     return Option(
+        role=_role(row),
         gpu=counted(row.gpu.name, row.gpu.count),
         method=row.method,
         layout=row.framework,
         verdict=row.verdict,
         needs_gib=gib(row.required_bytes.expected),
         usable_gib=gib(row.usable_bytes),
-        usd_per_hour=round(_usd(row.cost), 2) if row.cost else UNSET,
+        usd_per_hour=round(row.cost.usd_per_hour_low, 2) if row.cost else UNSET,
     )
 
 
-def _priced(role: str, row: Option) -> str:
-    """Return "cheapest 2x V100 ($0.28/h)"."""
-    facts = [str(row.quantization)] if row.quantization is not UNSET else []
+def _role(row: Recommendation | TrainingRecommendation) -> str:
+    """Return "fewest GPUs, cheapest"."""
+    return ", ".join(_ROLES[role] for role in row.roles)
+
+
+def _priced(row: Option) -> str:
+    """Return "cheapest 2x V100 (awq, $0.28/h)"."""
+    facts = [str(fact) for fact in (row.method, row.quantization) if fact is not UNSET]
     if row.tokens_per_second is not UNSET:
         facts.append(f"~{row.tokens_per_second:.0f} tokens/s")
     if row.usd_per_hour is not UNSET:
         facts.append(f"${row.usd_per_hour:,.2f}/h")
-    return f"{role} {row.gpu}" + (f" ({', '.join(facts)})" if facts else "")
+    return f"{row.role} {row.gpu} ({', '.join(facts)})"
 
 
 def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:

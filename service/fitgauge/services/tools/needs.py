@@ -1,8 +1,5 @@
 """Short answers without a GPU: what a model needs, and the smallest GPUs that hold it."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from msgspec import UNSET
 
 from fitgauge.services.common.schemas import FitAnswer
@@ -27,10 +24,8 @@ _ASSUMED = 8
 def needs_answer(call: Arguments, answer: FitAnswer | TrainingAnswer) -> ToolAnswer:
     """Return what a model needs by format or by method. `needs_gib` is of the first: the widest
     format, or the method that is answered."""
-    needs: Sequence[Any] = getattr(answer, "needs", ())
-    smallest: Sequence[Any] = getattr(answer, "smallest", ())
-    understood = answer.understood_as
-    by_name = {need.name.lower(): gib(need.required_bytes.expected) for need in needs}
+    understood, smallest = answer.understood_as, answer.smallest
+    by_name = {need.name.lower(): gib(need.required_bytes.expected) for need in answer.needs}
     requested = str(understood.get("quantization", "")).lower()
     name = requested if requested in by_name else next(iter(by_name), "")
     rows = [

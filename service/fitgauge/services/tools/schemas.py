@@ -16,58 +16,89 @@ class Fix(Struct, kw_only=True, omit_defaults=True):
     """A change that helps; with a verdict it was estimated."""
 
     change: str
+    """The change in words."""
     arguments: Annotated[
         dict[str, Value] | UnsetType,
         Meta(description="Arguments to send in place of the call's own."),
     ] = UNSET
     needs_gib: Gib = UNSET
+    """Of the fullest GPU, with the change."""
     verdict: Verdict | UnsetType = UNSET
+    """The verdict with the change."""
     command: Text = UNSET
+    """How to start it so, or the flag to add."""
 
 
 class Other(Struct, kw_only=True):
     """The same training by another method."""
 
     needs_gib: float
+    """Of the fullest GPU."""
     verdict: Verdict
+    """The verdict of the method."""
 
 
 class Option(Struct, kw_only=True, omit_defaults=True):
     """One row of a list."""
 
     role: Text = UNSET
+    """What it is best at, for GPUs to take."""
     model: Text = UNSET
+    """Hugging Face ID."""
     gpu: Annotated[Text, Meta(description="With its count: 2x L40S.")] = UNSET
     engine: Text = UNSET
+    """Serving engine."""
     method: Text = UNSET
+    """Training method."""
     layout: Text = UNSET
+    """Framework, degrees and checkpointing of a training run."""
     quantization: Text = UNSET
+    """Format of the weights."""
     context_length: Count = UNSET
+    """Tokens of a request."""
     concurrency: Count = UNSET
+    """Requests at once."""
     verdict: Verdict | UnsetType = UNSET
+    """Whether it fits."""
     needs_gib: Annotated[Gib, Meta(description="Of the fullest GPU.")] = UNSET
     usable_gib: Gib = UNSET
+    """What needs_gib is set against."""
     tokens_per_second: Gib = UNSET
+    """Decoding speed of all requests together."""
     usd_per_hour: Gib = UNSET
+    """Lowest known price of all its GPUs."""
     efficiency: Gib = UNSET
+    """Of one GPU, 0 to 1."""
     note: Text = UNSET
+    """Why it has no estimate."""
 
 
 class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     """The answer of a tool. Sizes are GiB per GPU with one decimal."""
 
     verdict: Verdict | UnsetType = UNSET
+    """Whether it fits."""
     answer: Annotated[str, Meta(description="The whole answer in a sentence or two.")]
     model: Text = UNSET
+    """Hugging Face ID of the model that was read."""
     gpu: Text = UNSET
+    """Name of the GPU that was read."""
     gpu_count: Count = UNSET
+    """Number of GPUs."""
     method: Text = UNSET
+    """Training method."""
     engine: Text = UNSET
+    """Serving engine."""
     quantization: Text = UNSET
+    """Format of the weights."""
     context_length: Count = UNSET
+    """Tokens of a request."""
     concurrency: Count = UNSET
+    """Requests at once."""
     sequence_length: Count = UNSET
+    """Tokens of a training sequence."""
     micro_batch_size: Count = UNSET
+    """Sequences per GPU and forward pass."""
     needs_gib: Annotated[Gib, Meta(description="Expected, of the fullest GPU.")] = UNSET
     range_gib: Annotated[list[float] | UnsetType, Meta(description="From low to high.")] = UNSET
     usable_gib: Annotated[
@@ -85,24 +116,31 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     ] = UNSET
     max_context: Annotated[Count, Meta(description="The longest context that fits.")] = UNSET
     max_micro_batch_size: Count = UNSET
+    """The largest micro-batch that fits."""
     others: Annotated[
         dict[str, Other] | UnsetType, Meta(description="The other training methods.")
     ] = UNSET
     options: list[Option] | UnsetType = UNSET
+    """Rows of a list, the best first."""
     more: Annotated[Count, Meta(description="Options that are not listed.")] = UNSET
     fixes: list[Fix] | UnsetType = UNSET
+    """Changes that help, those that fit first."""
     command: Text = UNSET
+    """How to start what fits."""
     assumed: Annotated[
         list[str] | UnsetType, Meta(description="What was left open, read or ignored.")
     ] = UNSET
     warnings: list[str] | UnsetType = UNSET
+    """What to pass on to the person who asks."""
 
 
 class ToolError(Struct, kw_only=True, omit_defaults=True, rename={"alternatives": "or"}):
     """Why a call has no answer, and the next call."""
 
     error: str
+    """What is wrong, and what to send."""
     code: str
+    """The code of the error, as in /v1."""
     send: Annotated[
         dict[str, Value] | UnsetType,
         Meta(description="Arguments to send in place of the call's own."),

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.parsing import AS_PUBLISHED
@@ -28,9 +26,6 @@ from fitgauge.services.tools.schemas import ToolAnswer
 from fitgauge.services.tools.verdicts import fit_answer, training_answer
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
-
-_ALL_OPTIONS = 1000
-"""Options of a recommendation among which the best are picked."""
 
 
 class Tools:
@@ -62,8 +57,7 @@ class Tools:
                 _, training = await self._services.check_training_fit(request)
                 return training_answer(tool, call, training)
             case RecommendRequest() as request:
-                asked = msgspec.structs.replace(request, limit=request.limit or _ALL_OPTIONS)
-                return gpus_answer(call, await self._services.recommend_gpus(asked))
+                return gpus_answer(call, await self._services.recommend_gpus(request))
             case ModelsForGpuRequest() as request:
                 return models_answer(call, await self._services.list_models_that_fit(request))
             case CompareRequest() as request:

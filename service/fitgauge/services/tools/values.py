@@ -37,9 +37,13 @@ class Field(NamedTuple):
     """A field of a request, as a value is read for it."""
 
     name: str
+    """The name."""
     kind: Kind
+    """How a value is read."""
     choices: tuple[str, ...] = ()
+    """Values it can take; empty for any."""
     description: str = ""
+    """What it is, as the contract documents it."""
 
 
 def fields_of(request: type[Struct]) -> dict[str, Field]:

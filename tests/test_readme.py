@@ -64,7 +64,8 @@ def test_every_variable_is_in_the_readme_with_its_default():
             for line in README.splitlines()
             if line.startswith("|") and f"`{variable(field)}`" in line
         )
-        assert (f"{default:g}" if isinstance(default, float) else str(default)) in row, field
+        value = f"{default:g}" if isinstance(default, float) else str(default)
+        assert (value.lower() if isinstance(default, bool) else value) in row, field
 
 
 def test_the_machines_are_as_many_as_the_readme_says():

@@ -6,8 +6,11 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Litestar, MediaType, Response, get
@@ -15,11 +18,14 @@ from litestar.exceptions import HTTPException
 from litestar.types import ASGIApp
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
+from fitgauge import __version__
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
+from fitgauge.api.manifests import mcp_tools
+from fitgauge.api.mcp_endpoint import McpEndpoint
 from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import document, weights
 from fitgauge.api.problems import (
@@ -118,11 +124,18 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     async def openapi_document() -> bytes:
         return openapi
 
+    mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
     app = Litestar(
-        route_handlers=[*CONTROLLERS, ToolsController, openapi_document, metrics],
+        route_handlers=[
+            *CONTROLLERS,
+            ToolsController,
+            openapi_document,
+            metrics,
+            *([mcp.handler()] if mcp else []),
+        ],
         request_class=ApiRequest,
         dependencies=dependencies(services, AnswerCache(services), mounted, settings.public_url),
-        lifespan=[hub_running, catalog_reloading],
+        lifespan=[hub_running, catalog_reloading, *([mcp.running] if mcp else [])],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
             RequestError: on_request_error,
@@ -140,6 +153,42 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         sys.stderr.write if log_requests else None,
         weights(),
     )(Admission(app, _BODY_BYTES))
+
+
+@asynccontextmanager
+async def serve_mcp(settings: Settings, app: Litestar) -> AsyncIterator[ASGIApp]:
+    """Run the plugin's MCP server over this very application. It is imported here, since that
+    takes longer than all else together."""
+    plugin = await asyncio.to_thread(import_module, "fitgauge_plugin.mcp_in_process")
+    gc.collect()
+    gc.freeze()
+    hosts, origins = mcp_callers(settings)
+    async with plugin.serve(app, mcp_tools(), __version__, hosts, origins) as application:
+        yield application
+
+
+def mcp_callers(settings: Settings) -> tuple[list[str], list[str]]:
+    """Return the Host and Origin headers that MCP hosts may send beyond those of this machine."""
+    hosts, origins = _listed(settings.mcp_hosts), _listed(settings.mcp_origins)
+    if settings.public_url.startswith("http"):
+        address = urlsplit(settings.public_url)
+        hosts.append(address.netloc)
+        origins.append(f"{address.scheme}://{address.netloc}")
+    if not (settings.mcp_hosts or is_loopback(settings.host)):
+        hosts.append("*")  # gateways and probes name it as they like
+    return hosts, origins
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @asynccontextmanager

@@ -66,6 +66,22 @@ def serve(host: str | None, port: int | None) -> None:
 
 
 @main.command()
+@click.option(
+    "--url", default="http://127.0.0.1:8000", show_default=True, help="Address of the service."
+)
+def mcp(url: str) -> None:
+    """Serve the tools over MCP on standard input and output, for hosts that start a command.
+    Exit code 2 where no service answers at the address."""
+    from fitgauge_plugin.mcp_stdio import NoServiceError, run  # imports that nothing else needs
+
+    try:
+        run(url)
+    except NoServiceError as error:
+        echo_error(f"{error} Start one with `fitgauge serve`, or set --url.")
+        sys.exit(2)
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one object a setting.")
 def config(as_json: bool) -> None:
     """Print every setting, its value and where it comes from. Exit code 2 where one is wrong."""

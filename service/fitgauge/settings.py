@@ -59,6 +59,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             description="a path or an address, such as https://fitgauge.example.com/",
         ),
     ] = "/"
+    mcp: Annotated[bool, Meta(description="true or false")] = True
+    mcp_hosts: Annotated[
+        str, Meta(description="host names divided by commas, such as fit.example.com, or *")
+    ] = ""
+    mcp_origins: Annotated[
+        str, Meta(description="origins divided by commas, such as https://chat.example.com")
+    ] = ""
     catalog: Annotated[str, Meta(description="a .toml or .json file, or a folder of them")] = ""
     catalog_seconds: Annotated[
         float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")
@@ -137,7 +144,7 @@ def _source(name: str, environment: Mapping[str, str]) -> Literal["default", "en
 
 
 def _lowered(field: str, text: str) -> str:
-    return text.lower() if field == "log_level" else text
+    return text.lower() if field in ("log_level", "mcp") else text
 
 
 def _finite(value: object) -> object:

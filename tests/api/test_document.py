@@ -12,17 +12,14 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.dependencies import dependencies
-from fitgauge.api.export import artefacts, parameters
-from fitgauge.api.openapi import document, tool_ids
+from fitgauge.api.export import artefacts
+from fitgauge.api.openapi import document
 from fitgauge.api.request_parsing import ApiRequest
 from live.conformance import OPERATIONS
 
 COMMITTED = Path(__file__).parents[2] / "openapi"
-TOOLS = [operation for operation in OPERATIONS if operation.id in tool_ids()]
 BODIES = [operation for operation in OPERATIONS if operation.request]
-MANIFESTS = ("tools/openai.json", "tools/anthropic.json", "tools/gemini.json")
 SCHEMAS, ARTEFACTS = document()["components"]["schemas"], artefacts()
-NODE_KEYS = {"type", "description", "minimum", "maximum", "exclusiveMinimum", "enum"}
 
 
 def by_id(operation):
@@ -134,60 +131,6 @@ def test_requests_are_closed_and_flat(operation):
     assert not any("properties" in field for field in schema["properties"].values())
 
 
-@pytest.mark.parametrize("operation", TOOLS, ids=by_id)
-def test_a_tool_takes_one_flat_object(operation):
-    schema = parameters(operation.raw, SCHEMAS)
-    assert schema["type"] == "object"
-    assert schema["additionalProperties"] is False
-    assert set(schema["required"]) <= set(schema["properties"])
-    Draft202012Validator.check_schema(schema)
-    for name, node in schema["properties"].items():
-        assert re.fullmatch("[a-zA-Z][a-zA-Z0-9_]{0,63}", name)
-        assert node["type"] in ("string", "integer", "number", "boolean"), name
-        assert set(node) <= NODE_KEYS, name
-        assert 1 <= len(node["description"]) <= 700, name
-        assert all(isinstance(value, str) for value in node.get("enum", ())), name
-
-
-def test_the_manifests_name_the_same_tools_with_the_same_arguments():
-    made = ARTEFACTS
-    openai = {
-        tool["function"]["name"]: tool["function"]["parameters"]
-        for tool in made["tools/openai.json"]
-    }
-    anthropic = {tool["name"]: tool["input_schema"] for tool in made["tools/anthropic.json"]}
-    gemini = {
-        tool["name"]: tool["parametersJsonSchema"]
-        for tool in made["tools/gemini.json"][0]["functionDeclarations"]
-    }
-    assert (
-        openai
-        == anthropic
-        == gemini
-        == {operation.id: parameters(operation.raw, SCHEMAS) for operation in TOOLS}
-    )
-
-
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_a_manifest_is_small_and_its_descriptions_fit(name):
-    text = json.dumps(ARTEFACTS[name])
-    assert len(text) < 3_000 * len(TOOLS)
-    assert all(
-        len(described) <= 1024
-        for described in re.findall(r'"description": "((?:[^"\\]|\\.)*)"', text)
-    )
-
-
-def test_the_tools_of_serving_take_little_of_a_context():
-    tools = [
-        tool
-        for tool in ARTEFACTS["tools/openai.json"]
-        if "training" not in tool["function"]["name"]
-    ]
-    assert len(tools) == len(TOOLS) - 2
-    assert len(json.dumps(tools)) < 18_800
-
-
 EXAMPLES = [
     (operation, name, example)
     for operation in OPERATIONS
@@ -202,7 +145,6 @@ EXAMPLES = [
 )
 def test_an_example_is_valid_and_answered(http, operation, name, example):
     Draft202012Validator(SCHEMAS[operation.request]).validate(example)
-    Draft202012Validator(parameters(operation.raw, SCHEMAS)).validate(example)
     assert http.request(operation.method, operation.path, json=example).status_code == 200
 
 

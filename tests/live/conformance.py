@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
+from fitgauge.api.manifests import manifests
 from fitgauge.api.media_types import NDJSON
 from fitgauge.api.openapi import document
 from fitgauge.api.tools_document import tools_document
@@ -52,7 +53,14 @@ OPERATIONS = [
     for path, methods in document()["paths"].items()
     for method, raw in methods.items()
 ]
-UNDOCUMENTED = ("/metrics", "/schema/openapi.json", "/tools/openapi.json")
+UNDOCUMENTED = (
+    "/mcp",
+    "/metrics",
+    "/schema/openapi.json",
+    "/tools/openapi.json",
+    *(f"/tools/{host}.json" for host in manifests()),
+)
+"""Paths that speak a protocol of their own, or answer a document."""
 PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
 
 

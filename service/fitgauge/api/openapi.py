@@ -39,15 +39,6 @@ def document(server: str = "/") -> dict[str, Any]:
     return {**_document(), "servers": [{"url": server}]}
 
 
-def tool_ids() -> frozenset[str]:
-    """Return the ids of the operations that are offered as tools."""
-    return frozenset(
-        str(handler.operation_id)
-        for _, handler in _handlers(_application())
-        if handler.opt.get("tool", True)
-    )
-
-
 def weights() -> dict[str, int]:
     """Return how many requests one counts as under the rate limit, by path; 1 where absent."""
     by_path = {

@@ -62,6 +62,7 @@ RequestCode = Literal[
     "malformed-request",
     "method-not-allowed",
     "request-too-slow",
+    "starting",
     "too-many-connections",
     "too-many-requests",
     "unknown-path",

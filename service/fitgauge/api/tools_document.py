@@ -1,6 +1,7 @@
 """The OpenAPI document of the tools, for hosts that read little of OpenAPI: one type a node, no
 references, no choices, an absolute server."""
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ _PROBLEMS = {"405": "A tool is called by POST.", "429": "Too many requests."}
 
 def tools_document(server: str = DEFAULT_SERVER) -> dict[str, Any]:
     """Return the document. server: the absolute address."""
-    answer, error = _inlined(ToolAnswer), _inlined(ToolError)
+    answer, error = answer_schema(), _inlined(ToolError)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -78,6 +79,12 @@ def arguments_schema(tool: Tool) -> dict[str, Any]:
             "description": f"Further settings as key=value: {tool.options}.",
         }
     return {"type": "object", "properties": properties, "required": list(tool.required)}
+
+
+@cache
+def answer_schema() -> dict[str, Any]:
+    """Return what every tool answers, without references and choices."""
+    return _inlined(ToolAnswer)
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

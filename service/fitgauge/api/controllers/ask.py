@@ -28,7 +28,6 @@ class AskController(Controller):
         ),
         responses=errors(*BODY_ERRORS, 422, 503),
         opt={
-            "tool": False,
             "body": BodyDecoder(AskRequest, {"question": _EXAMPLE}),
             "examples": {
                 "serving": {"question": _EXAMPLE},

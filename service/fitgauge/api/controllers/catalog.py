@@ -6,9 +6,11 @@ from litestar.di import NamedDependency
 from fitgauge import __version__
 from fitgauge.api.documentation import errors
 from fitgauge.api.query_parameters import strict_query
+from fitgauge.catalog.accuracy import accuracy
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.services import Services
 from fitgauge.services.common.catalog_status import (
+    AccuracyList,
     CatalogState,
     Readiness,
     catalog_state,
@@ -31,7 +33,6 @@ class CatalogController(Controller):
         ),
         responses=errors(422),
         guards=[strict_query],
-        opt={"tool": False},
     )
     async def get_catalog(
         self,
@@ -40,6 +41,21 @@ class CatalogController(Controller):
     ) -> CatalogState:
         """Describe the catalog in force."""
         return catalog_state(services.catalog, overlay)
+
+    @get(
+        "/v1/accuracy",
+        operation_id="get_accuracy",
+        summary="How far are estimates off?",
+        description=(
+            "Errors of the estimates against measured runs, by what is compared and by set of"
+            " runs; nothing was fitted to the set called check."
+        ),
+        responses=errors(422),
+        guards=[strict_query],
+    )
+    async def get_accuracy(self) -> AccuracyList:
+        """Return the headline of the accuracy page."""
+        return AccuracyList(items=list(accuracy()))
 
 
 class HealthController(Controller):
@@ -53,7 +69,6 @@ class HealthController(Controller):
         summary="Does the process live?",
         description="Answers as long as the process runs.",
         responses=errors(),
-        opt={"tool": False},
     )
     async def live(self) -> Health:
         """Answer as long as the process runs."""
@@ -69,7 +84,6 @@ class HealthController(Controller):
             " form."
         ),
         responses=errors(),
-        opt={"tool": False},
     )
     async def ready(self, overlay: NamedDependency[OverlayReload | None]) -> Readiness:
         """Answer when the catalog is loaded; do not ask the Hub."""

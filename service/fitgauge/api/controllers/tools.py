@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, PathParameter
 
 from fitgauge.api.callers import while_connected
+from fitgauge.api.manifests import manifests
 from fitgauge.api.problems import RequestError
 from fitgauge.api.request_parsing import ApiRequest
 from fitgauge.api.tool_requests import (
@@ -21,6 +22,7 @@ from fitgauge.services.tools import Tools
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
 from fitgauge.services.tools.schemas import ToolAnswer
 
+MANIFESTS = manifests()
 _LARGEST_LOG = 2 * 1024 * 1024
 
 
@@ -49,6 +51,11 @@ class ToolsController(Controller):
     ) -> ToolAnswer:
         """Answer a call, until the caller disconnects."""
         return await while_connected(request, Tools(services).call(name, data))
+
+    @get([f"/{host}.json" for host in MANIFESTS])
+    async def list_for_host(self, request: Request[Any, Any, Any]) -> Any:  # noqa: ANN401 - by host
+        """Return the manifest of the host that the path names."""
+        return MANIFESTS[request.url.path.rpartition("/")[2].removesuffix(".json")]
 
     @get("/openapi.json")
     async def describe(

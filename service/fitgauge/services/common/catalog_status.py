@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.catalog.accuracy import AccuracyFigure
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.services.common.schemas import Health
@@ -95,3 +96,9 @@ def _own(mounted: OverlayReload) -> OwnCatalog:
 
 def _written(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+class AccuracyList(Struct, kw_only=True):
+    """How far estimates are off, against measured runs."""
+
+    items: Annotated[list[AccuracyFigure], Meta(description="One row a figure and set of runs.")]

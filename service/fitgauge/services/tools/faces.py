@@ -50,6 +50,8 @@ class Tool(NamedTuple):
     """The least to send."""
     options: str = ""
     """Examples of options; empty for a tool that takes none."""
+    asks_hub: bool = True
+    """Whether a model's facts may come from the Hub."""
 
 
 _MODEL = Parameter("model", "Hugging Face ID, a usual name (llama 3.3 70b), or a size (7b).")
@@ -70,8 +72,8 @@ TOOLS: dict[str, Tool] = {
     for tool in (
         Tool(
             "check_fit",
-            "Will this model fit on this GPU when it is served, and if not, what will? Without"
-            " gpu: how much GPU memory the model needs.",
+            "Will this model fit on this GPU (VRAM) when it is served, and if not, what will?"
+            " Without gpu: how much GPU memory the model needs.",
             FitRequest,
             (
                 _MODEL,
@@ -88,8 +90,8 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             "check_training_fit",
-            "Will this model fit on this GPU when it is trained or fine-tuned, and if not, what"
-            " will? Without gpu: how much GPU memory it needs.",
+            "Will this model fit on this GPU (VRAM) when it is trained or fine-tuned, and if not,"
+            " what will? Without gpu: how much GPU memory it needs.",
             TrainingRequest,
             (
                 _MODEL,
@@ -140,6 +142,7 @@ TOOLS: dict[str, Tool] = {
             ("gpu",),
             {"gpu": "RTX 3090"},
             "quantizations=awq, engine=ollama",
+            asks_hub=False,
         ),
         Tool(
             "compare_fit",
@@ -177,8 +180,8 @@ TOOLS: dict[str, Tool] = {
         ),
         Tool(
             "explain_log",
-            "Why did it run out of memory, or how is memory used? Reads a start-up log or an"
-            " out-of-memory message and says what to change.",
+            "Why did it run out of GPU memory (CUDA OOM), or how is memory used? Reads a start-up"
+            " log or an out-of-memory message and says what to change.",
             ExplainLogRequest,
             (
                 Parameter("log", "The log or the message, as printed."),

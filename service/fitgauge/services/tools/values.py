@@ -2,6 +2,8 @@
 
 import math
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, inspect
@@ -46,7 +48,8 @@ class Field(NamedTuple):
     """What it is, as the contract documents it."""
 
 
-def fields_of(request: type[Struct]) -> dict[str, Field]:
+@cache
+def fields_of(request: type[Struct]) -> Mapping[str, Field]:
     """Return the fields of a request by name."""
     info = inspect.type_info(request)
     if not isinstance(info, inspect.StructType):

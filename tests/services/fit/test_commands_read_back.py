@@ -116,5 +116,23 @@ def test_a_command_read_back_is_the_launch_that_was_judged(
     assert placeholders
 
 
+def test_attention_replicas_of_sglang_are_read_back(check_fit: Check) -> None:
+    """SGLang's --tp-size counts the ranks of all replicas there."""
+    asked = {
+        "model": "deepseek-ai/DeepSeek-V3", "gpu": "8x H200", "engine": "sglang",
+        "context_length": 65_536, "concurrency": 16,
+        "tensor_parallel": 2, "data_parallel": 4, "expert_parallel": 8,
+    }  # fmt: skip
+    answer = check_fit(**asked)
+    assert answer.launch is not None
+    assert "--tp-size 8 --dp-size 4 --ep-size 8" in answer.launch.command
+    fields = logged("sglang", answer.launch.command)
+    degrees = ("tensor_parallel", "data_parallel", "expert_parallel")
+    assert [fields[name] for name in degrees] == [2, 4, 8]
+    known = {name: value for name, value in fields.items() if _is_field(name)}
+    again = check_fit(gpu="8x H200", engine="sglang", concurrency=16, **known)
+    assert again.per_gpu == answer.per_gpu
+
+
 def _is_field(name: str) -> bool:
     return name in FitRequest.__struct_fields__

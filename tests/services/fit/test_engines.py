@@ -138,6 +138,8 @@ def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: C
         ),
         ("tensorrt-llm", {"enforce_eager": True}, '{"cuda_graph_config":null}'),
         ("tensorrt-llm", {"kv_cache_dtype": "fp8"}, "--extra_llm_api_options trtllm.json"),
+        ("tgi", {"max_num_seqs": 16}, "--max-batch-size 16"),
+        ("tgi", {"enforce_eager": True}, "--cuda-graphs 0"),
         (
             "llama.cpp",
             {"quantization": "q4_k_m", "kv_cache_dtype": "q8_0"},

@@ -27,7 +27,7 @@ from fitgauge.engine.serving.engine_facts import (
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
 from fitgauge.engine.serving.ladders import Ladders
-from fitgauge.engine.serving.launch import Launch
+from fitgauge.engine.serving.launch import Launch, NodeFlags
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -234,6 +234,9 @@ class Engine(NamedTuple):
 
     embeddings_on_gpu: bool = False
     """Keeps embedding and head on the GPU, whatever it offloads."""
+
+    over_nodes: Callable[[Workload, int], NodeFlags] | None = None
+    """How a workload runs over a number of machines; None: the command starts one machine's."""
 
     pipeline_parallel: bool = True
     """Whether it can be split into pipeline stages."""

@@ -34,6 +34,32 @@ class LaunchSettings(Protocol):
         """The Hub ID of a draft model."""
 
 
+class NodeFlags(NamedTuple):
+    """How a deployment runs over several machines: its command on the first of them, and what the
+    others take."""
+
+    flags: Flags
+    """Further flags of the command on the first machine."""
+
+    others: str
+    """What to run on the others, as the end of a sentence."""
+
+
+HEAD = "HEAD_NODE_IP"
+"""The placeholder of the first machine's address."""
+
+
+def machines(workload: Workload, gpus_of_a_node: int) -> int:
+    """Return the fewest machines of one size, at most `gpus_of_a_node`, that the ranks go to
+    without a group of tensor ranks that straddles two of them in part."""
+    gpus, tensor = workload.gpus, workload.tensor_parallel
+    return next(
+        count
+        for count in range(-(-gpus // gpus_of_a_node), gpus + 1)
+        if gpus % count == 0 and (gpus // count % tensor == 0 or tensor % (gpus // count) == 0)
+    )
+
+
 class Launch(NamedTuple):
     """One deployment to start."""
 
@@ -66,6 +92,9 @@ class Launch(NamedTuple):
 
     weights: ShardedWeights | None
     """The sharded weights; None where the command does not depend on them."""
+
+    nodes: int = 1
+    """The machines it runs on."""
 
 
 def shell(flags: Flags) -> str:

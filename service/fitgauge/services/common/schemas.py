@@ -314,6 +314,15 @@ class Launch(Struct, kw_only=True):
             )
         ),
     ] = None
+    nodes: Annotated[
+        int,
+        Meta(
+            description=(
+                "Machines it runs on; `assumed` says how many GPUs each has, and what to start on"
+                " the others than the first."
+            )
+        ),
+    ] = 1
 
 
 class Suggestion(Struct, kw_only=True):

@@ -4,12 +4,14 @@ they differ from the engine's defaults."""
 from typing import NamedTuple
 
 from fitgauge.catalog.checkpoints import checkpoint_name
+from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.launch import Launch as EngineLaunch
+from fitgauge.engine.serving.launch import machines
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -47,13 +49,14 @@ def launch(
     *,
     pool_tokens: int | None = None,
     laid: ShardedWeights | None = None,
+    nodes: int = 1,
 ) -> Launch:
     """Return the command of a workload.
 
     model: what is loaded; where it is no checkpoint of the request's format, and the engine does
     not quantize to it while it loads, the command holds a placeholder. pool_tokens: of a pool
     given outright, which some engines take in tokens; laid: the weights, for an engine that takes
-    layers in host memory by their number."""
+    layers in host memory by their number; nodes: the machines it runs on."""
     row = ENGINES[workload.engine]
     source = source_of(model, request.quantization, workload.engine)
     command = row.command(
@@ -68,9 +71,17 @@ def launch(
             kv_cache_dtype=(row.cache_dtypes or {}).get(workload.kv_cache_dtype),
             pool_tokens=pool_tokens,
             weights=laid,
+            nodes=nodes,
         )
     )
-    return Launch(command=command, placeholder=source.placeholder)
+    return Launch(command=command, placeholder=source.placeholder, nodes=nodes)
+
+
+def nodes_of(workload: Workload, accelerator: Accelerator) -> int:
+    """Return the machines that the ranks go to; one of an engine whose command starts one."""
+    if ENGINES[workload.engine].over_nodes is None:
+        return 1
+    return machines(workload, accelerator.node_size or USUAL_NODE)
 
 
 def source_of(model: Model, quantization: str | None, engine: EngineName) -> Source:

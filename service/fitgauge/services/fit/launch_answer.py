@@ -1,9 +1,13 @@
 """The launch of an answer: the command of what was judged, where it runs."""
 
+from collections.abc import Iterator
+
 from msgspec import structs
 
-from fitgauge.services.common.schemas import Launch
-from fitgauge.services.fit.launch import launch
+from fitgauge.engine.serving.launch import HEAD
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.common.schemas import Assumption, Launch
+from fitgauge.services.fit.launch import launch, nodes_of
 from fitgauge.services.fit.limits import cache_tokens_of
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.workload import serving_workload
@@ -32,4 +36,21 @@ def launch_of(checked: FitEstimate) -> Launch | None:
         workload,
         pool_tokens=cache_tokens_of(checked) if given else None,
         laid=checked.prepared.laid,
+        nodes=nodes_of(workload, asked.accelerator),
+    )
+
+
+def nodes_assumed(checked: FitEstimate) -> Iterator[Assumption]:
+    """Yield how many machines the GPUs are taken to be in, and how the others are started."""
+    over_nodes = ENGINES[checked.workload.engine].over_nodes
+    nodes = nodes_of(checked.workload, checked.asked.accelerator)
+    if over_nodes is None or nodes == 1:
+        return
+    each = checked.workload.gpus // nodes
+    others = over_nodes(checked.workload, nodes).others
+    yield Assumption(
+        "gpu_count",
+        checked.count,
+        f"{nodes} machines of {each} GPUs; the command starts the first, at {HEAD}: run it on the"
+        f" others {others}.",
     )

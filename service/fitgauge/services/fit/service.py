@@ -29,7 +29,7 @@ from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answe
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
-from fitgauge.services.fit.launch_answer import launch_of
+from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
 from fitgauge.services.fit.limits import cache_tokens_of, fewest_cards
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -178,6 +178,8 @@ class FitService:
         repositories = siblings if asked_format is None else ()
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         answer.launch = launch_of(checked)
+        if answer.launch is not None:
+            answer.assumed += nodes_assumed(checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)
         answer.read_as = self._readings(checked)

@@ -20,7 +20,7 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.estimate import Estimator
-from fitgauge.services.fit.launch import launch
+from fitgauge.services.fit.launch import launch, nodes_of
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.recommend.constraints import watts
@@ -199,7 +199,8 @@ class ResponseBuilder:
         )
         loaded = self._fitting.choice(plan.quantization, plan.engine).model
         sent: Fields = {**self._sent(option), "settings": "defaults", **fitted.changed}
-        return Judged(*fitted, sent, launch(loaded, question, fitted.workload))
+        nodes = nodes_of(fitted.workload, option.accelerator)
+        return Judged(*fitted, sent, launch(loaded, question, fitted.workload, nodes=nodes))
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
         seconds = self._prompts.seconds(option.accelerator, option.gpus, option.plan)

@@ -26,6 +26,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=default_batch,
     command=launch.command,
+    over_nodes=launch.over_nodes,
     ladders=LADDERS,
     platforms={
         "nvidia": Platform(),

@@ -1,10 +1,29 @@
 """How to start SGLang. Source: sglang 0.5.23, srt/arg_groups/fields."""
 
-from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
+from fitgauge.engine.serving.launch import (
+    HEAD,
+    Flags,
+    Launch,
+    NodeFlags,
+    degree,
+    optional,
+    shell,
+)
+from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 CACHE_DTYPES = {"F8_E4M3": "fp8_e4m3", "F8_E5M2": "fp8_e5m2", "BF16": "bf16"}
+
+
+_PORT = 20000
+"""The port of the first machine that the others meet at."""
+
+
+def over_nodes(workload: Workload, nodes: int) -> NodeFlags:
+    """Return how ranks run over machines. Source: docs/references/multi_node_deployment."""
+    flags: Flags = ["--nnodes", nodes, "--node-rank", 0, "--dist-init-addr", f"{HEAD}:{_PORT}"]
+    return NodeFlags(flags, "with --node-rank 1 and so on")
 
 
 def command(launch: Launch) -> str:
@@ -33,6 +52,8 @@ def command(launch: Launch) -> str:
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--max-total-tokens", launch.pool_tokens),
     )
+    if launch.nodes > 1:
+        flags += over_nodes(workload, launch.nodes).flags
     if attention_replicas:
         flags.append("--enable-dp-attention")
     if launch.model.spec.task == "encode":

@@ -9,7 +9,7 @@ import re
 
 from msgspec import structs
 
-from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.arguments import argument, flag, flags
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
@@ -90,7 +90,7 @@ def read(lines: list[Line]) -> StartLog:
     commands = " ".join(
         line.text for line in lines if any(start in line.text for start in _COMMANDS)
     )
-    values = flags(commands, _SHORT) | flags(commands, _ARGUMENTS)
+    values = _by_replica(flags(commands, _SHORT) | flags(commands, _ARGUMENTS), commands)
     context, chunk = (
         first(lines, "context_len=", _LINE),
         first(lines, "max_total_num_tokens=", _CHUNK),
@@ -122,6 +122,18 @@ def read(lines: list[Line]) -> StartLog:
         readings=tuple(readings),
         outcome=_outcome(lines, readings),
     )
+
+
+def _by_replica(values: dict[str, Flag], commands: str) -> dict[str, Flag]:
+    """Return the flags with the tensor degree of one replica: with DP attention --tp counts the
+    ranks of all replicas.
+
+    Source: layers/dp_attention.py, compute_dp_attention_world_info."""
+    ranks = int(values.get("tensor_parallel", 1))
+    replicas = int(values.get("data_parallel", 1))
+    if not flag(commands, "enable_dp_attention", bool) or replicas < 2 or ranks % replicas:
+        return values
+    return {**values, "tensor_parallel": ranks // replicas}
 
 
 def rank_of(text: str) -> str:

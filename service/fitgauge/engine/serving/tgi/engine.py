@@ -52,7 +52,7 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    ignored_fields=("max_num_seqs", "cpu_offload_gib",),
+    ignored_fields=("cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     memory_flags=(
         MemoryFlag("Read fewer prompt tokens at once", "--max-batch-prefill-tokens 2048"),

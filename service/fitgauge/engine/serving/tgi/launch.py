@@ -36,6 +36,7 @@ def command(launch: Launch) -> str:
         ("--cuda-memory-fraction", settings.gpu_memory_utilization),
         ("--max-batch-prefill-tokens", prefill),
         ("--max-batch-total-tokens", launch.pool_tokens),
+        ("--max-batch-size", settings.max_num_seqs),
         ("--max-concurrent-requests", requests if requests > _MAX_REQUESTS else None),
     )
     return shell([*flags, "--cuda-graphs", 0] if workload.enforce_eager else flags)

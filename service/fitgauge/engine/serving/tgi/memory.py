@@ -37,7 +37,7 @@ VISION_PREFILL_TOKENS: dict[str, tuple[tuple[int, ...], int]] = {
 launcher/src/main.rs, default_optimal."""
 
 SEQUENCES = 128
-"""Rows whose logits are held in one step: the launcher sets no bound, the router fills batches
+"""Rows whose logits are held in one step without `max_batch_size`: the router then fills batches
 by tokens."""
 
 MASKED = {"gemma3": ((3, 2), (3, 3))}

@@ -1,11 +1,17 @@
 """Text Generation Inference's settings that may be changed so that a workload runs.
 
-Its estimate depends neither on the batch, which its router bounds by tokens, nor on CUDA
-graphs."""
+Graphs are captured after the blocks, in what is held back of the GPU: leaving them out is the
+last step here too, and makes room in that part alone."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.ladders import FORWARD_TOKENS, Ladders, Share, halved
+from fitgauge.engine.serving.ladders import (
+    FORWARD_TOKENS,
+    RUNNING_REQUESTS,
+    Ladders,
+    Share,
+    halved,
+)
 from fitgauge.engine.serving.workload import Workload
 
 
@@ -16,6 +22,7 @@ def fewer_tokens(workload: Workload, spec: ModelSpec, accelerator: Accelerator) 
 
 LADDERS = Ladders(
     batch=(
+        RUNNING_REQUESTS,
         FORWARD_TOKENS._replace(
             values=fewer_tokens,
             rule="halved, not below `context_length`",
@@ -23,4 +30,5 @@ LADDERS = Ladders(
         ),
     ),
     share=Share(None, 1.0),
+    without_graphs=True,
 )

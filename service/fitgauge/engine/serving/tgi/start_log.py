@@ -38,7 +38,7 @@ _RULES = (
 )
 _WORDS = {
     "tensor_parallel": "num_shard", "context_length": "max_total_tokens",
-    "max_batched_tokens": "max_batch_prefill_tokens",
+    "max_batched_tokens": "max_batch_prefill_tokens", "max_num_seqs": "max_batch_size",
     "gpu_memory_utilization": "cuda_memory_fraction", "quantization": "quantize",
     "kv_cache_dtype": "kv_cache_dtype",
 }  # fmt: skip

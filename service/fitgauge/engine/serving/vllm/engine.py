@@ -29,6 +29,7 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=default_batch,
     command=launch.command,
+    over_nodes=launch.over_nodes,
     ladders=LADDERS,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,

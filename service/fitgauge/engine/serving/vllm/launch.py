@@ -2,11 +2,36 @@
 
 from msgspec import json
 
-from fitgauge.engine.serving.launch import Flags, Launch, degree, optional, shell
+from fitgauge.engine.serving.launch import (
+    HEAD,
+    Flags,
+    Launch,
+    NodeFlags,
+    degree,
+    optional,
+    shell,
+)
+from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
 CACHE_DTYPES = {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "BF16": "bfloat16", "F16": "float16"}
+
+
+_NODES = (0, 12)
+"""The first release whose own processes span machines; before it Ray's did."""
+
+
+def over_nodes(workload: Workload, nodes: int) -> NodeFlags:
+    """Return how ranks run over machines: vLLM's own processes, before release 0.12 Ray's.
+
+    Source: docs/serving/parallelism_scaling.md, "Running vLLM with MultiProcessing"; replicas go
+    to the machines by their rank (engine/arg_utils.py, inferred_data_parallel_rank)."""
+    if workload.engine_version < _NODES:
+        others = f"in a Ray cluster that each joins first (ray start --address={HEAD}:6379)"
+        return NodeFlags(["--distributed-executor-backend", "ray"], others)
+    flags: Flags = ["--nnodes", nodes, "--node-rank", 0, "--master-addr", HEAD]
+    return NodeFlags(flags, "with --node-rank 1 and so on, and --headless")
 
 
 def command(launch: Launch) -> str:
@@ -31,6 +56,8 @@ def command(launch: Launch) -> str:
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
     )
+    if launch.nodes > 1:
+        flags += over_nodes(workload, launch.nodes).flags
     if workload.lora_slots:
         flags += ["--enable-lora", "--max-loras", workload.lora_slots]
         flags += ["--max-lora-rank", workload.lora_rank]

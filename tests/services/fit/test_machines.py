@@ -1,0 +1,67 @@
+"""More GPUs than a machine holds: the command of the first machine, and what the others run."""
+
+import shlex
+
+import pytest
+
+from fitgauge.engine.serving.launch import machines
+from fitgauge.engine.serving.workload import Workload
+
+
+def workload(**degrees: int) -> Workload:
+    return Workload(
+        engine="vllm",
+        engine_version=(0, 33),
+        context_length=8192,
+        concurrency=1,
+        kv_cache_dtype="auto",
+        max_batched_tokens=8192,
+        max_num_seqs=256,
+        **degrees,
+    )
+
+
+@pytest.mark.parametrize(
+    ("degrees", "node", "count"),
+    [
+        ({"tensor_parallel": 8}, 8, 1),
+        ({"tensor_parallel": 8, "pipeline_parallel": 2}, 8, 2),
+        ({"tensor_parallel": 4, "pipeline_parallel": 3}, 8, 3),
+        ({"tensor_parallel": 1, "data_parallel": 16}, 8, 2),
+        ({"tensor_parallel": 16}, 8, 2),
+        ({"tensor_parallel": 8}, 4, 2),
+    ],
+)
+def test_machines_are_of_one_size_and_hold_whole_tensor_groups(degrees, node, count):
+    assert machines(workload(**degrees), node) == count
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        ("vllm", ["--nnodes", "2", "--node-rank", "0", "--master-addr", "HEAD_NODE_IP"]),
+        ("sglang", ["--nnodes", "2", "--node-rank", "0", "--dist-init-addr", "HEAD_NODE_IP:20000"]),
+    ],
+)
+def test_the_command_spans_two_machines(check_fit, engine, flags):
+    answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="16x H100", engine=engine)
+    command = shlex.split(answer.launch.command)
+    start = command.index("--nnodes")
+    assert command[start : start + len(flags)] == flags
+    assert answer.launch.nodes == 2
+    (note,) = [one for one in answer.assumed if one.field == "gpu_count"]
+    assert note.value == 16
+    assert "2 machines of 8 GPUs" in note.message
+
+
+def test_one_machine_needs_no_flag(check_fit):
+    answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="8x H200")
+    assert answer.launch.nodes == 1
+    assert "--nnodes" not in answer.launch.command
+    assert not [one for one in answer.assumed if one.field == "gpu_count"]
+
+
+def test_before_vllm_spanned_machines_itself_ray_does(check_fit):
+    answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="16x H100", engine_version="0.10")
+    assert "--distributed-executor-backend ray" in answer.launch.command
+    assert "--nnodes" not in answer.launch.command

@@ -27,5 +27,12 @@ def test_without_a_gpu_the_needs_are_printed(command, names):
         assert one["gpu"] in result.output
 
 
+def test_each_gpu_of_several_kinds_is_printed():
+    result = run("check", "Qwen/Qwen3-32B", "1x4090 1x3060", "--engine", "llama.cpp")
+    assert result.exit_code == 0
+    assert "RTX 4090: 44 layers" in result.output
+    assert "RTX 3060 12GB: 20 layers" in result.output
+
+
 def test_a_gpu_is_no_option():
     assert run("check", "Qwen/Qwen3-8B", "--gpu", "4090").exit_code == 2

@@ -8,8 +8,9 @@ from msgspec import structs
 
 from fitgauge.catalog import accelerators, instances
 from fitgauge.catalog.accelerators import Accelerators, Pattern
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.instances import Offers
-from fitgauge.catalog.lookup import GpuMatch, Lookup
+from fitgauge.catalog.lookup import Lookup
 from fitgauge.engine.accelerator import Accelerator
 
 Names = Mapping[str, tuple[Accelerator, int]]
@@ -45,6 +46,11 @@ class Catalog:
         match = self._lookup.find(text)
         quota = self.quota(match.accelerator)
         return match if quota is None else structs.replace(match, quota=quota)
+
+    def find_unlike(self, text: str) -> GpuMatch:
+        """Return the same, also of GPUs of several kinds. See Lookup.find_unlike."""
+        match = self._lookup.find_unlike(text)
+        return match if match.unlike else self.find(text)
 
     def all(self) -> tuple[Accelerator, ...]:
         """Return every accelerator, ordered by id."""

@@ -70,7 +70,8 @@ _CLOUDS = frozenset({"Google", "AWS"})
 """Vendors whose name may say where the GPU is."""
 
 _BARE_SIZE = re.compile(r"[1-9]\d{1,2}")
-_PARTS = re.compile(r"\s*(?:\+|\band\b|&|和|与|加)\s*")
+_PARTS = re.compile(r"\s*(?:\+|\band\b|&|和|与|加)\s*|(?<=\w),?\s+(?=\d{1,2} ?x ?[a-z]*\s?\d{3,4})")
+"""A plus between GPUs, or the next count: "1x4090 1x3060"."""
 
 
 class Phrase(NamedTuple):

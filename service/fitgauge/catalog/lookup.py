@@ -4,18 +4,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-import msgspec
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.accelerators import Accelerators
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Spelling, clean, counts, read
 from fitgauge.catalog.gpu_phrases import parts, phrases
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.memory_sizes import largest_first, size_distance, sizes_as_words, sold_with
 from fitgauge.catalog.memory_sizes import note as size_note
-from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.note import Note
+from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.quantity import GB
 from fitgauge.errors import (
     FitgaugeError,
@@ -56,26 +55,6 @@ _HINT = (
 )
 
 
-class GpuMatch(msgspec.Struct, frozen=True):
-    """A resolved name: so many GPUs of one kind."""
-
-    accelerator: Accelerator
-    """The GPU."""
-    count: int
-    """How many of them."""
-    note: str | None = None
-    """What was assumed, if anything."""
-    others: tuple[Accelerator, ...] = ()
-    """Accelerators that the text may mean as well."""
-    quota: int | None = None
-    """How many of these may be used at once; None for no limit."""
-
-    @property
-    def warnings(self) -> list[Note]:
-        """What was assumed, as a warning on `gpu`."""
-        return [Note("gpu-read-as", "gpu", self.note)] if self.note else []
-
-
 class Lookup:
     """Resolves names in one catalog."""
 
@@ -98,6 +77,18 @@ class Lookup:
         Raise UnknownAcceleratorError, with close matches, for an unknown or ambiguous name, and
         InvalidRequestError for an invalid text or a count outside 1 to 4096."""
         return self._cached(clean(text))
+
+    def find_unlike(self, text: str) -> GpuMatch:
+        """Return the same, also of GPUs of several kinds that one maker's driver runs together:
+        "RTX 4090 + RTX 3060". Raise as `find`."""
+        matches = self._parts(clean(text))
+        gpus = tuple(one.accelerator for one in matches for _ in range(one.count))
+        alone = any(most_gpus(gpu, 2) < 2 for gpu in gpus)
+        if len(set(gpus)) < 2 or len({gpu.vendor for gpu in gpus}) > 1 or alone:
+            return self.find(text)
+        smallest = min(gpus, key=lambda gpu: gpu.usable.expected)
+        notes = " ".join(one.note for one in matches if one.note) or None
+        return _match(smallest, len(gpus), notes, unlike=gpus)
 
     def _find(self, text: str) -> GpuMatch:
         """`find` for a clean text."""
@@ -282,12 +273,8 @@ class Lookup:
     def _several(self, text: str) -> GpuMatch | None:
         """Return the count of one GPU written several times; None where the text has no parts.
         Raise UnlikeGpusError for GPUs that differ."""
-        each = parts(text)
-        try:
-            matches = [self.find(part) for part in each]
-        except FitgaugeError:
-            return None
-        if not matches or any(match.accelerator.vendor == "custom" for match in matches):
+        matches = self._parts(text)
+        if not matches:
             return None
         smallest = min(matches, key=lambda match: match.accelerator.usable.expected).accelerator
         count = sum(match.count for match in matches)
@@ -295,12 +282,23 @@ class Lookup:
             raise UnlikeGpusError(
                 f"{' + '.join(f'{one.count} x {one.accelerator.name}' for one in matches)}: an"
                 " estimate is of GPUs of one kind.",
-                hint="Send the smallest of them: what fits on it fits on the others too.",
+                hint="Send the smallest of them: what fits on it fits on the others too. Or send"
+                " engine llama.cpp or ollama, which divide layers over GPUs of several kinds.",
                 matches=tuple(dict.fromkeys(one.accelerator.name for one in matches)),
                 field="gpu",
                 send={"gpu": smallest.name, "gpu_count": count},
             )
         return _match(smallest, count, f"Read as {count} x {smallest.name}.")
+
+    def _parts(self, text: str) -> list[GpuMatch]:
+        """Return what a text with several parts names in each; empty where a part names no GPU
+        of the catalog."""
+        try:
+            matches = [self.find(part) for part in parts(text)]
+        except FitgaugeError:
+            return []
+        custom = any(match.accelerator.vendor == "custom" for match in matches)
+        return [] if custom else matches
 
     def _mend(self, text: str) -> str:
         """Return `text` with typos corrected in words of letters; words with digits stay."""
@@ -344,6 +342,7 @@ def _match(
     count: float,
     note: str | None,
     others: Sequence[Accelerator] = (),
+    unlike: tuple[Accelerator, ...] = (),
 ) -> GpuMatch:
     """Return the match. Raise InvalidRequestError for a `count` that is not a whole number in
     range."""
@@ -354,7 +353,7 @@ def _match(
             field="gpu",
             code="invalid-value",
         )
-    return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]))
+    return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]), unlike=unlike)
 
 
 def _note(name: str, rows: list[Accelerator]) -> str | None:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
@@ -150,9 +150,11 @@ class Services:
         up quantized repositories of it, briefly."""
         if request.gpu is None:
             return await self._serving_needs(request)
-        gpu = self._gpu(request.gpu, request.model)
+        gpu = self._gpu(request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
         asked = with_gguf_engine(with_named_format(request, model), model)
+        if gpu.unlike and ENGINES[words.engine(asked.engine)].line_up is None:
+            gpu = self._gpu(request.gpu, request.model)
         dependencies, answer = await self._fit(asked, model, gpu)
         if asked.engine is not None and request.engine is None:
             answer.assumed = [gguf_engine(asked.engine), *answer.assumed]
@@ -160,9 +162,10 @@ class Services:
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer
 
-    def _gpu(self, gpu: str, model: str) -> GpuMatch:
-        """Return the GPU that is meant. Raises the errors of fitgauge.errors."""
-        return find_gpu(self._catalog, self._models.snapshot, gpu, model)
+    def _gpu(self, gpu: str, model: str, *, unlike: bool = False) -> GpuMatch:
+        """Return the GPU that is meant. unlike: also GPUs of several kinds. Raises the errors of
+        fitgauge.errors."""
+        return find_gpu(self._catalog, self._models.snapshot, gpu, model, unlike=unlike)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

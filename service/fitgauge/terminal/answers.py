@@ -7,7 +7,7 @@ from rich.text import Text
 
 from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.common.schemas import FitAnswer, Limits, TermAnswer
+from fitgauge.services.common.schemas import FitAnswer, Limits, RankAnswer, TermAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.terminal.drawing import COLOURS, draw_bar, gib
 
@@ -31,6 +31,8 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
             COLOURS[answer.verdict],
             console,
         )
+    if answer.ranks:
+        _by_gpu(answer.ranks, console)
     if answer.limits is not None:
         _limits(answer.limits, console)
     for one in answer.chosen if answer.verdict != "does_not_fit" else ():
@@ -156,6 +158,19 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
         console.print(f"[dim]- {escape(as_typed(message))}[/dim]")
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
+
+
+def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:
+    """Print what each GPU holds, where they are of several kinds."""
+    for rank in ranks:
+        if rank.gpu is not None:
+            needed = rank.required_bytes.expected
+            console.print(
+                f"{rank.gpu}: {rank.layers} layers, {gib(needed)} of"
+                f" {gib(needed + rank.headroom_bytes)}",
+                highlight=False,
+                markup=False,
+            )
 
 
 def _limits(limits: Limits, console: Console) -> None:

@@ -51,6 +51,13 @@ def test_every_operation_answers(ask, text, operation, field):
     assert answer.answer[field]
 
 
+@pytest.mark.parametrize("gpus", ["RTX 4090 + RTX 3060 12GB", "1x4090 1x3060"])
+def test_gpus_of_several_kinds_are_one_machine(ask, gpus):
+    answer = ask(f"will qwen3 32b fit on {gpus} with llama.cpp?")
+    assert answer.operation == "check_fit"
+    assert [rank["gpu"] for rank in answer.answer["ranks"]] == ["RTX 4090", "RTX 3060 12GB"]
+
+
 def test_what_is_missing_is_named_by_its_field(ask):
     answer = ask("Does it fit on a 4090?")
     assert answer.operation == "check_fit"

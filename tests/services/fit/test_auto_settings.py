@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bundled_models import model_of
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES

@@ -6,7 +6,7 @@ from msgspec import structs
 from bundled_models import model_of
 from fitgauge.catalog import accelerators
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache

@@ -76,10 +76,15 @@ def doubted(required: Bytes, fixed_bytes: int, by: Doubt) -> Bytes:
     )
 
 
-def with_doubt(estimate: Estimate, by: Doubt) -> Estimate:
-    """Return an estimate with `doubted` stages."""
+def with_doubt(estimate: Estimate, profile: EngineProfile) -> Estimate:
+    """Return an estimate with stages `doubted` as their GPUs are."""
     stages = (
-        structs.replace(stage, required=doubted(stage.required, stage.fixed_bytes, by))
+        structs.replace(
+            stage,
+            required=doubted(
+                stage.required, stage.fixed_bytes, doubt(profile, estimate.gpu_of(stage))
+            ),
+        )
         for stage in estimate.stages
     )
     return structs.replace(estimate, stages=tuple(stages))

@@ -4,7 +4,7 @@ Every package `serving/NAME/` has such a row, `ENGINE` in its engine.py; registr
 them. To add an engine, write a package with a row, name it in the registry, and measure its
 profile (catalog, engines.json). No other module names an engine."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
@@ -243,6 +243,10 @@ class Engine(NamedTuple):
 
     splits_layers: bool = False
     """Every GPU holds whole layers: GPUs are pipeline stages."""
+
+    line_up: Callable[[Sequence[Accelerator]], tuple[Accelerator, ...]] | None = None
+    """The order in which it divides layers over GPUs of several kinds; None: it takes GPUs of one
+    kind."""
 
     tensor_parallel_on_request: bool = False
     """Where it splits layers: shards every layer all the same if a request sends

@@ -144,11 +144,34 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The usable memory that the engine may take."""
     given_pool_bytes: int | None = None
     """Size of the KV cache where the request gives it outright [bytes]."""
+    gpus: tuple[Accelerator, ...] = ()
+    """The GPU of every stage where they are of several kinds; then `accelerator` and `budget` are
+    of the fullest stage, and all usable memory of a GPU is its budget."""
 
     @property
     def fullest(self) -> StageEstimate:
-        """The stage that needs most."""
-        return max(self.stages, key=lambda stage: stage.required.expected)
+        """The stage that needs most; on GPUs of several kinds the one that has least left."""
+        if not self.gpus:
+            return max(self.stages, key=lambda stage: stage.required.expected)
+        return max(
+            self.stages,
+            key=lambda stage: stage.required.expected - self.budget_of(stage).expected,
+        )
+
+    def gpu_of(self, stage: StageEstimate) -> Accelerator:
+        """Return the GPU of a stage."""
+        return self.gpus[stage.stage] if self.gpus else self.accelerator
+
+    def budget_of(self, stage: StageEstimate) -> Bytes:
+        """Return the usable memory that the engine may take for a stage."""
+        return self.gpus[stage.stage].usable if self.gpus else self.budget
+
+    def pool_bytes_of(self, stage: StageEstimate) -> int:
+        """Return what the GPU of a stage has for the cache [bytes]: of like GPUs what the one with
+        the least has."""
+        if not self.gpus:
+            return self.pool_bytes
+        return max(0, self.budget_of(stage).expected - stage.fixed_bytes)
 
     @property
     def pool_bytes(self) -> int:
@@ -156,4 +179,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         all else; never negative."""
         if self.given_pool_bytes is not None:
             return self.given_pool_bytes
+        if self.gpus:
+            return self.pool_bytes_of(self.fullest)
         return max(0, self.budget.expected - max(stage.fixed_bytes for stage in self.stages))
+
+
+def on_gpus(estimate: Estimate, gpus: tuple[Accelerator, ...]) -> Estimate:
+    """Return an estimate of which every stage is on a GPU of its own kind."""
+    placed = msgspec.structs.replace(estimate, gpus=gpus)
+    decides = placed.gpu_of(placed.fullest)
+    return msgspec.structs.replace(placed, accelerator=decides, budget=decides.usable)

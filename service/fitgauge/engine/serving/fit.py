@@ -70,7 +70,9 @@ def verdict(probability: float) -> Verdict:
 def cache_tokens(estimate: Estimate) -> int:
     """Return the tokens of cache the engine would report for the expected pool."""
     tokens = [
-        stage.layout.tokens(estimate.pool_bytes) for stage in estimate.stages if stage.layout.keeps
+        stage.layout.tokens(estimate.pool_bytes_of(stage))
+        for stage in estimate.stages
+        if stage.layout.keeps
     ]
     return min(tokens, default=0)
 

@@ -47,6 +47,9 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     """The default is vLLM's. Source: config/lora.py, max_lora_rank."""
     speculative_tokens: int = 0
     """Tokens drafted in every step; 0 is off."""
+    free_bytes: tuple[int, ...] = ()
+    """Usable memory of every GPU where layers go over GPUs of several kinds: no request field,
+    derived from `gpu`."""
     float32: bool = False
     """The model runs in 32 bits, and a cache of its own format does too: no request field, derived
     from `quantization`."""

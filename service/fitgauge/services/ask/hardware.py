@@ -22,6 +22,9 @@ _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$"
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
 
+_MACHINE = 80
+"""Characters of a text that names the GPUs of one machine, at most."""
+
 _BEFORE = 40
 """Characters before a fact that say what it is."""
 
@@ -64,6 +67,8 @@ class _Choice:
             match = self._gpus.find(fact.value.name)
             distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
         bare = [fact for fact in said if not fact.value.name]
+        if (together := self._together(named)) is not None:
+            return together, []
         if len(distinct) == 1:
             (first,) = distinct.values()
             return self._completed([fact.value for fact in named], bare, first), []
@@ -81,6 +86,15 @@ class _Choice:
         if compares(self._text) or len(options) > 2:
             return None, [fact.value for fact in options]
         return self._completed([options[0].value], bare, options[0]), []
+
+    def _together(self, named: Sequence[Fact]) -> Hardware | None:
+        """Return GPUs of several kinds in one machine: "RTX 4090 + RTX 3060", "1x4090 1x3060"."""
+        if len(named) < 2:
+            return None
+        text = self._text[named[0].start : named[-1].end]
+        if len(text) > _MACHINE or not self._gpus.are_unlike(text):
+            return None
+        return Hardware(text, None, None, None, True)
 
     def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
         """Return the GPU that is named, with the count and the memory said elsewhere."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import VENDORS
-from fitgauge.catalog.lookup import GpuMatch
 from fitgauge.catalog.name_parts import words
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GB
@@ -74,6 +74,13 @@ class GpuNames:
             return self._catalog.find(text)
         except FitgaugeError:
             return None
+
+    def are_unlike(self, text: str) -> bool:
+        """Return whether a text joins GPUs of several kinds by a plus, or each with its count."""
+        try:
+            return " and " not in text and bool(self._catalog.find_unlike(text).unlike)
+        except FitgaugeError:
+            return False
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:

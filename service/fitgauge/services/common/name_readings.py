@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
@@ -64,11 +64,13 @@ def gguf_engine(engine: str) -> Assumption:
     )
 
 
-def find_gpu(catalog: Catalog, snapshot: Snapshot, gpu: str, model: str) -> GpuMatch:
-    """Return the GPU that is meant. Raise as Catalog.find; where the text names a model, and
-    `model` a GPU, with both swapped as the question to send."""
+def find_gpu(
+    catalog: Catalog, snapshot: Snapshot, gpu: str, model: str, *, unlike: bool = False
+) -> GpuMatch:
+    """Return the GPU that is meant; unlike: also GPUs of several kinds. Raise as Catalog.find;
+    where the text names a model, and `model` a GPU, with both swapped as the question to send."""
     try:
-        return catalog.find(gpu)
+        return catalog.find_unlike(gpu) if unlike else catalog.find(gpu)
     except UnknownAcceleratorError as error:
         if "/" not in gpu and snapshot.read(gpu) is None:
             raise

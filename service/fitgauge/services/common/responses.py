@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term, gib
@@ -44,9 +45,9 @@ def parameters(model: Model) -> int:
     return sum(elements.values()) if elements and not packed else model.spec.parameters
 
 
-def gpu_answer(accelerator: Accelerator, count: int) -> GpuAnswer:
-    """Return the resolved accelerator."""
-    return GpuAnswer(id=accelerator.id, name=accelerator.name, count=count)
+def gpu_answer(gpu: Accelerator | GpuMatch, count: int) -> GpuAnswer:
+    """Return the resolved accelerator, or those of several kinds."""
+    return GpuAnswer(id=gpu.id, name=gpu.name, count=count)
 
 
 def per_gpu(
@@ -87,11 +88,14 @@ def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
 
 def rank_answers(estimate: Estimate) -> list[RankAnswer]:
     """Return every pipeline stage of an engine."""
-    room = estimate.budget
-    return [
-        _rank_answer(stage, stage.required, room, fit_probability(stage.required, room))
-        for stage in estimate.stages
-    ]
+    ranks = []
+    for stage in estimate.stages:
+        room = estimate.budget_of(stage)
+        probability = fit_probability(stage.required, room)
+        ranks.append(_rank_answer(stage, stage.required, room, probability))
+        if estimate.gpus:
+            ranks[-1].gpu = estimate.gpu_of(stage).name
+    return ranks
 
 
 def training_rank_answers(
@@ -136,6 +140,8 @@ def summary(
     host: what is offloaded.
     """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
+    if estimate.gpus:
+        each = f" on the fullest ({estimate.accelerator.name})"
     requests = load_in_words(workload.concurrency, workload.context_length)
     needs = (
         f"{requests} {'needs' if workload.concurrency == 1 else 'need'}"

@@ -366,6 +366,7 @@ class RankAnswer(Struct, kw_only=True):
 
     stage: int
     layers: int
+    gpu: Annotated[str | None, Meta(description="Its GPU, where they are of several kinds.")] = None
     verdict: Annotated[
         Literal["fits", "tight", "does_not_fit"],
         Meta(description="Of this stage alone; the fullest decides the answer."),

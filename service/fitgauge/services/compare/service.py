@@ -8,7 +8,7 @@ from itertools import islice, product
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES

@@ -16,7 +16,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     workload, model, request = checked.workload, checked.asked.model, checked.asked.request
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
-        "gpu": checked.asked.accelerator.name,
+        "gpu": checked.asked.card.name,
         "gpu_count": checked.count,
         "engine": workload.engine,
         "engine_version": ".".join(str(part) for part in workload.engine_version),

@@ -7,12 +7,12 @@ from functools import partial
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.serving.doubt import doubt, with_doubt
-from fitgauge.engine.serving.estimate import StageEstimate
+from fitgauge.engine.serving.doubt import with_doubt
+from fitgauge.engine.serving.estimate import StageEstimate, on_gpus
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
@@ -24,7 +24,7 @@ from fitgauge.services.fit.auto_settings import AutoSettings
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, default_format
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
-from fitgauge.services.fit.workload import gpu_count, serving_workload
+from fitgauge.services.fit.workload import gpu_count, over_unlike_gpus, serving_workload
 
 
 class Estimator:
@@ -198,13 +198,18 @@ class Estimator:
     def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
         spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
         workload = serving_workload(request, spec, accelerator, asked.count, profile)
+        gpus = asked.gpus
         if request.other_memory_gib and not workload.other_memory_bytes:
-            accelerator = shared(accelerator, int(request.other_memory_gib * GIB))
+            others = int(request.other_memory_gib * GIB)
+            accelerator = shared(accelerator, others)
+            gpus = tuple(shared(gpu, others) for gpu in gpus)
+        if asked.card.unlike:
+            workload = over_unlike_gpus(workload, gpus)
         prepared = self.prepared(asked)
-        estimate = with_doubt(
-            ENGINES[workload.engine].estimate(spec, prepared.laid, workload, accelerator, profile),
-            doubt(profile, accelerator),
+        estimate = ENGINES[workload.engine].estimate(
+            spec, prepared.laid, workload, accelerator, profile
         )
+        estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
         probability = probability_of(asked, workload, estimate)
         return FitEstimate(asked, request, prepared, workload, estimate, probability)
 

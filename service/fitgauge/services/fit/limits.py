@@ -128,7 +128,7 @@ def _sure_requests(checked: FitEstimate, pools: Pools) -> int:
 def _sure_pools(checked: FitEstimate) -> Pools:
     """Return the largest cache of each stage that surely fits with the rest of it."""
     keeping = [stage for stage in checked.estimate.stages if stage.layout.keeps]
-    sizes: dict[Bytes, int] = {}
+    sizes: dict[tuple[Bytes, Bytes], int] = {}
     if checked.starting_probability < SURE:
         return [(stage, 0) for stage in keeping]
     pools = []
@@ -136,17 +136,18 @@ def _sure_pools(checked: FitEstimate) -> Pools:
         fixed = doubted(
             total(stage.fixed),
             stage.fixed_bytes,
-            doubt(checked.asked.profile, checked.estimate.accelerator),
+            doubt(checked.asked.profile, checked.estimate.gpu_of(stage)),
         )
-        if fixed not in sizes:
-            sizes[fixed] = _sure_pool(checked, fixed)
-        pools.append((stage, sizes[fixed]))
+        key = fixed, checked.estimate.budget_of(stage)
+        if key not in sizes:
+            sizes[key] = _sure_pool(*key, checked.estimate.given_pool_bytes)
+        pools.append((stage, sizes[key]))
     return pools
 
 
-def _sure_pool(checked: FitEstimate, fixed: Bytes) -> int:
-    """Return the largest cache that surely fits in addition to `fixed` [bytes]."""
-    budget, given = checked.estimate.budget, checked.estimate.given_pool_bytes
+def _sure_pool(fixed: Bytes, budget: Bytes, given: int | None) -> int:
+    """Return the largest cache that surely fits a budget in addition to `fixed`; given: the size
+    of a cache given outright. All in bytes."""
     if given is not None:
         return given if fit_probability(_more(fixed, given), budget) >= SURE else 0
     most = max(0, budget.expected - fixed.expected)
@@ -192,7 +193,10 @@ def _confirmed(
 
 def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
     """Return the least number of GPUs, up to 64, that it fits on with nothing else changed: of 1,
-    2, 4, ... 64 and the requested count first, then of those between."""
+    2, 4, ... 64 and the requested count first, then of those between; None for GPUs of several
+    kinds too."""
+    if checked.asked.card.unlike:
+        return None
     accelerator = checked.asked.accelerator
     failed = 0
     for count in sorted({*deployable(accelerator, *COUNTS), checked.count}):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import Bytes, total
@@ -16,6 +16,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.services.common.responses import cards_in_words
 from fitgauge.services.common.schemas import FitRequest, LimitedBy
 from fitgauge.services.common.weight_cache import CachedWeights, read_scheme
 from fitgauge.services.fit.checkpoints import CheckpointChoice
@@ -69,8 +70,20 @@ class FitQuery:
 
     @property
     def accelerator(self) -> Accelerator:
-        """The card by itself."""
+        """The GPU by itself; of several kinds the smallest."""
         return self.card.accelerator
+
+    @property
+    def gpus(self) -> tuple[Accelerator, ...]:
+        """GPUs of several kinds, in the engine's order; empty for GPUs of one kind, and for an
+        engine that takes no others."""
+        line_up = ENGINES[self.profile.engine].line_up
+        return () if line_up is None else line_up(self.card.unlike)
+
+    @property
+    def gpus_in_words(self) -> str:
+        """'2 x RTX 4090', 'RTX 4090 + RTX 3060 12GB'."""
+        return self.card.unlike_name or cards_in_words(self.accelerator, self.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +179,12 @@ class FitEstimate:
     @property
     def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this card, None where it does."""
-        return self.too_long or refusal(
-            self.workload,
-            read_scheme(self.asked.model, self.prepared.scheme),
-            self.asked.accelerator,
-            self.asked.spec,
+        asked, scheme = self.asked, read_scheme(self.asked.model, self.prepared.scheme)
+        refusals = (
+            refusal(self.workload, scheme, accelerator, asked.spec)
+            for accelerator in dict.fromkeys(asked.gpus or (asked.accelerator,))
         )
+        return self.too_long or next(filter(None, refusals), None)
 
     @property
     def short_bytes(self) -> int:
@@ -231,9 +244,16 @@ def probability_of(asked: FitQuery, workload: Workload, estimate: Estimate) -> f
     given = estimate.given_pool_bytes
     if given is not None and needed_pool_bytes(workload, estimate) > given:
         return 0.0
-    fullest = estimate.fullest
-    return ENGINES[workload.engine].startup_probability(
-        fullest.required, fullest.layers, asked.spec, asked.profile, workload, estimate.accelerator
+    return min(
+        ENGINES[workload.engine].startup_probability(
+            stage.required,
+            stage.layers,
+            asked.spec,
+            asked.profile,
+            workload,
+            estimate.gpu_of(stage),
+        )
+        for stage in (estimate.stages if estimate.gpus else (estimate.fullest,))
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import gib
@@ -112,7 +112,7 @@ class FitService:
             return structs.replace(
                 instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
-        cards = answers.cards_in_words(asked.accelerator, asked.count)
+        cards = asked.gpus_in_words
         workload, estimate = checked.workload, checked.estimate
         full = asked.request.detail == "full"
         answer = FitAnswer(
@@ -120,7 +120,7 @@ class FitService:
             summary=f"{asked.model.id} is unsupported on {cards}.",
             fit_probability=None,
             model=answers.model_answer(asked.model),
-            gpu=answers.gpu_answer(asked.accelerator, asked.count),
+            gpu=answers.gpu_answer(asked.card, asked.count),
             per_gpu=answers.per_gpu(
                 estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
             ),
@@ -158,7 +158,7 @@ class FitService:
         answer.host_memory = self._estimator.host_memory(checked)
         answer.summary = answers.summary(
             answer.model.id,
-            answers.cards_in_words(checked.asked.accelerator, checked.count) + clause(checked),
+            checked.asked.gpus_in_words + clause(checked),
             workload,
             estimate,
             checked.verdict,
@@ -184,7 +184,7 @@ class FitService:
         answer.defaults = defaults_answer(checked, self._estimator)
         answer.read_as = self._readings(checked)
         answer.summary += other_verdicts(answer.read_as, checked.verdict)
-        if full and workload.pipeline_parallel > 1:
+        if (full and workload.pipeline_parallel > 1) or estimate.gpus:
             answer.ranks = answers.rank_answers(estimate)
 
     def _readings(self, checked: FitEstimate) -> list[Reading]:

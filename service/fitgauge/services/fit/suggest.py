@@ -133,7 +133,7 @@ def suggestions(
     counts = tuple(
         count
         for count in sorted({*deployable(asked.accelerator, *COUNTS, *few)})
-        if most is None or count <= most
+        if (most is None or count <= most) and not asked.card.unlike
     )
     remedies.consider((*_other_pool(checked), *_lower_share(checked)))
     remedies.consider(

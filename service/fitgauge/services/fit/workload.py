@@ -1,6 +1,10 @@
 """Build a Workload from a request: fill in defaults, and refuse impossible degrees with those that
 work."""
 
+from collections.abc import Sequence
+
+from msgspec import structs
+
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
@@ -162,6 +166,26 @@ def degrees(
             code="impossible-degrees",
         )
     return tensor, pipeline, data
+
+
+def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workload:
+    """Return the workload with its layers over GPUs of several kinds. Raises InvalidRequestError
+    where it uses another number of GPUs, and where the engine takes GPUs of one kind."""
+    if not gpus:
+        raise InvalidRequestError(
+            f"{workload.engine} takes GPUs of one kind.",
+            hint="Send engine llama.cpp or ollama, or GPUs of one kind.",
+            field="gpu",
+            code="unlike-gpus",
+        )
+    if workload.gpus != len(gpus) or workload.pipeline_parallel != len(gpus):
+        raise InvalidRequestError(
+            f"`gpu` names {len(gpus)} GPUs of several kinds, and {workload.gpus} are to be used.",
+            hint=f"Leave gpu_count and the parallel degrees out: layers go over all {len(gpus)}.",
+            field="gpu_count",
+            code="impossible-degrees",
+        )
+    return structs.replace(workload, free_bytes=tuple(gpu.usable.expected for gpu in gpus))
 
 
 def gpu_count(request: FitRequest, named: int) -> int:

@@ -3,7 +3,7 @@ people run there."""
 
 from collections.abc import Iterator
 
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Model

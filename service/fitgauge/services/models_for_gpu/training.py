@@ -1,7 +1,7 @@
 """One bundled model trained on a GPU, with the defaults of check_training_fit."""
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.fit import LISTED

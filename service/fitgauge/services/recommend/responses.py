@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import convert, structs
 
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.performance.decode import DecodeSpeed

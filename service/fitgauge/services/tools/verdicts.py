@@ -162,6 +162,8 @@ def _sizes(short: ToolAnswer, needs: int, usable: int) -> None:
 def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | None) -> str:
     """Return the answer in words, with the figures of the fields."""
     each = " per GPU" if short.gpu_count is not UNSET and short.gpu_count > 1 else ""
+    if isinstance(short.gpu, str) and " + " in short.gpu:
+        each = " on the fullest GPU"
     if short.verdict == "does_not_fit":
         text = f"{subject}: needs {short.needs_gib:,} GiB{each} {load}, {short.usable_gib:,} usable"
     else:

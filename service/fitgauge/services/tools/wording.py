@@ -55,7 +55,9 @@ def one_decimal(text: str) -> str:
 
 
 def gpus(gpu: GpuAnswer) -> str:
-    """Return "one RTX 4090" or "4 x RTX 4090"."""
+    """Return "one RTX 4090", "4 x RTX 4090" or "RTX 4090 + RTX 3060 12GB"."""
+    if "+" in gpu.id:
+        return gpu.name
     return f"one {gpu.name}" if gpu.count == 1 else f"{gpu.count} x {gpu.name}"
 
 

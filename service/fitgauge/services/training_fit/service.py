@@ -6,7 +6,7 @@ from copy import copy
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB

@@ -1,6 +1,6 @@
 """Warnings of a training answer: what the framework adds, and contradictions in the request."""
 
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note

@@ -1,7 +1,7 @@
 """explain_utilization: how much of its GPUs does a training run use, and what would a token
 budget take?"""
 
-from fitgauge.catalog.lookup import GpuMatch
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note

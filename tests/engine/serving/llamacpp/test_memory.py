@@ -57,7 +57,7 @@ def cells_of(answer: dict[str, Any], layers: range) -> LlamaKvCache:
 def cards_of(answer: dict[str, Any]) -> tuple[tuple[range, ...], Offload]:
     layers = spec_of(answer["model"]).layers
     on_host = layers + 1 - answer["n_gpu_layers"] if answer["n_gpu_layers"] else 0
-    return layer_split(layers, len(answer["cards"]), on_host), Offload(on_host, 0)
+    return layer_split(layers, len(answer["cards"]), on_host).ranges, Offload(on_host, 0)
 
 
 def test_keys_values_and_states_are_llamacpps_to_the_byte_on_every_card() -> None:
@@ -144,7 +144,7 @@ def test_caches_that_people_posted(
 def test_posted_split_of_a_70b_over_two_cards() -> None:
     """Apertus-70B on two RX 7900 XTX: 41 of 80 layers and 3280 MiB of KV on the first. Llama 3
     70B has the same cache."""
-    layers = layer_split(80, 2)[0]
+    layers = layer_split(80, 2).ranges[0]
     assert len(layers) == 41
     cells = LlamaKvCache(
         spec_of("meta-llama/Llama-3.1-70B-Instruct"), layers, "F16", Windows(4, 0, 512), 20480
@@ -221,7 +221,7 @@ def test_more_memory_never_holds_less_and_what_is_held_fits(
 @given(layers=st.integers(1, 200), cards=st.integers(1, 16), start=st.integers(0, 50))
 def test_every_layer_is_on_one_card(layers: int, cards: int, start: int) -> None:
     start = min(start, layers)
-    ranges = layer_split(layers, cards, start)
+    ranges = layer_split(layers, cards, start).ranges
     assert len(ranges) == cards
     assert [number for held in ranges for number in held] == list(range(start, layers))
 

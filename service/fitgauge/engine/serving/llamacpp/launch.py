@@ -2,22 +2,27 @@
 envconfig/config.go."""
 
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
-from fitgauge.engine.serving.llamacpp.offload import offloaded
+from fitgauge.engine.serving.llamacpp.offload import Offload, layer_split, offloaded
 
 
 def command(launch: Launch) -> str:
     """Return the command line of llama-server. Without -ngl llama-server keeps on the host by
-    itself what does not fit (--fit)."""
+    itself what does not fit (--fit). --tensor-split divides the layers as they were judged."""
     spec, settings, workload = launch.model.spec, launch.settings, launch.workload
     tokens = workload.context_length * workload.concurrency
     flags: Flags = ["llama-server", "-hf", launch.repository, "-c", tokens]
     on_host = workload.cpu_offload_bytes * workload.pipeline_parallel
+    offload = Offload(0, 0)
     if launch.weights is not None and on_host:
         offload = offloaded(launch.weights, spec.layers, on_host)
         flags += ["-ngl", spec.layers + 1 - offload.layers if offload.layers else "all"]
         flags += optional(("--n-cpu-moe", offload.experts or None))
     elif not on_host:
         flags += ["-ngl", "all"]
+    if workload.free_bytes:
+        gpus, free = workload.pipeline_parallel, workload.free_bytes
+        split = layer_split(spec.layers, gpus, offload.layers, free)
+        flags += ["--tensor-split", ",".join(map(str, split.counts))]
     cache = None if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype.lower()
     more = workload.concurrency > workload.max_num_seqs
     return shell(

@@ -9,6 +9,7 @@ from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estima
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
 from fitgauge.engine.serving.llamacpp.offload import (
+    LayerSplit,
     Offload,
     gpu_bytes,
     largest_bytes,
@@ -64,13 +65,13 @@ def split_estimate(
     device_count = workload.pipeline_parallel
     wanted = workload.cpu_offload_bytes * device_count
     offload = offloaded(sharded, spec.layers, wanted) if wanted else Offload(0, 0)
-    ranges = layer_split(spec.layers, device_count, offload.layers)
+    split = layer_split(spec.layers, device_count, offload.layers, workload.free_bytes)
     streamed = largest_bytes(sharded) if any(offload) else 0
     return Estimate(
         accelerator=accelerator,
         stages=stage_estimates(
-            _loaded(sharded, ranges, offload),
-            _stage_memories(spec, ranges, workload, profile, windows, streamed),
+            _loaded(sharded, split, offload),
+            _stage_memories(spec, split, workload, profile, windows, streamed),
         ),
         budget=accelerator.usable,
     )
@@ -80,17 +81,20 @@ def loaded_stages(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every GPU holds of the weights, none of which stay on the host."""
-    ranges = layer_split(spec.layers, workload.pipeline_parallel)
-    return sharded.once(ranges, lambda: _loaded(sharded, ranges, Offload(0, 0)))
+    split = layer_split(spec.layers, workload.pipeline_parallel)
+    return sharded.once(split, lambda: _loaded(sharded, split, Offload(0, 0)))
 
 
 def _loaded(
-    sharded: ShardedWeights, ranges: tuple[range, ...], offload: Offload
+    sharded: ShardedWeights, split: LayerSplit, offload: Offload
 ) -> tuple[tuple[Term, ...], ...]:
-    final = len(ranges) - 1
     return tuple(
-        (weights_term(sharded, layers, first=number == 0, last=number == final, offload=offload),)
-        for number, layers in enumerate(ranges)
+        (
+            weights_term(
+                sharded, layers, first=number == 0, last=number == split.output, offload=offload
+            ),
+        )
+        for number, layers in enumerate(split.ranges)
     )
 
 
@@ -116,24 +120,20 @@ def split_memories(
 
 def _stage_memories(
     spec: ModelSpec,
-    ranges: tuple[range, ...],
+    split: LayerSplit,
     workload: Workload,
     profile: EngineProfile,
     windows: Windows,
     streamed: int,
 ) -> tuple[StageMemory, ...]:
-    requests, context, final = (
-        workload.requests_per_replica,
-        workload.context_length,
-        len(ranges) - 1,
-    )
+    requests, context = workload.requests_per_replica, workload.context_length
     projector = projector_terms(spec)
     alike: dict[tuple[int, ...], StageMemory] = {}
     stages = []
-    for number, layers in enumerate(ranges):
+    for number, layers in enumerate(split.ranges):
         key = (
             number == 0,
-            number == final,
+            number == split.output,
             len(layers),
             *(count_within(block.layers, layers) for block in spec.blocks),
         )
@@ -149,10 +149,10 @@ def _stage_memories(
                 ubatch=workload.max_batched_tokens,
                 tokens=requests * context,
                 concurrency=requests,
-                gpu_count=len(ranges),
+                gpu_count=len(split.ranges),
                 first=number == 0,
                 streamed=streamed,
-                logits=profile.logits_copies if number == final else None,
+                logits=profile.logits_copies if number == split.output else None,
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )

@@ -5,7 +5,8 @@ Source: src/llama-model.cpp, load_tensors (dev_input, get_layer_buft_list, tenso
 memory); tied embeddings are loaded twice, as output on the GPU (TENSOR_DUPLICATED).
 `--n-cpu-moe N` keeps the experts of the first N layers on the host."""
 
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -123,14 +124,36 @@ def gpu_bytes(
     return int(total * sharded.scale)
 
 
-def layer_split(layers: int, gpu_count: int, start: int = 0) -> tuple[range, ...]:
-    """Return the layers of every GPU: of layers start..layers, the output counting as one more,
-    GPU g of n has those in [g/n, (g+1)/n)."""
+class LayerSplit(NamedTuple):
+    """How layers go over GPUs."""
+
+    ranges: tuple[range, ...]
+    """The layers of every GPU."""
+    output: int
+    """The number of the GPU that has the output layer."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Layers of every GPU, the output counting as one more: as `--tensor-split` these
+        numbers divide the layers in the same way."""
+        return tuple(len(one) + (gpu == self.output) for gpu, one in enumerate(self.ranges))
+
+
+def layer_split(
+    layers: int, gpu_count: int, start: int = 0, free: Sequence[int] = ()
+) -> LayerSplit:
+    """Return the split of layers start..layers, the output counting as one more: layer i of n goes
+    to the first GPU whose free memory, added up over the GPUs before it, is a larger share than
+    i / n.
+
+    free: the free memory of every GPU [bytes]; empty for GPUs with as much each. Source:
+    src/llama-model.cpp, load_tensors (splits, get_layer_buft_list)."""
     active = layers + 1 - start
-    edges = [min(layers, start - (-gpu * active // gpu_count)) for gpu in range(gpu_count)] + [
-        layers
-    ]
-    return tuple(range(edges[gpu], edges[gpu + 1]) for gpu in range(gpu_count))
+    ends = tuple(accumulate(free or (1,) * gpu_count))
+    firsts = [start + -(-end * active // ends[-1]) for end in (0, *ends)]
+    edges = [min(layers, first) for first in firsts]
+    output = max(gpu for gpu in range(gpu_count) if firsts[gpu] <= layers)
+    return LayerSplit(tuple(range(*pair) for pair in pairwise(edges)), output)
 
 
 def offloaded(sharded: ShardedWeights, layers: int, wanted: int) -> Offload:

@@ -4,6 +4,8 @@ Source: ollama envconfig (OLLAMA_NUM_PARALLEL 1), kvcache/causal.go (NewSWAMemCa
 model/models/{gptoss,gemma4} (4096 tokens of memory for sliding layers), llm/server.go (a minimum
 is left free on every GPU)."""
 
+from collections.abc import Sequence
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
@@ -28,6 +30,14 @@ def default_batch(
 ) -> tuple[int, int]:
     """Return (parallel requests, tokens of one forward pass), the same on every GPU."""
     return PARALLEL, UBATCH
+
+
+def most_free_first(gpus: Sequence[Accelerator]) -> tuple[Accelerator, ...]:
+    """Return GPUs in the order in which Ollama divides layers over them.
+
+    It fills all to the same share of what is free, the last layers on the GPU with the least
+    (llm/server.go, buildLayout, findBestFit)."""
+    return tuple(sorted(gpus, key=lambda gpu: -gpu.usable.expected))
 
 
 def estimate(

@@ -7,7 +7,8 @@ import pytest
 
 from bundled_models import offline_questions
 from fitgauge.services import Services
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 
 
 @pytest.fixture(scope="session")

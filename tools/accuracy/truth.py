@@ -23,7 +23,8 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, Stored
 from fitgauge.errors import FitgaugeError
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
 

@@ -3,7 +3,7 @@
 from litestar.openapi import ResponseSpec
 
 from fitgauge.api.media_types import PROBLEM_JSON
-from fitgauge.services.common.schemas import Problem
+from fitgauge.services.common.problem_schemas import Problem
 
 MODEL_ERRORS = (403, 404, 422, 424)
 """statuses of a model that cannot be read"""

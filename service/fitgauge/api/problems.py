@@ -28,7 +28,7 @@ from fitgauge.errors import (
     UnknownModelError,
     UnlikeGpusError,
 )
-from fitgauge.services.common.schemas import Problem
+from fitgauge.services.common.problem_schemas import Problem
 
 _TYPE = "urn:fitgauge:problem:"
 _log = logging.getLogger("fitgauge.api")

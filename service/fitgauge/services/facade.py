@@ -21,6 +21,7 @@ from fitgauge.services.ask.schemas import AskAnswer, AskRequest
 from fitgauge.services.ask.service import AskService
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.details import gpu_detail, model_detail
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
 from fitgauge.services.common.long_questions import (
     QUESTION_SECONDS,
@@ -29,6 +30,7 @@ from fitgauge.services.common.long_questions import (
     queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.name_readings import (
     find_gpu,
     gguf_engine,
@@ -36,7 +38,7 @@ from fitgauge.services.common.name_readings import (
     with_gguf_engine,
     with_named_format,
 )
-from fitgauge.services.common.schemas import FitAnswer, FitRequest, ModelDetail, Verdict
+from fitgauge.services.common.schemas import FitRequest, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
@@ -77,6 +79,7 @@ class CacheDependencies(NamedTuple):
     """What an answer depends on: it is valid as long as these are current."""
 
     catalog: Catalog
+    """The catalog of the answer."""
     text: str
     """The model as the request names it."""
     model: Model | None = None
@@ -152,13 +155,13 @@ class Services:
             return await self._serving_needs(request)
         gpu = self._gpu(request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
-        asked = with_gguf_engine(with_named_format(request, model), model)
-        if gpu.unlike and ENGINES[words.engine(asked.engine)].line_up is None:
+        filled = with_gguf_engine(with_named_format(request, model), model)
+        if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
             gpu = self._gpu(request.gpu, request.model)
-        dependencies, answer = await self._fit(asked, model, gpu)
-        if asked.engine is not None and request.engine is None:
-            answer.assumed = [gguf_engine(asked.engine), *answer.assumed]
-        verdict_of = partial(self._verdict, asked, gpu)
+        dependencies, answer = await self._fit(filled, model, gpu)
+        if filled.engine is not None and request.engine is None:
+            answer.assumed = [gguf_engine(filled.engine), *answer.assumed]
+        verdict_of = partial(self._verdict, filled, gpu)
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer
 
@@ -215,13 +218,13 @@ class Services:
         fitgauge.errors."""
         dependencies = CacheDependencies(self._catalog, request.model)
         model = await self._models.find(request.model)
-        asked = with_named_format(request, model)
-        if asked.draft_model:
-            model = await self._drafted(model, asked, asked.draft_model)
+        filled = with_named_format(request, model)
+        if filled.draft_model:
+            model = await self._drafted(model, filled, filled.draft_model)
         recommender = self._recommender
         answer = await self._long.run(
             lambda checkpoint: self._serving.needs(
-                asked, model, lambda: recommender.smallest(asked, model, checkpoint)
+                filled, model, lambda: recommender.smallest(filled, model, checkpoint)
             )
         )
         answer.read_as = [
@@ -363,17 +366,17 @@ class Services:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
-        named, full = reading.serving or reading.training, request.detail == "full"
-        if named is None:
+        launched, full = reading.serving or reading.training, request.detail == "full"
+        if launched is None:
             return self._ledger.answer(reading, None, None, full=full)
         try:
-            gpu = self._catalog.find(named.gpu or "")
+            gpu = self._catalog.find(launched.gpu or "")
         except UnknownAcceleratorError:
             if request.gpu or reading.log.outcome not in RAN_OUT:
                 raise
             return self._ledger.answer(without_names(reading, "gpu"), None, None, full=full)
         try:
-            model = await self._models.find(named.model)
+            model = await self._models.find(launched.model)
         except (ModelError, HubError):
             if request.model or reading.log.outcome not in RAN_OUT:
                 raise

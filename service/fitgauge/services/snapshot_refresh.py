@@ -34,14 +34,18 @@ class RefreshedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One line of the state file: the new row of a repository, or why there is none."""
 
     id: str
+    """Hugging Face Hub ID."""
     row: SnapshotModel | None = None
+    """The new row; None where there is none."""
     error: str = ""
+    """Why there is none."""
 
 
 class RefreshReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a whole run did."""
 
     refreshed: int
+    """Number of rows that are new."""
     refused: tuple[RefreshedRow, ...]
     """Rows that stay as they were."""
 
@@ -137,10 +141,10 @@ class SnapshotRefresh:
 
     def _write(self, rows: dict[str, SnapshotModel]) -> None:
         """Put the rows into the first file and take them out of the second."""
-        known = {model_id.lower(): _encoded(row) for model_id, row in rows.items()}
-        own = {_id_of(line).lower(): line for line in _lines(self._folder / OWN)} | known
+        refreshed = {model_id.lower(): _encoded(row) for model_id, row in rows.items()}
+        own = {_id_of(line).lower(): line for line in _lines(self._folder / OWN)} | refreshed
         derived = [
-            line for line in _lines(self._folder / DERIVED) if _id_of(line).lower() not in known
+            line for line in _lines(self._folder / DERIVED) if _id_of(line).lower() not in refreshed
         ]
         _replace(self._folder / OWN, (own[model_id] for model_id in sorted(own)))
         _replace(self._folder / DERIVED, derived)
@@ -148,6 +152,7 @@ class SnapshotRefresh:
 
 class _Id(msgspec.Struct):
     id: str
+    """Hugging Face Hub ID."""
 
 
 def _id_of(line: bytes) -> str:
@@ -160,11 +165,11 @@ def _lines(path: Path) -> list[bytes]:
 
 def _read_state(path: Path) -> list[RefreshedRow]:
     """Return what the state file holds; a last line that was cut off is left out."""
-    found = []
+    rows = []
     for line in _lines(path):
         with suppress(msgspec.DecodeError):
-            found.append(msgspec.json.decode(line, type=RefreshedRow))
-    return found
+            rows.append(msgspec.json.decode(line, type=RefreshedRow))
+    return rows
 
 
 def _encoded(row: SnapshotModel) -> bytes:

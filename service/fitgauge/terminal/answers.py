@@ -7,7 +7,8 @@ from rich.text import Text
 
 from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.common.schemas import FitAnswer, Limits, RankAnswer, TermAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer, Limits
+from fitgauge.services.common.schemas import RankAnswer, TermAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.terminal.drawing import COLOURS, draw_bar, gib
 

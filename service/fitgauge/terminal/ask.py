@@ -9,7 +9,7 @@ import msgspec
 
 from fitgauge.console import echo_error, plain
 from fitgauge.services.ask.schemas import AskAnswer
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.compare.schemas import CompareAnswer
 from fitgauge.services.explain_log.schemas import LogAnswer
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer

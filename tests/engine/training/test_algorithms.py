@@ -188,7 +188,7 @@ def served(utilization):
     )
     workload = serving_workload(asked, SPEC, card, 1, profile)
     return ENGINES["vllm"].estimate(
-        SPEC, WeightCache().prepare(model, None, "vllm").laid, workload, card, profile
+        SPEC, WeightCache().prepare(model, None, "vllm").sharded, workload, card, profile
     )
 
 

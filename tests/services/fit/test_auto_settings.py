@@ -15,7 +15,8 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services import Services
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.auto_settings import MOST_ESTIMATES
 from fitgauge.services.fit.query import FitEstimate

@@ -7,7 +7,7 @@ import pytest
 
 from bundled_models import model_of, offline_models
 from fitgauge.engine.quantization.same_format import holds_format
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.fit.checkpoints import Checkpoints, default_format
 from fitgauge.services.fit.launch import source_of
 

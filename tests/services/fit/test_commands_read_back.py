@@ -13,7 +13,8 @@ from fitgauge.catalog.checkpoints import models_of
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import clean_lines
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 
 Check = Callable[..., FitAnswer]

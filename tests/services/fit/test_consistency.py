@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 
 Check = Callable[..., FitAnswer]
 

@@ -10,7 +10,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
 
 Check = Callable[..., FitAnswer]

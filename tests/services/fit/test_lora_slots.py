@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fitgauge.errors import FitgaugeError, InvalidRequestError
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
 
 Check = Callable[..., FitAnswer]

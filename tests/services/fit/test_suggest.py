@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
 
 Check = Callable[..., FitAnswer]

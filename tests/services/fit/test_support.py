@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
 
 Check = Callable[..., FitAnswer]

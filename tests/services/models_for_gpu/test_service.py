@@ -151,4 +151,4 @@ def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions(
             ModelsForGpuRequest(gpu="H100", gpu_count=count, search="qwen3"), bundled().find("H100")
         )
     entries = lists._preparer._weights._memo._entries.values()
-    assert max(len(prepared.laid.memo) for _, prepared in entries) <= 2
+    assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 2

@@ -148,7 +148,7 @@ def vector_of(request, asked, accelerator, price, key):
     tensor, _, _ = degrees(FitRequest(model="x", gpu="x"), asked.spec, count, engine)
     read = step_bytes(
         asked.spec,
-        prepared.laid,
+        prepared.sharded,
         concurrency=request.concurrency,
         context_length=request.context_length,
         kv_cache_dtype=words.kv_cache_dtype(None, engine),

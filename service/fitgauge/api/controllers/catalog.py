@@ -16,7 +16,7 @@ from fitgauge.services.common.catalog_status import (
     catalog_state,
     standing,
 )
-from fitgauge.services.common.schemas import Health
+from fitgauge.services.common.problem_schemas import Health
 
 
 class CatalogController(Controller):

@@ -7,7 +7,8 @@ from litestar.params import JSONBody
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 
 
 class FitController(Controller):

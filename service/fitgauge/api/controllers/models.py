@@ -10,7 +10,7 @@ from litestar.params import PathParameter
 from fitgauge.api.documentation import MODEL_ERRORS, NAME_SCHEMA, errors
 from fitgauge.api.query_parameters import strict_query
 from fitgauge.services import Services
-from fitgauge.services.common.schemas import ModelDetail
+from fitgauge.services.common.model_schemas import ModelDetail
 
 
 class ModelsController(Controller):

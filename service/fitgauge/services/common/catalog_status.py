@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from fitgauge.catalog.accuracy import AccuracyFigure
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.services.common.schemas import Health
+from fitgauge.services.common.problem_schemas import Health
 
 Standing = Literal["bundled", "own", "refused"]
 
@@ -19,13 +19,13 @@ class CatalogRefusal(Struct, kw_only=True):
 
     at: Annotated[str, Meta(description="When the files were read (RFC 3339).")]
     detail: Annotated[str, Meta(description="The file, row and field.")]
-    hint: str
+    hint: Annotated[str, Meta(description="What to change.")]
 
 
 class OwnCatalog(Struct, kw_only=True):
     """A company's own catalog, as it is in force."""
 
-    files: list[str]
+    files: Annotated[list[str], Meta(description="Names of the files.")]
     sha256: Annotated[
         str, Meta(description="Hash of the files: equal in replicas with the same files.")
     ]
@@ -46,17 +46,17 @@ class CatalogState(Struct, kw_only=True):
             )
         ),
     ]
-    accelerators: int
+    accelerators: Annotated[int, Meta(description="Accelerators in all.")]
     names: Annotated[int, Meta(description="Names the overlay defines.")]
     quotas: Annotated[dict[str, int], Meta(description="Maximum usable GPUs by accelerator id.")]
-    instances: int
-    own: OwnCatalog | None
+    instances: Annotated[int, Meta(description="Instance types in all.")]
+    own: Annotated[OwnCatalog | None, Meta(description="The mounted catalog; null without one.")]
 
 
 class Readiness(Health, kw_only=True):
     """Whether it can answer, and from which catalog."""
 
-    catalog: Standing
+    catalog: Annotated[Standing, Meta(description="Which catalog is in force.")]
 
 
 def catalog_state(catalog: Catalog, mounted: OverlayReload | None) -> CatalogState:

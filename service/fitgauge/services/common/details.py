@@ -8,8 +8,8 @@ from fitgauge.engine.model.spec import Model, Part, Recurrent, Stored
 from fitgauge.engine.serving.kv_cache import state_bytes, token_bytes
 from fitgauge.engine.weights.sharding import stored_bytes
 from fitgauge.services.common.gpu_schemas import CardHour, GpuDetail, OfferAnswer
+from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.responses import parameters
-from fitgauge.services.common.schemas import ModelDetail
 from fitgauge.services.common.weight_cache import scheme_of
 
 _HALF = "BF16"
@@ -114,7 +114,7 @@ def _sources(row: Accelerator, *, full: bool) -> list[str]:
 
 
 def _card_hour(price: PriceRange | None) -> CardHour | None:
-    """To a hundredth of a cent: prices of machines over their cards seldom come out even."""
+    """To a hundredth of a cent: prices of machines over their GPUs seldom come out even."""
     if price is None:
         return None
     low, high = round(price.usd_per_hour_low, 4), round(price.usd_per_hour_high, 4)

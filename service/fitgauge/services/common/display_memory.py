@@ -1,4 +1,4 @@
-"""What a desktop may hold of a card that drives a screen, in every question alike."""
+"""What a desktop may hold of a GPU that drives a screen, in every question alike."""
 
 import re
 
@@ -7,20 +7,20 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB, gib
 
 _DESKTOP = int(2.6 * GIB)
-"""The most that a desktop was seen to hold of a card: tools/accuracy/serving.jsonl, v229 (a
+"""The most that a desktop was seen to hold of a GPU: tools/accuracy/serving.jsonl, v229 (a
 GeForce that drove a screen)."""
 
 _WITH_SCREENS = re.compile(r"(?:GTX|RX|Arc) |RTX \d{4}(?! Ada)|.* Laptop")
-"""Names of cards that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
+"""Names of GPUs that usually drive a screen too: GeForce, Radeon and Arc, and all of laptops."""
 
 
-def drives_screens(card: Accelerator) -> bool:
+def drives_screens(accelerator: Accelerator) -> bool:
     """Return whether it is of a kind that people put in desktops."""
-    return _WITH_SCREENS.match(card.name) is not None
+    return _WITH_SCREENS.match(accelerator.name) is not None
 
 
 def desktop_note(spare: int) -> Note | None:
-    """Return a warning where `spare` bytes of such a card are less than what a desktop may hold;
+    """Return a warning where `spare` bytes of such a GPU are less than what a desktop may hold;
     None where there is nothing to warn of."""
     if not 0 <= spare < _DESKTOP:
         return None

@@ -12,10 +12,10 @@ class OfferAnswer(Struct, kw_only=True):
     """One cloud instance with this accelerator; null is unknown. Prices are dated
     facts, not quotes."""
 
-    cloud: str
-    instance: str
+    cloud: Annotated[str, Meta(description="The cloud, such as aws.")]
+    instance: Annotated[str, Meta(description="Its instance type.")]
     count: Annotated[int, Meta(description="Accelerators in the instance.")]
-    vcpus: int | None
+    vcpus: Annotated[int | None, Meta(description="Virtual CPUs of the instance.")]
     memory_gib: Annotated[float | None, Meta(description="The host's memory.")]
     usd_per_hour_low: Annotated[
         float | None, Meta(description="The whole instance on demand in the cheapest region.")
@@ -28,14 +28,16 @@ class OfferAnswer(Struct, kw_only=True):
         int | None,
         Meta(description="Regions with a price; null for one global price."),
     ]
-    source: str
+    source: Annotated[str, Meta(description="Where the row comes from.")]
 
 
 class CardHour(Struct, kw_only=True):
-    """What one card costs an hour on demand, in the machine of each cloud that is the cheapest
-    by the card."""
+    """What one GPU costs an hour on demand, in the machine of each cloud that is the cheapest
+    by the GPU."""
 
-    usd_per_hour_low: float
+    usd_per_hour_low: Annotated[
+        float, Meta(description="The cheapest region of the cheapest cloud.")
+    ]
     usd_per_hour_high: Annotated[
         float, Meta(description="The most expensive region of the most expensive cloud.")
     ]
@@ -46,27 +48,37 @@ class CardHour(Struct, kw_only=True):
 class GpuDetail(Struct, kw_only=True):
     """One accelerator of the catalog; null is unknown, never guessed."""
 
-    id: str
-    name: str
-    vendor: str
-    marketed_bytes: int
-    usable_bytes: Bytes
-    usable_basis: Basis
-    bandwidth_gbps: float | None
-    bf16_tflops_dense: float | None
-    compute_capability: str | None
-    formats: list[str]
-    sources: list[str]
-    fp8_tflops_dense: float | None
-    fp4_tflops_dense: float | None
-    int8_tops_dense: float | None
+    id: Annotated[str, Meta(description="The id in the catalog.")]
+    name: Annotated[str, Meta(description="The name that people use.")]
+    vendor: Annotated[str, Meta(description="Who makes it.")]
+    marketed_bytes: Annotated[int, Meta(description="Memory as it is sold.")]
+    usable_bytes: Annotated[Bytes, Meta(description="What a process can really take.")]
+    usable_basis: Annotated[Basis, Meta(description="How usable_bytes is known.")]
+    bandwidth_gbps: Annotated[float | None, Meta(description="Memory bandwidth [GB/s].")]
+    bf16_tflops_dense: Annotated[
+        float | None, Meta(description="Peak in bf16 without sparsity [TFLOPS].")
+    ]
+    compute_capability: Annotated[
+        str | None, Meta(description="CUDA's compute capability, or the architecture.")
+    ]
+    formats: Annotated[list[str], Meta(description="Number formats that it multiplies.")]
+    sources: Annotated[list[str], Meta(description="Where the row comes from.")]
+    fp8_tflops_dense: Annotated[
+        float | None, Meta(description="Peak in fp8 without sparsity [TFLOPS].")
+    ]
+    fp4_tflops_dense: Annotated[
+        float | None, Meta(description="Peak in fp4 without sparsity [TFLOPS].")
+    ]
+    int8_tops_dense: Annotated[
+        float | None, Meta(description="Peak in int8 without sparsity [TOPS].")
+    ]
     interconnect_gbps: Annotated[
         float | None, Meta(description="GB/s in one direction, within a node.")
     ]
     node_size: Annotated[int | None, Meta(description="Accelerators in the usual node.")]
     tdp_watts: Annotated[int | None, Meta(description="Thermal design power.")]
     msrp_usd: Annotated[int | None, Meta(description="Approximate launch price.")]
-    release_year: int | None
+    release_year: Annotated[int | None, Meta(description="Year of its release.")]
     card_hour: Annotated[
         CardHour | None, Meta(description="Price of one GPU per hour; null if unknown.")
     ]
@@ -113,5 +125,5 @@ class GpuDetail(Struct, kw_only=True):
 class GpuList(Struct, kw_only=True):
     """A page of the catalog."""
 
-    items: list[GpuDetail]
-    total: int
+    items: Annotated[list[GpuDetail], Meta(description="The accelerators of the page.")]
+    total: Annotated[int, Meta(description="Accelerators in all.")]

@@ -61,9 +61,9 @@ class ModelResolver:
     def peek(self, text: str) -> Model | None:
         """Return the Model of a size, or of a name the Hub answered lately; None where somebody
         has to be asked. No I/O."""
-        known = self._sizes.get(text)
-        if known is not None:
-            return known
+        sized = self._sizes.get(text)
+        if sized is not None:
+            return sized
         reference = self._references.get(text)
         if reference is None:
             return None
@@ -131,11 +131,11 @@ class ModelResolver:
         reading = self._readings.get(text)
         if reading is None or (reading.format is None and not reading.others):
             return model
-        known = self._named.get(text)
-        if known is None or known[0] is not model:
-            known = model, with_reading(text, model, reading)
-            self._named.put(text, known)
-        return known[1]
+        entry = self._named.get(text)
+        if entry is None or entry[0] is not model:
+            entry = model, with_reading(text, model, reading)
+            self._named.put(text, entry)
+        return entry[1]
 
     def _unknown(self, text: str, detail: str, hint: str) -> UnknownModelError:
         """Return the error of an unknown name, with near matches and the question to send."""
@@ -173,11 +173,11 @@ class ModelResolver:
                 "model",
                 f"{why}: answered from the bundled snapshot{shapes}.{pinned}",
             )
-            known = self._instead.get(reference)
-            if known is None or known[0].warnings[0] != warning:
-                known = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
-            self._instead.put(reference, (known[0], self._monotonic() + SECOND_BEST_SECONDS))
-            return known[0]
+            instead = self._instead.get(reference)
+            if instead is None or instead[0].warnings[0] != warning:
+                instead = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
+            self._instead.put(reference, (instead[0], self._monotonic() + SECOND_BEST_SECONDS))
+            return instead[0]
         if out_of_scope(text):
             raise self._unknown(text, error.detail, error.hint) from error
         if isinstance(error, UnknownModelError | HubError) and not error.matches:
@@ -204,9 +204,9 @@ class ModelResolver:
 
     def bundled(self, name: str) -> Model | None:
         """Return the snapshot's Model of this id, None where it has none."""
-        known = self._bundled.get(name)
-        if known is not None:
-            return known
+        cached = self._bundled.get(name)
+        if cached is not None:
+            return cached
         model = self._snapshot.model(name)
         if model is not None:
             self._bundled.put(name, model)

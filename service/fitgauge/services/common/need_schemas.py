@@ -17,8 +17,8 @@ class MemoryNeed(Struct, kw_only=True):
         str, Meta(description="The format (bf16, fp8, awq) or the method (lora, qlora, full).")
     ]
     engine: Annotated[str | None, Meta(description="Null for training.")]
-    required_bytes: Bytes
-    weights_bytes: int
+    required_bytes: Annotated[Bytes, Meta(description="The sum of all terms.")]
+    weights_bytes: Annotated[int, Meta(description="The weights alone.")]
     kv_cache_bytes: Annotated[
         int, Meta(description="KV cache and recurrent states of all requests; 0 for training.")
     ]
@@ -37,9 +37,9 @@ class SmallestGpus(Struct, kw_only=True):
         ),
     ]
     name: Annotated[str, Meta(description="The format or the method, as in `needs`.")]
-    gpu: str
-    gpu_count: int
+    gpu: Annotated[str, Meta(description="Name of the GPU.")]
+    gpu_count: Annotated[int, Meta(description="How many of it.")]
     required_bytes: Annotated[int, Meta(description="Expected, of the fullest GPU.")]
     usd_per_hour: Annotated[float | None, Meta(description="Lowest known price on demand.")]
     request: Annotated[Fields, Meta(description="The request that fits.")]
-    command: str
+    command: Annotated[str, Meta(description="The command that starts it.")]

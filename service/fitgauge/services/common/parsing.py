@@ -124,24 +124,24 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]
     try:
-        found = dtype(word)
+        cache_dtype = dtype(word)
     except UnsupportedError:
-        found = ""
-    if found not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
+        cache_dtype = ""
+    if cache_dtype not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidRequestError(
             f"Unknown KV cache dtype {text!r}.",
             hint="Use auto, fp8, bf16 or fp16.",
             field="kv_cache_dtype",
             code="unknown-kv-cache-dtype",
         )
-    return found
+    return cache_dtype
 
 
 def _ggml_type(word: str, text: str, engine: EngineName) -> str:
     """Return a ggml type that llama.cpp takes for --cache-type-k. Source: llama.cpp
     common/arg.cpp, kv_cache_types."""
-    found = _GGML_ALIASES.get(word, word.upper())
-    if found not in _GGML_TYPES:
+    ggml_type = _GGML_ALIASES.get(word, word.upper())
+    if ggml_type not in _GGML_TYPES:
         raise InvalidRequestError(
             f"{engine} has no KV cache dtype {text!r}.",
             hint="Use auto, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl.",
@@ -149,4 +149,4 @@ def _ggml_type(word: str, text: str, engine: EngineName) -> str:
             field="kv_cache_dtype",
             code="unknown-kv-cache-dtype",
         )
-    return found
+    return ggml_type

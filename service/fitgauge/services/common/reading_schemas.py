@@ -10,8 +10,8 @@ Verdict = Literal["fits", "tight", "does_not_fit", "unsupported"]
 class Reading(Struct, frozen=True, kw_only=True):
     """How a field was read that does not name one thing for certain."""
 
-    field: str
-    sent: str
+    field: Annotated[str, Meta(description="The field of the request.")]
+    sent: Annotated[str, Meta(description="What it holds.")]
     taken: Annotated[str, Meta(description="What the answer is of.")]
     others: Annotated[list[str], Meta(description="What the field may mean as well.")] = []
     rule: Annotated[

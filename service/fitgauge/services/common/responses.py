@@ -14,12 +14,11 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.profile import TrainingProfile
+from fitgauge.services.common.fit_schemas import LimitedBy, PerGpu
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     HostMemory,
-    LimitedBy,
     ModelAnswer,
-    PerGpu,
     RankAnswer,
     TermAnswer,
 )
@@ -90,9 +89,9 @@ def rank_answers(estimate: Estimate) -> list[RankAnswer]:
     """Return every pipeline stage of an engine."""
     ranks = []
     for stage in estimate.stages:
-        room = estimate.budget_of(stage)
-        probability = fit_probability(stage.required, room)
-        ranks.append(_rank_answer(stage, stage.required, room, probability))
+        budget = estimate.budget_of(stage)
+        probability = fit_probability(stage.required, budget)
+        ranks.append(_rank_answer(stage, stage.required, budget, probability))
         if estimate.gpus:
             ranks[-1].gpu = estimate.gpu_of(stage).name
     return ranks
@@ -109,24 +108,24 @@ def training_rank_answers(
 
 
 def _rank_answer(
-    stage: StageEstimate | TrainingStage, need: Bytes, room: Bytes, probability: float
+    stage: StageEstimate | TrainingStage, need: Bytes, limit: Bytes, probability: float
 ) -> RankAnswer:
     return RankAnswer(
         stage=stage.stage,
         layers=stage.layers,
         verdict=verdict(probability),
         required_bytes=need,
-        headroom_bytes=room.expected - need.expected,
+        headroom_bytes=limit.expected - need.expected,
         terms=term_answers(stage.terms, full=False),
     )
 
 
 def summary(
     model: str,
-    cards: str,
+    gpus: str,
     workload: Workload,
     estimate: Estimate,
-    found: Verdict,
+    judged: Verdict,
     probability: float,
     limits: ServingLimits,
     *,
@@ -155,19 +154,19 @@ def summary(
         rest = estimate.accelerator.usable.expected - estimate.budget.expected
         left = f"{gib(outside.expected)} outside that share, of {gib(rest)} left there,"
     end = f" {host_in_words(host)}" if host else ""
-    if found == "fits":
+    if judged == "fits":
         longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
         decides = f"; {left} decide" if left else ""
-        return f"{model} fits on {cards}: {needs} of {have}{decides}. {longest}{end}"
+        return f"{model} fits on {gpus}: {needs} of {have}{decides}. {longest}{end}"
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
-    if found == "tight":
+    if judged == "tight":
         return (
-            f"{model} on {cards} is tight ({probability:.0%} likely): {needs} of {have};"
+            f"{model} on {gpus} is tight ({probability:.0%} likely): {needs} of {have};"
             f" {left or deciding} decide.{end}"
         )
     why = _obstacle(estimate, left)
     return (
-        f"{model} does not fit on {cards}: {needs}, {who} {gib(estimate.budget.expected)}."
+        f"{model} does not fit on {gpus}: {needs}, {who} {gib(estimate.budget.expected)}."
         f" {why}{end}"
     )
 
@@ -210,7 +209,7 @@ def deciding_terms(stage: StageEstimate) -> list[Term]:
     return sorted(stage.terms, key=lambda term: term.low - term.high)[:2]
 
 
-def cards_in_words(accelerator: Accelerator, count: int) -> str:
+def gpu_count_in_words(accelerator: Accelerator, count: int) -> str:
     """'2 x RTX 4090'."""
     return f"{count} x {accelerator.name}" if count > 1 else f"one {accelerator.name}"
 

@@ -7,13 +7,10 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choices_of_engine
-from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
-from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.reading_schemas import Verdict as Verdict
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -193,69 +190,26 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
 class ModelAnswer(Struct, kw_only=True):
     """The resolved model."""
 
-    id: str
+    id: Annotated[str, Meta(description="Hugging Face Hub ID, or the name of a size.")]
     parameters: Annotated[
         int,
         Meta(description="As stored in the repository, else computed from the architecture."),
     ]
-    source: Literal["hub", "snapshot", "config", "size"]
-    revision: str | None = None
+    source: Annotated[
+        Literal["hub", "snapshot", "config", "size"],
+        Meta(description="Where its config comes from."),
+    ]
+    revision: Annotated[
+        str | None, Meta(description="Commit of the repository; null without one.")
+    ] = None
 
 
 class GpuAnswer(Struct, kw_only=True):
     """The resolved accelerator and the number of GPUs."""
 
-    id: str
-    name: str
-    count: int
-
-
-LimitedBy = Annotated[
-    Literal["budget", "device"],
-    Meta(
-        description=(
-            "What decides the verdict: the engine's share of the GPU (budget_bytes), or the whole"
-            " GPU (usable_bytes)."
-        )
-    ),
-]
-
-
-class PerGpu(Struct, kw_only=True):
-    """Memory of the fullest GPU [bytes]."""
-
-    usable_bytes: Annotated[
-        int, Meta(description="Memory a process can allocate: less than the marketed size.")
-    ]
-    budget_bytes: Annotated[
-        int,
-        Meta(description="Memory the engine may use (vLLM: usable x gpu_memory_utilization)."),
-    ]
-    required_bytes: Annotated[
-        Bytes,
-        Meta(
-            description=(
-                "The sum of `terms`, which decides the verdict, and the figure in `summary`."
-            )
-        ),
-    ]
-    headroom_bytes: Annotated[
-        int,
-        Meta(
-            description=("budget_bytes minus expected required_bytes; negative if it does not fit.")
-        ),
-    ]
-    limited_by: LimitedBy
-    shown_bytes: Annotated[
-        Bytes,
-        Meta(
-            description=(
-                "What nvidia-smi will show: an engine with a preallocated KV cache fills its share"
-                " of the GPU, whatever the requests need."
-            )
-        ),
-    ]
-    rank: int
+    id: Annotated[str, Meta(description="The id in the catalog.")]
+    name: Annotated[str, Meta(description="The name in the catalog.")]
+    count: Annotated[int, Meta(description="Number of GPUs.")]
 
 
 class HostMemory(Struct, kw_only=True):
@@ -268,43 +222,22 @@ class HostMemory(Struct, kw_only=True):
 class TermAnswer(Struct, kw_only=True, omit_defaults=True):
     """One named part of required_bytes; formula and source with detail full."""
 
-    name: str
-    bytes: int
-    low: int
-    high: int
-    basis: Basis
-    formula: str | UnsetType = UNSET
-    source: str | UnsetType = UNSET
-
-
-class Limits(Struct, kw_only=True):
-    """Limits of this deployment; null where there is none."""
-
-    kv_cache_tokens: Annotated[
-        int | None,
-        Meta(description="KV cache tokens of one replica, as the engine logs them."),
-    ] = None
-    max_context_length: Annotated[
-        int | None,
-        Meta(description="Longest context that fits at this concurrency; 0 if none does."),
-    ] = None
-    max_concurrency: Annotated[
-        int | None,
-        Meta(description="Most concurrent requests that fit at this context; 0 if none does."),
-    ] = None
-    max_micro_batch_size: Annotated[
-        int | None, Meta(description="Largest micro-batch that fits; 0 if none does.")
-    ] = None
-    min_gpu_count: Annotated[
-        int | None,
-        Meta(description="Fewest of these GPUs it fits on, everything else as requested."),
-    ] = None
+    name: Annotated[str, Meta(description="The term.")]
+    bytes: Annotated[int, Meta(description="The expected size.")]
+    low: Annotated[int, Meta(description="Lower end of its interval.")]
+    high: Annotated[int, Meta(description="Upper end of its interval.")]
+    basis: Annotated[Basis, Meta(description="How it is known.")]
+    formula: Annotated[
+        str | UnsetType,
+        Meta(description="The formula with its numbers, as arithmetic that gives the bytes."),
+    ] = UNSET
+    source: Annotated[str | UnsetType, Meta(description="Where the formula comes from.")] = UNSET
 
 
 class Launch(Struct, kw_only=True):
     """The launch command of what was estimated."""
 
-    command: str
+    command: Annotated[str, Meta(description="The command.")]
     placeholder: Annotated[
         str | None,
         Meta(
@@ -328,9 +261,9 @@ class Launch(Struct, kw_only=True):
 class Suggestion(Struct, kw_only=True):
     """A re-estimated change: the request to send and its result."""
 
-    change: str
-    verdict: Verdict
-    required_bytes: int
+    change: Annotated[str, Meta(description="What to change, in words.")]
+    verdict: Annotated[Verdict, Meta(description="The verdict with the change.")]
+    required_bytes: Annotated[int, Meta(description="What the fullest GPU needs with the change.")]
     request: Annotated[
         dict[str, str | int | float | bool],
         Meta(description="Fields to send with the request, in place of its own."),
@@ -343,146 +276,24 @@ class Suggestion(Struct, kw_only=True):
     ] = None
 
 
-class ChosenSetting(Struct, kw_only=True):
-    """A setting that was chosen instead of the engine's default; a field to send."""
-
-    setting: str
-    value: int | float | bool
-    default: int | float | bool
-    why: str
-    costs: Annotated[str, Meta(description="What is given up.")]
-
-
-class DefaultsAnswer(Struct, kw_only=True):
-    """How the engine's own defaults turn out."""
-
-    verdict: Verdict
-    reason: str
-    required_bytes: int
-
-
 class RankAnswer(Struct, kw_only=True):
     """One pipeline stage: its terms add up to `required_bytes`."""
 
-    stage: int
-    layers: int
+    stage: Annotated[int, Meta(description="Index of the stage, from 0.")]
+    layers: Annotated[int, Meta(description="Layers of the stage.")]
     gpu: Annotated[str | None, Meta(description="Its GPU, where they are of several kinds.")] = None
     verdict: Annotated[
         Literal["fits", "tight", "does_not_fit"],
         Meta(description="Of this stage alone; the fullest decides the answer."),
     ]
-    required_bytes: Bytes
+    required_bytes: Annotated[Bytes, Meta(description="What a GPU of the stage needs.")]
     headroom_bytes: Annotated[int, Meta(description="As in per_gpu, of this stage.")]
-    terms: list[TermAnswer]
+    terms: Annotated[list[TermAnswer], Meta(description="The terms, the largest first.")]
 
 
 class Assumption(Struct, frozen=True):
     """The value assumed for a field that the request leaves out."""
 
-    field: str
-    value: str | int | float | bool
-    message: str
-
-
-class FitAnswer(Struct, kw_only=True):
-    """The verdict, its evidence and suggestions."""
-
-    verdict: Annotated[Verdict | None, Meta(description="Null without `gpu`.")]
-    summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
-    fit_probability: Annotated[
-        float | None, Meta(description="Probability that it fits, 0 to 1; null if unsupported.")
-    ]
-    model: ModelAnswer
-    gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
-    per_gpu: Annotated[PerGpu | None, Meta(description="Under `unsupported`: as if it ran.")]
-    terms: Annotated[
-        list[TermAnswer] | None, Meta(description="Under `unsupported`: as if it ran.")
-    ]
-    limits: Annotated[Limits | None, Meta(description="Under `unsupported`: the tokens alone.")]
-    host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
-    suggestions: list[Suggestion]
-    warnings: list[Note]
-    assumed: Annotated[
-        list[Assumption],
-        Meta(description="What the request leaves open, and the values taken."),
-    ]
-    understood_as: Annotated[
-        dict[str, str | int | float | bool],
-        Meta(description="The request with every default filled in."),
-    ]
-    launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
-    chosen: Annotated[
-        list[ChosenSetting],
-        Meta(description="Settings changed so that it fits; empty: the engine's defaults."),
-    ] = []
-    defaults: Annotated[
-        DefaultsAnswer | None,
-        Meta(description="The engine's defaults, where they were not chosen or nothing fits."),
-    ] = None
-    read_as: Annotated[
-        list[Reading], Meta(description="What was guessed of the names in the request.")
-    ] = []
-    needs: Annotated[
-        list[MemoryNeed],
-        Meta(description="Without `gpu`: memory by format, the widest first; else empty."),
-    ] = []
-    smallest: Annotated[
-        list[SmallestGpus],
-        Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
-    ] = []
-    ranks: list[RankAnswer] | UnsetType = UNSET
-
-
-class ModelDetail(Struct, kw_only=True):
-    """Facts of a model; `parameters` (stored) and `computed_parameters` (from the architecture
-    alone) check each other."""
-
-    id: str
-    source: Literal["hub", "snapshot", "config", "size"]
-    revision: str | None
-    architecture: str
-    model_type: str
-    task: Literal["generate", "encode", "encoder_decoder"]
-    basis: Basis
-    parameters: int
-    computed_parameters: int
-    parameters_by_dtype: dict[str, int]
-    weights_bytes: Annotated[int, Meta(description="Bytes of the stored weights.")]
-    dtype: str
-    quantization: str | None
-    layers: int
-    hidden_size: int
-    vocabulary_size: int
-    max_context_length: int
-    kv_cache_bytes_per_token: Annotated[
-        float,
-        Meta(description="KV cache growth per token of one request, 16-bit, one GPU."),
-    ]
-    state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
-    warnings: list[Note]
-
-
-class Health(Struct, kw_only=True):
-    """Liveness of the process."""
-
-    status: Literal["ok"]
-    version: str
-
-
-class Problem(Struct, kw_only=True):
-    """An RFC 9457 problem: what is wrong, and in `hint` what to send instead."""
-
-    type: str
-    code: Annotated[str, Meta(description="A stable code: docs/CODES.md lists all.")]
-    title: str
-    status: int
-    detail: str
-    hint: str
-    matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
-    field: str | None = None
-    send: Annotated[
-        dict[str, str | int | bool | None] | UnsetType,
-        Meta(
-            description="Fields to send instead, where some are known to work; null leaves one out."
-        ),
-    ] = UNSET
+    field: Annotated[str, Meta(description="The field that is left out.")]
+    value: Annotated[str | int | float | bool, Meta(description="The value taken.")]
+    message: Annotated[str, Meta(description="The same in words.")]

@@ -24,6 +24,6 @@ def path_of(model: Model) -> str:
     return "path/to/model" if model.source == "size" else model.id
 
 
-def said(value: bool) -> str:
+def switch(value: bool) -> str:
     """Return a switch as Hugging Face's argument parsers read it."""
     return "true" if value else "false"

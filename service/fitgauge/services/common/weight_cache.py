@@ -1,5 +1,4 @@
-"""A model's weights laid out in a number format: the slow half of an estimate, kept for the
-questions that follow."""
+"""Cache of a model's sharded weights in a number format, the slow half of an estimate."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -17,18 +16,21 @@ from fitgauge.engine.weights import rank_bytes as weights
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 _CLASSES = 128
-"""Classes of cards held of one model in one format; a catalog has some forty."""
+"""Classes of GPUs held of one model in one format; a catalog has some forty."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedWeights:
-    """Weights laid out for one engine. total_bytes: of all parameters, undivided; runs: on which
-    classes of cards it was seen to run."""
+    """A model's weights as one engine shards them."""
 
-    laid: ShardedWeights
+    sharded: ShardedWeights
+    """The sharded weights."""
     scheme: Scheme
+    """Which tensors are quantized, and how."""
     total_bytes: int
+    """Of all parameters, undivided."""
     runs: Memo[Hashable, bool] = field(default_factory=lambda: Memo(_CLASSES), compare=False)
+    """Whether it runs on a class of GPUs, as far as it was asked."""
 
 
 _AS_TRAINED = Scheme(name="unquantized")
@@ -85,6 +87,6 @@ class WeightCache:
     ) -> CachedWeights:
         scheme = scheme_of(model, quantization)
         stored = model.stored if quantization is None else None
-        laid = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
-        laid.memo.limit = self._most_derived
-        return CachedWeights(laid, scheme, weights.rank_weights(laid).bytes)
+        sharded = ENGINES[engine].shard_weights(model.spec, scheme, stored=stored)
+        sharded.memo.limit = self._most_derived
+        return CachedWeights(sharded, scheme, weights.rank_weights(sharded).bytes)

@@ -228,7 +228,7 @@ def _summary(
     }[log.outcome]
     if checked is None or model is None:
         return f"{engine} {did} {log.model or 'a model'}: {len(table)} terms in the log."
-    gpus = answers.cards_in_words(checked.estimate.accelerator, checked.count)
+    gpus = answers.gpu_count_in_words(checked.estimate.accelerator, checked.count)
     judged = [row.within for row in table if row.within is not None]
     text = f"{engine} {did} {model.id} on {gpus}"
     text += (

@@ -284,7 +284,7 @@ class BatchEstimator:
             self.profile(workload.engine),
             ENGINES[workload.engine],
         )
-        laid = self.prepared(quantization, workload.engine).laid
+        laid = self.prepared(quantization, workload.engine).sharded
         if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
             fullest = row.estimate(spec, laid, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes)

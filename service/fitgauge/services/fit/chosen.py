@@ -9,8 +9,8 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.services.common.fit_schemas import ChosenSetting, DefaultsAnswer
 from fitgauge.services.common.responses import term_in_words
-from fitgauge.services.common.schemas import ChosenSetting, DefaultsAnswer
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.query import Choice, FitEstimate
 

@@ -207,7 +207,7 @@ class Estimator:
             workload = over_unlike_gpus(workload, gpus)
         prepared = self.prepared(asked)
         estimate = ENGINES[workload.engine].estimate(
-            spec, prepared.laid, workload, accelerator, profile
+            spec, prepared.sharded, workload, accelerator, profile
         )
         estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
         probability = probability_of(asked, workload, estimate)

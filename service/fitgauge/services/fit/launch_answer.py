@@ -35,7 +35,7 @@ def launch_of(checked: FitEstimate) -> Launch | None:
         request,
         workload,
         pool_tokens=cache_tokens_of(checked) if given else None,
-        laid=checked.prepared.laid,
+        laid=checked.prepared.sharded,
         nodes=nodes_of(workload, asked.accelerator),
     )
 

@@ -14,9 +14,10 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.readings import size_readings
-from fitgauge.services.common.schemas import FitAnswer, FitRequest
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import gpus_in_words, sizes_in_words
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions

@@ -16,8 +16,9 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.services.common.responses import cards_in_words
-from fitgauge.services.common.schemas import FitRequest, LimitedBy
+from fitgauge.services.common.fit_schemas import LimitedBy
+from fitgauge.services.common.responses import gpu_count_in_words
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import CachedWeights, read_scheme
 from fitgauge.services.fit.checkpoints import CheckpointChoice
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -83,7 +84,7 @@ class FitQuery:
     @property
     def gpus_in_words(self) -> str:
         """'2 x RTX 4090', 'RTX 4090 + RTX 3060 12GB'."""
-        return self.card.unlike_name or cards_in_words(self.accelerator, self.count)
+        return self.card.unlike_name or gpu_count_in_words(self.accelerator, self.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
+from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
-from fitgauge.services.common.schemas import Assumption, FitAnswer, FitRequest, Limits
+from fitgauge.services.common.schemas import Assumption, FitRequest
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits

@@ -309,7 +309,7 @@ def measurements(plans: Iterable[Plan]) -> dict[str, list[MeasuredOn]]:
 
 def _deployment(option: Option) -> str:
     """Return GPUs, engine and format in words."""
-    gpus = answers.cards_in_words(option.accelerator, option.gpus)
+    gpus = answers.gpu_count_in_words(option.accelerator, option.gpus)
     return f"{gpus} with {option.plan.engine}, {stored(option)}"
 
 

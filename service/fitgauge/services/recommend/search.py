@@ -140,7 +140,8 @@ def weight_bits(spec: ModelSpec, prepared: CachedWeights) -> float:
         return round(scheme.form.bits, 2)
     return float(
         BITS[
-            scheme.dtype or (prepared.laid.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)
+            scheme.dtype
+            or (prepared.sharded.layout.wide_dtype if spec.dtype == "F32" else spec.dtype)
         ]
     )
 
@@ -294,7 +295,7 @@ class Search:
         request = self._request
         return step_bytes(
             self._spec,
-            self._fitting.prepared(plan.quantization, plan.engine).laid,
+            self._fitting.prepared(plan.quantization, plan.engine).sharded,
             concurrency=request.concurrency or 1,
             context_length=context_length_of(request, self._spec),
             kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
@@ -353,7 +354,7 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
     """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
     never less than this: those of the language model, and of an engine
     that keeps them on the GPU, embedding and head too."""
-    sharded = prepared.laid
+    sharded = prepared.sharded
     parts = sharded.memo.get_or_compute(
         ("weights of parts", tensor_parallel),
         lambda: weights.rank_weights(sharded, tensor_parallel=tensor_parallel).by_part,

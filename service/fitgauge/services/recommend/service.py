@@ -232,7 +232,7 @@ class Recommender:
             ).front(request, model, fitting)
         ):
             gpus, quota = (
-                answers.cards_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus),
+                answers.gpu_count_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus),
                 self._catalog.quota(fitting_ones[0].accelerator),
             )
             message = f"No option fits your quotas: this needs {gpus}, the quota is {quota}."
@@ -247,7 +247,7 @@ class Recommender:
             prompts = self._prompts(request, _question(request, model), model, fitting)
             best, why = _nearest(names, fitting_ones, prompts)
             instead = (
-                f"{answers.cards_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
+                f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
                 f" {best.plan.engine},"
             )
             refused = overconstrained(request, names, model.id, instead, why)
@@ -268,7 +268,7 @@ class Recommender:
             concurrency=1,
         )
         if least != request and (fitting_ones := self.front(least, model, fitting)):
-            gpus = answers.cards_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus)
+            gpus = answers.gpu_count_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus)
             hint = (
                 "Send a shorter `context_length` or a lower `concurrency`: one request of"
                 f" {least.context_length} tokens fits on {gpus}."

@@ -277,7 +277,7 @@ class TrainingRecommender:
                 ),
             )
             instead = (
-                f"{answers.cards_in_words(best.accelerator, best.gpus)}, under"
+                f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, under"
                 f" {best.layout.workload.framework},"
             )
             return overconstrained(
@@ -339,7 +339,7 @@ def _summary(model: Model, picks: Sequence[TrainingPick], total: int) -> str:
     sentences = []
     for method in dict.fromkeys(pick.trained.layout.workload.method for pick in picks):
         best = next(pick for pick in picks if pick.trained.layout.workload.method == method).trained
-        gpus = answers.cards_in_words(best.accelerator, best.gpus)
+        gpus = answers.gpu_count_in_words(best.accelerator, best.gpus)
         price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
         needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)
         sentences.append(

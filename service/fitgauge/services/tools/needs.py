@@ -2,7 +2,7 @@
 
 from msgspec import UNSET
 
-from fitgauge.services.common.schemas import FitAnswer
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.schemas import Option, ToolAnswer
 from fitgauge.services.tools.wording import (

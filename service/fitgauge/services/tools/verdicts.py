@@ -2,7 +2,8 @@
 
 from msgspec import UNSET
 
-from fitgauge.services.common.schemas import FitAnswer, Verdict
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import Verdict
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import Tool
 from fitgauge.services.tools.needs import needs_answer

@@ -93,7 +93,7 @@ class Algorithms:
         )
         prepared = self._preparer.prepare(model, quantization, serving.engine)
         return ENGINES[serving.engine].estimate(
-            model.spec, prepared.laid, serving, accelerator, profile
+            model.spec, prepared.sharded, serving, accelerator, profile
         )
 
 

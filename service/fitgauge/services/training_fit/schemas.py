@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.amounts import PhaseName
+from fitgauge.services.common.fit_schemas import LimitedBy, Limits
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
@@ -14,8 +15,6 @@ from fitgauge.services.common.schemas import (
     GpuAnswer,
     HostMemory,
     Launch,
-    LimitedBy,
-    Limits,
     ModelAnswer,
     RankAnswer,
     Suggestion,

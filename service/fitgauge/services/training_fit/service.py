@@ -17,11 +17,12 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.any_gpu import ANY_GPU
+from fitgauge.services.common.fit_schemas import Limits
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
-from fitgauge.services.common.schemas import Launch, Limits
+from fitgauge.services.common.schemas import Launch
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
@@ -75,7 +76,7 @@ class TrainingFitService:
         trained = judged.main
         stage, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
-        gpus = answers.cards_in_words(accelerator, count)
+        gpus = answers.gpu_count_in_words(accelerator, count)
 
         def of_workload(changed: TrainingWorkload) -> TrainingEstimate:
             return self._estimate(trained.asked, changed, model, accelerator, count, models)

@@ -2,7 +2,7 @@
 accelerate/commands/launch.py."""
 
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import said
+from fitgauge.services.common.shell import switch
 from fitgauge.services.training_fit.launchers.common import nodes
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED
 
@@ -25,7 +25,7 @@ def accelerate_flags(workload: TrainingWorkload) -> list[object]:
     if workload.framework == "fsdp":
         flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
         if workload.fsdp_version == 2:
-            flags += ["--fsdp_reshard_after_forward", said(workload.zero_stage == 3)]
+            flags += ["--fsdp_reshard_after_forward", switch(workload.zero_stage == 3)]
         else:
             flags += ["--fsdp_sharding_strategy", fsdp1_strategy(workload)]
         flags += ["--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
@@ -106,13 +106,13 @@ def accelerate_config(workload: TrainingWorkload) -> str:
         "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP",
     ]
     if workload.fsdp_version == 2:
-        lines.append(f"  fsdp_reshard_after_forward: {said(workload.zero_stage == 3)}")
+        lines.append(f"  fsdp_reshard_after_forward: {switch(workload.zero_stage == 3)}")
     else:
         strategy = "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
         lines.append(f"  fsdp_sharding_strategy: {strategy}")
-    lines.append(f"  fsdp_offload_params: {said(workload.offload != 'none')}")
+    lines.append(f"  fsdp_offload_params: {switch(workload.offload != 'none')}")
     lines.append(
-        f"  fsdp_activation_checkpointing: {said(workload.activation_checkpointing == 'full')}"
+        f"  fsdp_activation_checkpointing: {switch(workload.activation_checkpointing == 'full')}"
     )
     if workload.data_parallel_replicate * workload.tensor_parallel * workload.context_parallel > 1:
         lines += [

@@ -4,7 +4,7 @@ litgpt/args.py."""
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined, path_of, said
+from fitgauge.services.common.shell import joined, path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     base_format,
@@ -52,7 +52,10 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
         )
         words += ["--lora_r", workload.lora_rank]
         for part, modules in _PARTS.items():
-            words += [f"--lora_{part}", said(not names or any(name in modules for name in names))]
+            words += [
+                f"--lora_{part}",
+                switch(not names or any(name in modules for name in names)),
+            ]
     words += [
         "--train.micro_batch_size",
         workload.micro_batch_size,

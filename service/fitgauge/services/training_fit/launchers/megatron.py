@@ -6,7 +6,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
-from fitgauge.services.common.shell import path_of, said
+from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION
 from fitgauge.services.training_fit.launchers.common import (
     nodes,
@@ -354,7 +354,7 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
             *_targets(workload),
         ]
     if any(block.part is Part.VISION for block in model.spec.blocks):
-        flags += ["--freeze_vit", said(not workload.train_vision_tower)]
+        flags += ["--freeze_vit", switch(not workload.train_vision_tower)]
     if workload.precision == "fp8":
         flags += [
             "--fp8_format",

@@ -4,7 +4,7 @@ examples/train."""
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-from fitgauge.services.common.shell import joined, path_of, said
+from fitgauge.services.common.shell import joined, path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
@@ -42,11 +42,16 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     ]
     words += [
         "--bf16",
-        said(workload.precision in ("mixed_bf16", "bf16")),
+        switch(workload.precision in ("mixed_bf16", "bf16")),
         "--fp16",
-        said(workload.precision == "mixed_fp16"),
+        switch(workload.precision == "mixed_fp16"),
     ]
-    words += ["--max_length", workload.sequence_length, "--packing", said(setup.algorithm == "sft")]
+    words += [
+        "--max_length",
+        workload.sequence_length,
+        "--packing",
+        switch(setup.algorithm == "sft"),
+    ]
     words += [
         "--per_device_train_batch_size",
         workload.micro_batch_size,
@@ -54,7 +59,7 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         workload.micro_batches,
     ]
     words += ["--optim", optim(workload) or workload.optimizer]
-    words += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
+    words += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
     words += ["--attn_impl", _ATTENTION[workload.attention]]
     words += (
         ["--use_liger_kernel", "true"]
@@ -91,7 +96,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
                 "--bnb_4bit_quant_type",
                 stored[:3],
                 "--bnb_4bit_use_double_quant",
-                said(stored == "nf4_double"),
+                switch(stored == "nf4_double"),
             ]
         )
     return words

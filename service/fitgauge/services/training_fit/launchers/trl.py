@@ -9,7 +9,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-from fitgauge.services.common.shell import path_of, said
+from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
 from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optim
@@ -110,7 +110,7 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
             "--accelerator_config",
             '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}',
         ]
-    flags += ["--gradient_checkpointing", said(workload.activation_checkpointing != "none")]
+    flags += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
     flags += ["--optim", name] if (name := optim(workload)) else []
     if workload.optimizer in _OPTIMIZER_ARGUMENTS:
         flags += ["--optim_args", _OPTIMIZER_ARGUMENTS[workload.optimizer]]
@@ -122,7 +122,7 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
         mixed = workload.precision == "mixed_bf16" or (
             workload.framework == "deepspeed" and workload.precision == "bf16"
         )
-        flags += ["--bf16", said(mixed)]
+        flags += ["--bf16", switch(mixed)]
     if workload.loss == "fused" or workload.kernels == "liger":
         flags += ["--use_liger_kernel", "true"]
         flags += (
@@ -183,7 +183,7 @@ def _rollout(setup: Setup) -> list[object]:
         "--vllm_gpu_memory_utilization", rollout.memory_utilization,
         "--vllm_tensor_parallel_size", rollout.tensor_parallel,
         "--vllm_max_model_length", setup.prompt_length + setup.completion_length,
-        "--vllm_enable_sleep_mode", said(rollout.sleep != "off"),
+        "--vllm_enable_sleep_mode", switch(rollout.sleep != "off"),
     ]  # fmt: skip
 
 

@@ -40,7 +40,6 @@ NOT_YET = (
     "service/fitgauge/services/ask/",
     "service/fitgauge/services/compare/",
     "service/fitgauge/services/fit/",
-    "service/fitgauge/services/training_fit/",
 )
 """Packages and modules that still have such names. Take out what is done."""
 

@@ -121,7 +121,7 @@ def test_what_a_card_cannot_run_is_unsupported_with_the_value_that_works(train, 
     answer = train(model="Qwen/Qwen3-0.6B", **asked)
     assert answer.verdict == "unsupported"
     ((field, value),) = instead.items()
-    assert answer.summary.endswith(f"Use {field} {value}.")
+    assert answer.summary.endswith(f" {field} {value}.")
     (suggestion,) = answer.suggestions
     assert suggestion.request == instead
     assert (

@@ -51,7 +51,7 @@ def assumptions(
     """
     trained = judged.main
     workload, tool = trained.workload, trained.tool
-    filled = tool_defaults(sent, trained.asked, understood)
+    filled = tool_defaults(sent, trained.request, understood)
 
     def need(changes: dict[str, Value]) -> str | None:
         """Return what the fullest GPU needs with other settings; None where they are impossible."""

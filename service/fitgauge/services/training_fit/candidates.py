@@ -15,16 +15,19 @@ _COUNTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 class Change(NamedTuple):
-    """A change in words, and the fields to send."""
+    """A change of a request."""
 
     words: str
+    """The change in words."""
     fields: Fields
+    """The fields to send."""
 
 
 class Ladder(NamedTuple):
     """Changes of one kind, the smallest first."""
 
     changes: tuple[Change, ...]
+    """The changes, the smallest first."""
     always: bool = False
     """Belongs to the answer even where others are smaller: another method, more GPUs."""
     last_resort: bool = False
@@ -241,7 +244,7 @@ def _shorter(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
 
 def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
     """Yield parameters and states in host memory: of adapters under FSDP (PEFT's guide on FSDP:
-    QLoRA on two cards of 24 GB), else by ZeRO-3."""
+    QLoRA on two GPUs of 24 GB), else by ZeRO-3."""
     if workload.offload != "none" or setup.algorithm != "sft" or workload.framework == "megatron":
         return
     if workload.uses_adapters and workload.gpus > 1:

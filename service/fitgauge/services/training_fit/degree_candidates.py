@@ -34,15 +34,15 @@ def degrees_that_fit(
 
     base = replace(workload, framework="megatron")
     doubled = {count << power for power in range(_MOST.bit_length())}
-    for cards in sorted(cards for cards in doubled | whole_nodes(spec) if count <= cards <= _MOST):
-        # A step keeps at least one sequence for every card, so that any degree of data parallelism
+    for gpus in sorted(gpus for gpus in doubled | whole_nodes(spec) if count <= gpus <= _MOST):
+        # A step keeps at least one sequence for every GPU, so that any degree of data parallelism
         # divides it.
         batch = max(
-            cards, workload.micro_batch_size * workload.micro_batches * workload.data_parallel
+            gpus, workload.micro_batch_size * workload.micro_batches * workload.data_parallel
         )
         choices = Choices(
             frameworks=("megatron",),
-            counts=(cards,),
+            counts=(gpus,),
             global_batch_size=batch,
             micro_batch_sizes=(workload.micro_batch_size,),
         )

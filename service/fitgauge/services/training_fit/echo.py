@@ -15,7 +15,7 @@ def echo(
 ) -> dict[str, str | int | float | bool]:
     """Return understood_as. Settings that the framework's version decides stay out, so that it
     gets the same answer when it is sent."""
-    request = trained.asked
+    request = trained.request
     filled = workload_fields(
         trained.workload, accelerator, trained.count, model
     ) | rl_setup.understood(request, trained.setup)

@@ -16,11 +16,14 @@ train on text as often."""
 
 
 class Images(NamedTuple):
-    """Images of every sequence, tokens of each, whether the tower is trained."""
+    """The images of a training sequence."""
 
     number: int
+    """Images of a sequence."""
     tokens: int
+    """Tokens of one image."""
     train_vision_tower: bool
+    """Whether the vision tower is trained."""
 
 
 def images(

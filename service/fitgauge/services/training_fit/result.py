@@ -20,12 +20,18 @@ class TrainingEstimate:
     """An estimated training request."""
 
     workload: TrainingWorkload
+    """The workload, every default filled in."""
     setup: Setup
+    """The algorithm and its models."""
     stages: tuple[TrainingStage, ...]
+    """Every pipeline stage."""
     probability: float
+    """Probability that it fits."""
     verdict: Verdict
+    """The verdict of that probability."""
     count: int
-    asked: TrainingRequest
+    """Number of GPUs."""
+    request: TrainingRequest
     """The request with every default of its tool, or of TRL."""
     limited_by: LimitedBy = "device"
     """What decides: the GPU, or the share of it that a rollout engine gets."""
@@ -33,7 +39,7 @@ class TrainingEstimate:
     @property
     def tool(self) -> Tool | None:
         """The tool that the request names."""
-        return tool_of(self.asked)
+        return tool_of(self.request)
 
     @property
     def fullest(self) -> TrainingStage:
@@ -48,7 +54,7 @@ class TrainingEstimate:
     @property
     def is_sharded_instead(self) -> bool:
         """Whether FSDP shards what the framework of the request copies to every GPU."""
-        return self.workload.framework != asked_framework(self.asked)
+        return self.workload.framework != asked_framework(self.request)
 
     @property
     def host_memory(self) -> HostMemory | None:
@@ -65,7 +71,9 @@ class JudgedMethods:
     """The estimate that answers a request, and those of the other methods."""
 
     main: TrainingEstimate
+    """The estimate that answers the request."""
     others: Mapping[Method, TrainingEstimate] = field(default_factory=dict)
+    """The other methods, each estimated."""
 
 
 def fullest(stages: Sequence[TrainingStage]) -> TrainingStage:

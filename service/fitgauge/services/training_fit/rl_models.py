@@ -22,10 +22,12 @@ from fitgauge.services.training_fit.launchers.registry import tool_named
 
 @dataclass(frozen=True, slots=True)
 class RlModels:
-    """The named reward model and critic; None for the policy's architecture."""
+    """The models that a request names besides the policy."""
 
     reward: Model | None = None
+    """The reward model; None for the policy's architecture."""
     critic: Model | None = None
+    """The critic; None for the policy's architecture."""
 
 
 ALONE = RlModels()

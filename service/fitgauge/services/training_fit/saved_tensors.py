@@ -35,11 +35,11 @@ _HALVES: dict[str, Form] = {"BF16": "bf16", "F16": "fp16"}
 def saved_segments(spec: ModelSpec, workload: TrainingWorkload) -> list[SavedSegment]:
     """Return the tensors that embedding, every kind of layer and head save."""
     run = fsdp.computed(workload) if workload.framework == "fsdp" else workload
-    cut, context = segments(spec, run), layer_context(spec, run)
+    parts, context = segments(spec, run), layer_context(spec, run)
     weights = {unit.prefix + p.name: p.shape for unit in units(spec, run) for p in unit.parameters}
     return [
         _segment(part, context, weights, workload)
-        for part in (cut.embedding, *cut.layers, cut.head)
+        for part in (parts.embedding, *parts.layers, parts.head)
     ]
 
 

@@ -74,6 +74,7 @@ class TrainingPerGpu(Struct, kw_only=True):
         ),
     ]
     limited_by: LimitedBy
+    """The memory that decides the verdict."""
     shown_bytes: Annotated[
         Bytes,
         Meta(
@@ -83,7 +84,7 @@ class TrainingPerGpu(Struct, kw_only=True):
             )
         ),
     ]
-    rank: int
+    rank: Annotated[int, Meta(description="Pipeline stage of the fullest GPU.")]
     host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
     nvme_bytes: Annotated[int, Meta(description="NVMe of one rank, with offload nvme.")]
 
@@ -91,7 +92,7 @@ class TrainingPerGpu(Struct, kw_only=True):
 class OtherMethod(Struct, kw_only=True):
     """The same training by another method."""
 
-    verdict: Verdict
+    verdict: Annotated[Verdict, Meta(description="The verdict of the method.")]
     required_bytes: Annotated[int, Meta(description="Expected, of the fullest GPU.")]
     fit_probability: Annotated[
         float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
@@ -101,9 +102,9 @@ class OtherMethod(Struct, kw_only=True):
 class PhaseAnswer(Struct, kw_only=True):
     """One phase of a step: the most its tensors take."""
 
-    name: PhaseName
+    name: Annotated[PhaseName, Meta(description="The phase.")]
     bytes: Annotated[
-        int, Meta(description="Tensors of all models, and what a rollout engine holds on the card.")
+        int, Meta(description="Tensors of all models, and what a rollout engine holds on the GPU.")
     ]
     terms: Annotated[
         list[TermAnswer] | UnsetType,
@@ -116,9 +117,12 @@ class SavedTensor(Struct, kw_only=True):
 
     name: Annotated[str, Meta(description="What makes it.")]
     read_by: Annotated[str, Meta(description="The first operation whose backward reads it.")]
-    shape: list[int]
-    dtype: Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"]
-    bytes: int
+    shape: Annotated[list[int], Meta(description="Its shape on one rank.")]
+    dtype: Annotated[
+        Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"],
+        Meta(description="Its number format."),
+    ]
+    bytes: Annotated[int, Meta(description="Its size.")]
 
 
 class SavedSegment(Struct, kw_only=True):
@@ -138,7 +142,7 @@ class SavedSegment(Struct, kw_only=True):
             )
         ),
     ]
-    tensors: list[SavedTensor]
+    tensors: Annotated[list[SavedTensor], Meta(description="What it saves, each storage once.")]
 
 
 class TrainingAnswer(Struct, kw_only=True):
@@ -149,19 +153,23 @@ class TrainingAnswer(Struct, kw_only=True):
     fit_probability: Annotated[
         float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
     ]
-    model: ModelAnswer
+    model: Annotated[ModelAnswer, Meta(description="The model as it was read.")]
     gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
     per_gpu: Annotated[TrainingPerGpu | None, Meta(description="Null if unsupported.")]
     terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
-    phases: list[PhaseAnswer]
+    phases: Annotated[
+        list[PhaseAnswer], Meta(description="The most that each phase of a step takes.")
+    ]
     limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
     host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
     others: Annotated[
         dict[str, OtherMethod],
         Meta(description="lora, qlora and full, but for the method that is answered."),
     ]
-    suggestions: list[Suggestion]
-    warnings: list[Note]
+    suggestions: Annotated[
+        list[Suggestion], Meta(description="Changes that make it fit, each estimated.")
+    ]
+    warnings: Annotated[list[Note], Meta(description="What to know about the estimate.")]
     assumed: Annotated[
         list[Assumption],
         Meta(description="What the request leaves open, and the values taken."),
@@ -191,7 +199,9 @@ class TrainingAnswer(Struct, kw_only=True):
         list[SmallestGpus],
         Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
     ] = []
-    ranks: list[RankAnswer] | UnsetType = UNSET
+    ranks: Annotated[
+        list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
+    ] = UNSET
     saved: Annotated[
         list[SavedSegment] | UnsetType,
         Meta(

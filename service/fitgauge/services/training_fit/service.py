@@ -23,7 +23,7 @@ from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Launch
-from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.assumptions import assumptions
@@ -79,7 +79,7 @@ class TrainingFitService:
         gpus = answers.gpu_count_in_words(accelerator, count)
 
         def of_workload(changed: TrainingWorkload) -> TrainingEstimate:
-            return self._estimate(trained.asked, changed, model, accelerator, count, models)
+            return self._estimate(trained.request, changed, model, accelerator, count, models)
 
         search = SettingsSearch(
             lambda changed, count: self.check(changed, model, accelerator, count, models),
@@ -100,7 +100,7 @@ class TrainingFitService:
         suggestions = search.suggestions(refused, limits.min_gpu_count if limits else None)
         understood_as = echo(trained, accelerator, model)
         no_change_fits = trained.verdict == "does_not_fit" and not suggestions and not refused
-        others = [of_workload(choice) for choice in other_choices(trained.asked, workload)]
+        others = [of_workload(choice) for choice in other_choices(trained.request, workload)]
         starts = refused is None and trained.verdict != "does_not_fit"
         judgement: Verdict = "unsupported" if refused else trained.verdict
 
@@ -119,7 +119,7 @@ class TrainingFitService:
         return TrainingAnswer(
             verdict=judgement,
             summary=(
-                f"{model.id} cannot be trained this way on {gpus}: {refused}"
+                f"{model.id} cannot be trained this way on {gpus}: {sentence(refused)}"
                 if refused
                 else summary(model, gpus, trained, accelerator) + other_verdicts(read_as, judgement)
             ),
@@ -181,7 +181,7 @@ class TrainingFitService:
             model,
             judged,
             echo(trained, accelerator, model),
-            lambda changed: self._estimate(trained.asked, changed, model, accelerator, 1, models),
+            lambda changed: self._estimate(trained.request, changed, model, accelerator, 1, models),
         )
         return needs_answer(request, model, judged, smallest, assumed, models)
 

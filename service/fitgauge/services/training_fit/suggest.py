@@ -13,15 +13,16 @@ from fitgauge.engine.quantity import gib, largest_where
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import HostMemory, Launch, Suggestion
-from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
 from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
 from fitgauge.services.training_fit.launchers.command import launch_command
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_fit.support import Refusal, refusal
+from fitgauge.services.training_fit.support import refusal
 
 _MOST_BATCH = 65_536
 _WHOLE_LOGITS = ("transformers", "deepspeed", "fsdp")
@@ -30,10 +31,12 @@ _DEGREES = ("data_parallel", "data_parallel_replicate", "context_parallel", "exp
 
 
 class _Result(NamedTuple):
-    """A suggestion, and whether it belongs to the answer even where others are smaller."""
+    """An estimated suggestion."""
 
     suggestion: Suggestion
+    """The suggestion."""
     always: bool
+    """Whether it belongs to the answer even where others are smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,11 @@ class SettingsSearch:
     chosen: Fields
     """What was chosen for the caller, and is sent with every change: the method."""
     model: Model
+    """The model to train."""
     accelerator: Accelerator
+    """The GPU."""
     profile: TrainingProfile
+    """Coefficients of the training estimate."""
     trained: TrainingEstimate
     """The request itself, estimated."""
 
@@ -86,7 +92,7 @@ class SettingsSearch:
         return None
 
     def suggestions(
-        self, refused: Refusal | None, min_gpu_count: int | None = None
+        self, refused: UnsupportedError | None, min_gpu_count: int | None = None
     ) -> list[Suggestion]:
         """Return the smallest changes that make it run and fit. `min_gpu_count`: as above."""
         if refused is not None:
@@ -179,13 +185,15 @@ class SettingsSearch:
             host_memory=host,
         )
 
-    def _supported(self, refused: Refusal) -> list[Suggestion]:
+    def _supported(self, refused: UnsupportedError) -> list[Suggestion]:
         """Return what the GPU can run instead, whether it fits or not."""
-        fields = self.chosen | {refused.field: refused.value}
+        supported = {name: value for name, value in to_send(refused).items() if value is not None}
+        fields = self.chosen | supported
         changed = self._changed(fields)
         if changed is None:
             return []
-        return [self._suggestion(f"use {refused.field} {refused.value}", fields, changed)]
+        change = " and ".join(f"use {name} {value}" for name, value in supported.items())
+        return [self._suggestion(change, fields, changed)]
 
 
 def _host(host: HostMemory) -> str:

@@ -1,12 +1,12 @@
 """What a GPU cannot train, and what to send instead."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
 from fitgauge.engine.training.parallel.zero_rules import EIGHT_BIT
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.unsupported import UnsupportedError
 
 _WITHOUT: Mapping[str, tuple[Framework, ...]] = {
     "Apple": ("megatron", "fsdp", "deepspeed"),
@@ -26,57 +26,49 @@ _TITLES: Mapping[Framework, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a GPU cannot run a workload, and the `field` and `value` that it can run."""
-
-    why: str
-    field: str
-    value: str
-
-    @property
-    def instead(self) -> str:
-        """What to send, as a sentence."""
-        return f"Use {self.field} {self.value}."
-
-    def __str__(self) -> str:
-        return f"{self.why} {self.instead}"
-
-
-def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Refusal | None:
+def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> UnsupportedError | None:
     """Return why this GPU cannot run it, and what to use instead; None where it can, or where that
     is unknown."""
     formats = accelerator.formats
     if not runs_on(workload.framework, accelerator):
-        return Refusal(
+        return _unsupported(
             f"{_TITLES[workload.framework]} does not run on {accelerator.name}.",
             "framework",
             "transformers",
         )
     if workload.attention == "flash" and accelerator.flash_attention_2 is False:
-        return Refusal(f"FlashAttention-2 does not run on {accelerator.name}.", "attention", "sdpa")
+        return _unsupported(
+            f"FlashAttention-2 does not run on {accelerator.name}.", "attention", "sdpa"
+        )
     if (
         formats is not None
         and workload.precision in ("mixed_bf16", "bf16")
         and "bf16" not in formats
     ):
-        return Refusal(f"{accelerator.name} has no bf16 arithmetic.", "precision", "mixed_fp16")
+        return _unsupported(
+            f"{accelerator.name} has no bf16 arithmetic.", "precision", "mixed_fp16"
+        )
     if formats is not None and workload.precision == "fp8" and "fp8" not in formats:
-        return Refusal(f"{accelerator.name} has no fp8 arithmetic.", "precision", "mixed_bf16")
+        return _unsupported(f"{accelerator.name} has no fp8 arithmetic.", "precision", "mixed_bf16")
     base = _bitsandbytes_base(workload)
     if base is not None and not _runs_bitsandbytes(
         accelerator, _INT8 if base == "int8" else _MIN_COMPUTE_CAPABILITY
     ):
-        return Refusal(
+        return _unsupported(
             f"bitsandbytes has no {base} for {accelerator.name}.", "quantization", "bf16"
         )
     if workload.optimizer in EIGHT_BIT and not _runs_bitsandbytes(
         accelerator, _MIN_COMPUTE_CAPABILITY
     ):
-        return Refusal(
+        return _unsupported(
             f"bitsandbytes has no 8-bit optimizers for {accelerator.name}.", "optimizer", "adamw"
         )
     return None
+
+
+def _unsupported(reason: str, field: str, value: str) -> UnsupportedError:
+    """Return why a GPU cannot run a workload. field, value: what it can run."""
+    return UnsupportedError(field, reason, ({field: (value,)},))
 
 
 def _bitsandbytes_base(workload: TrainingWorkload) -> str | None:

@@ -76,7 +76,7 @@ def warnings(
 
 def _framework_warnings(trained: TrainingEstimate) -> list[Note]:
     workload, notes = trained.workload, list[Note]()
-    if workload.framework != rl_setup.asked_framework(trained.asked):
+    if workload.framework != rl_setup.asked_framework(trained.request):
         notes.append(
             Note(
                 "sharded-not-replicated",
@@ -93,7 +93,7 @@ def _framework_warnings(trained: TrainingEstimate) -> list[Note]:
                 " offload the parameters too.",
             )
         )
-    if rl_setup.hands_over(trained.asked):
+    if rl_setup.hands_over(trained.request):
         notes.append(
             Note(
                 "framework-implied",
@@ -101,7 +101,7 @@ def _framework_warnings(trained: TrainingEstimate) -> list[Note]:
                 "transformers runs ZeRO and offload by DeepSpeed: framework is deepspeed.",
             )
         )
-    if rl_setup.cuts_sequences(trained.asked):
+    if rl_setup.cuts_sequences(trained.request):
         notes.append(
             Note(
                 "framework-implied",

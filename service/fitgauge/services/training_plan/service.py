@@ -19,6 +19,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.unsupported import hint
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
@@ -113,9 +114,9 @@ class Planner:
         refused = refusal(base, accelerator)
         if refused is not None:
             raise InvalidRequestError(
-                refused.why,
-                hint=refused.instead,
-                field=refused.field,
+                refused.reason,
+                hint=hint(refused),
+                field=refused.parameter,
                 code="unsupported",
             )
 

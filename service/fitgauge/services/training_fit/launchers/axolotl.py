@@ -55,7 +55,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     if not workload.uses_adapters:
         return {}
     stored = base_format(workload)
-    found: dict[str, object] = {
+    config: dict[str, object] = {
         "adapter": "qlora" if workload.method == "qlora" else "lora",
         "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
         "load_in_8bit": stored == "int8",
@@ -64,18 +64,18 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         "lora_dropout": 0,
     }
     if stored in ("nf4", "fp4"):
-        found["bnb_config_kwargs"] = {
+        config["bnb_config_kwargs"] = {
             "bnb_4bit_use_double_quant": False,
             "bnb_4bit_quant_type": stored,
         }
     every = workload.lora_targets == "all_linear"
-    found |= (
+    config |= (
         {"lora_target_linear": True}
         if every
         else {"lora_target_modules": target_modules(model.spec, workload)}
     )
-    found |= {"peft_use_dora": True} if workload.method == "dora" else {}
-    return found | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
+    config |= {"peft_use_dora": True} if workload.method == "dora" else {}
+    return config | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:
@@ -91,24 +91,24 @@ def _precision(workload: TrainingWorkload) -> dict[str, object]:
 
 def _kernels(workload: TrainingWorkload) -> dict[str, object]:
     fused, liger = workload.loss == "fused", workload.kernels == "liger"
-    found: dict[str, object] = (
+    config: dict[str, object] = (
         {"chunked_cross_entropy": True} if workload.loss in ("chunked", "recomputed") else {}
     )
     if liger:
-        found["plugins"] = ["axolotl.integrations.liger.LigerPlugin"]
-        found |= {
+        config["plugins"] = ["axolotl.integrations.liger.LigerPlugin"]
+        config |= {
             "liger_rope": True,
             "liger_rms_norm": True,
             "liger_glu_activation": True,
             "liger_fused_linear_cross_entropy": fused,
         }
     elif fused:
-        found["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
+        config["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
     if workload.uses_adapters:
-        found |= dict.fromkeys(
+        config |= dict.fromkeys(
             ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora"
         )
-    return found
+    return config
 
 
 def _sharding(workload: TrainingWorkload) -> dict[str, object]:
@@ -118,17 +118,17 @@ def _sharding(workload: TrainingWorkload) -> dict[str, object]:
         "tensor_parallel_size": workload.tensor_parallel,
         "context_parallel_size": workload.context_parallel,
     }
-    found: dict[str, object] = {name: degree for name, degree in degrees.items() if degree > 1}
+    config: dict[str, object] = {name: degree for name, degree in degrees.items() if degree > 1}
     if workload.framework == "fsdp":
-        found["fsdp_version"] = workload.fsdp_version
-        found["fsdp_config"] = {
+        config["fsdp_version"] = workload.fsdp_version
+        config["fsdp_config"] = {
             "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
             "reshard_after_forward": workload.zero_stage == 3,
             "offload_params": workload.offload != "none",
         }
         if workload.data_parallel_replicate > 1:
-            found["dp_replicate_size"] = workload.data_parallel_replicate
-    return found
+            config["dp_replicate_size"] = workload.data_parallel_replicate
+    return config
 
 
 AXOLOTL = Tool(

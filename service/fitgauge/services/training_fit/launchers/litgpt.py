@@ -32,7 +32,7 @@ _PARTS = {
 
 
 def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """`litgpt finetune_full` or `litgpt finetune_lora`; several cards are FSDP's."""
+    """`litgpt finetune_full` or `litgpt finetune_lora`; several GPUs are FSDP's."""
     words: list[object] = [
         "litgpt",
         "finetune_lora" if workload.uses_adapters else "finetune_full",

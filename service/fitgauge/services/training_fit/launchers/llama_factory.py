@@ -63,20 +63,20 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     if not workload.uses_adapters:
         return {"finetuning_type": "full"}
     every, stored = workload.lora_targets == "all_linear", base_format(workload)
-    found: dict[str, object] = {
+    config: dict[str, object] = {
         "finetuning_type": "lora",
         "lora_rank": workload.lora_rank,
         "lora_target": "all" if every else ",".join(target_modules(model.spec, workload)),
         "use_dora": workload.method == "dora",
     }
     if stored in ("nf4", "nf4_double", "fp4", "int8"):
-        found |= {"quantization_method": "bnb", "quantization_bit": 8 if stored == "int8" else 4}
-        found |= (
+        config |= {"quantization_method": "bnb", "quantization_bit": 8 if stored == "int8" else 4}
+        config |= (
             {}
             if stored == "int8"
             else {"quantization_type": stored[:3], "double_quantization": stored == "nf4_double"}
         )
-    return found
+    return config
 
 
 LLAMA_FACTORY = Tool(

@@ -22,7 +22,7 @@ _TYPES = {"reward": "rm"}
 
 
 def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """`swift sft`, or `swift rlhf` with its type, on as many processes as there are cards of a
+    """`swift sft`, or `swift rlhf` with its type, on as many processes as there are GPUs of a
     node."""
     words: list[object] = (
         ["env", f"NPROC_PER_NODE={processes_per_node(workload)}"] if workload.gpus > 1 else []

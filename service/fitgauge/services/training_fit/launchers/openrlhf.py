@@ -24,7 +24,7 @@ def openrlhf_supports(workload: TrainingWorkload) -> bool:
     """Return whether its DeepSpeed strategy has these settings: no other optimizers, nor
     parameters in host memory, nor DeepSpeed's Ulysses."""
     stored = (None, "nf4", "nf4_double") if workload.precision != "mixed_fp16" else (None,)
-    known = (
+    supported = (
         workload.optimizer in _OPTIMIZERS
         and workload.precision in _DTYPES
         and base_format(workload) in stored
@@ -33,7 +33,7 @@ def openrlhf_supports(workload: TrainingWorkload) -> bool:
         workload.offload in ("none", "optimizer")
         and workload.context_parallel * workload.pipeline_parallel == 1
     )
-    return workload.framework == "deepspeed" and known and moved and workload.method != "dora"
+    return workload.framework == "deepspeed" and supported and moved and workload.method != "dora"
 
 
 def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
@@ -103,7 +103,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
 
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
-    """`openrlhf.cli.train_ppo_ray` with every model on the same cards. Source:
+    """`openrlhf.cli.train_ppo_ray` with every model on the same GPUs. Source:
     openrlhf/cli/train_ppo_ray.py."""
     node_count, each = nodes(workload), processes_per_node(workload)
     words: list[object] = ["python3", "-m", "openrlhf.cli.train_ppo_ray"]

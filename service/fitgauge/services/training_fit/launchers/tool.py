@@ -43,12 +43,15 @@ class Default:
     """The value a tool takes for a field that the request leaves out."""
 
     field: str
+    """The field of the request."""
     value: Value
+    """The value that the tool takes."""
     source: str
     """File and name in the tool's repository."""
     methods: tuple[str, ...] = ()
     """Methods it applies to; empty for all."""
-    cards: Literal["any", "one", "several"] = "any"
+    gpus: Literal["any", "one", "several"] = "any"
+    """On how many GPUs it applies."""
     parameters: float = 0
     """Least size of the model [parameters]."""
     supervised: bool = False
@@ -62,7 +65,7 @@ class Default:
         """Return whether it applies to a request of this method, on `count` GPUs, for this
         model."""
         return (
-            (self.cards == "any" or (self.cards == "several") == (count > 1))
+            (self.gpus == "any" or (self.gpus == "several") == (count > 1))
             and (not self.methods or method in self.methods)
             and (not self.supervised or word_of(request.algorithm or "sft") == "sft")
             and spec.parameters >= self.parameters
@@ -77,9 +80,13 @@ class RolloutDefaults:
     vllm_enable_sleep_mode False; trl/trainer/grpo_config.py, vllm_gpu_memory_utilization)."""
 
     engine: RolloutEngine = OWN_ROLLOUT
+    """What samples."""
     memory_utilization: float = 0.3
+    """Share of the GPU that a rollout engine takes."""
     sleep: Sleep = "off"
+    """What the engine gives back while the policy trains."""
     tensor_parallel: int = 1
+    """GPUs that share the engine's layers."""
     batched_tokens: int | None = 4096
     """trl/generation/vllm_generation.py; None leaves it to vLLM."""
 
@@ -89,8 +96,11 @@ class Launcher:
     """The command of a framework, for tools without one of their own."""
 
     title: str
+    """The framework, as it calls itself."""
     command: WordsOf
+    """The words of the command."""
     unsupported: NotesOf
+    """Settings that the command has no flag for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -98,6 +108,7 @@ class Tool:
     """A training tool: one row, in the tool's own file."""
 
     name: str
+    """The name in a request."""
     title: str
     """As the tool calls itself."""
     version: str
@@ -123,6 +134,7 @@ class Tool:
     trainer: Trainer = "trl"
     """Whose preference and RL training it runs."""
     rollout: RolloutDefaults = RolloutDefaults()
+    """How it samples completions."""
     placeholders: str = ""
     """Words of the command that the user replaces by names the tool has for the model."""
     kernels: str | None = None

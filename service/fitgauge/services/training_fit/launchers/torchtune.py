@@ -133,7 +133,7 @@ TORCHTUNE = Tool(
             "recipes/configs/llama3_1/8B_lora.yaml, lora_attn_modules, apply_lora_to_mlp",
             ADAPTERS),
         Default("fsdp_version", 2, "torchtune/training/_distributed.py, shard_model: fully_shard",
-            cards="several"),
+            gpus="several"),
         Default("shard_embeddings", True,
             "recipes/configs/llama3_1/8B_full.yaml, custom_sharded_layers", ("full",), "several"),
     ),

@@ -139,8 +139,8 @@ def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
     """Forward passes that one sampling has to serve, so that all completions of a prompt are
     sampled at once: TRL wants micro-batch x processes x steps_per_generation to be a multiple of
     num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
-    made = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
-    return workload.micro_batches * setup.group_size // gcd(made, setup.group_size)
+    sequences = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
+    return workload.micro_batches * setup.group_size // gcd(sequences, setup.group_size)
 
 
 def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

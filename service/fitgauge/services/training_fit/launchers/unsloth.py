@@ -26,7 +26,7 @@ _TRAINERS = {
 
 
 def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """Return the script, and python, or torchrun with a copy of the model on every card."""
+    """Return the script, and python, or torchrun with a copy of the model on every GPU."""
     trainer = _TRAINERS.get(setup.algorithm, "SFT")
     checkpoints = {"none": False}.get(
         workload.activation_checkpointing, "unsloth" if workload.activation_offload else True

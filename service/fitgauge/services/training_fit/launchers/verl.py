@@ -35,11 +35,11 @@ def verl_supports(workload: TrainingWorkload) -> bool:
     """Return whether its FSDP engine has these settings: it quantizes no base, divides no
     tensors or sequences as accelerate does."""
     divided = workload.tensor_parallel * workload.context_parallel * workload.pipeline_parallel > 1
-    known = workload.optimizer in _OPTIMIZERS and workload.precision in _PRECISIONS
+    supported = workload.optimizer in _OPTIMIZERS and workload.precision in _PRECISIONS
     moved = workload.offload == "none" or workload.fsdp_version == 2
     return (
         workload.framework == "fsdp"
-        and known
+        and supported
         and moved
         and not divided
         and base_format(workload) is None

@@ -10,7 +10,7 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, Scheme
 from fitgauge.engine.serving.vllm import weights as vllm
-from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights, refined
+from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 from fitgauge.engine.weights.sharding import shard_weights, stored_bytes, summary_bytes
 
 PLAIN = Scheme(name="as published")
@@ -149,12 +149,6 @@ def test_data_parallel_ranks_of_vllm_share_experts():
         == rank_weights(laid, data_parallel=8, expert_parallel=8).bytes
         < rank_weights(laid).bytes / 4
     )
-
-
-def test_scales_that_a_rank_cuts_are_refined_to_the_block_that_fits():
-    form = q.block_fp8(128, 128)
-    assert refined(form, 256, 2048) is form
-    assert (refined(form, 96, 2048).rows, refined(form, 96, 2048).group) == (32, 32)
 
 
 def test_quantized_row_slices_count_their_own_scales():

@@ -272,6 +272,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     """The config's own `model_type`."""
     architecture: str
     """The first class that the config names."""
+    language_type: str = ""
+    """The `model_type` of the language model that a multimodal config holds; empty where the
+    config is of one model."""
     task: Literal["generate", "encode", "encoder_decoder"] = "generate"
     """What the model is for."""
     dtype: str = "BF16"

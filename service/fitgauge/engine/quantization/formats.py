@@ -27,6 +27,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Scales that share one 32-bit scale of their own (double quantization); 0 for none."""
     input_bits: int = 0
     """Bits for each column of `in` (the group index of GPTQ)."""
+    output_bits: int = 0
+    """Bits for each row of `out` (a bias that an engine registers with the weight)."""
     extra_bytes: int = 0
     """Bytes once a tensor (global scales, tables)."""
 
@@ -55,7 +57,8 @@ def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) ->
     points for every group, then the rest.
 
     out x in x bits / 8 + groups x (scale_bits + zero_bits) / 8 + ceil(groups / nested) x 4 + in
-    x input_bits / 8 + extra_bytes, each rounded up to whole bytes. `whole`: see `groups`."""
+    x input_bits / 8 + out x output_bits / 8 + extra_bytes, each rounded up to whole bytes.
+    `whole`: see `groups`."""
     shared = groups(out, inputs, form, whole=whole)
     size = (
         -int(-out * inputs * form.bits // 8)
@@ -64,7 +67,7 @@ def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) ->
     )
     if form.nested:
         size += 4 * -(-shared // form.nested)
-    return size + inputs * form.input_bits // 8
+    return size + inputs * form.input_bits // 8 + out * form.output_bits // 8
 
 
 def affine(

@@ -1,14 +1,13 @@
 """Bytes of parameters on one rank, under tensor, pipeline, data and expert parallelism:
 microseconds, once a model is laid out."""
 
-from math import gcd
 from typing import NamedTuple
 
 import msgspec
 
 from fitgauge.engine.model.spec import Part, Split, count_within
 from fitgauge.engine.quantity import Basis
-from fitgauge.engine.quantization.formats import Format, tensor_bytes
+from fitgauge.engine.quantization.formats import tensor_bytes
 from fitgauge.engine.weights.allocator import rounding_bytes
 from fitgauge.engine.weights.sharding import (
     TOWERS,
@@ -141,12 +140,9 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
             inputs = _rank_width(inputs, share, ways)
         else:
             out = _rank_width(out, share, ways)
-        if share.experts and layout.refines_blocks:
-            form = refined(
-                form,
-                inputs if share.split is Split.ROW else out,
-                out if share.split is Split.ROW else inputs,
-            )
+    if share.experts and share.split is not Split.NONE:
+        width, hidden = (inputs, out) if share.split is Split.ROW else (out // share.fused, inputs)
+        form = layout.expert_form(form, width, hidden, ways)
     return copies * tensor_bytes(
         out, inputs, form, whole=bool(share.experts) and layout.whole_groups and form.rows == 1
     )
@@ -156,16 +152,6 @@ def _rank_width(size: int, share: TensorGroup, ways: int) -> int:
     pieces = -(-share.pieces // ways)
     rank_width = pieces * (size // share.pieces or 1)
     return round_up(rank_width, share.multiple) if share.experts else rank_width
-
-
-def refined(form: Format, width: int, hidden: int) -> Format:
-    """`form` with blocks that divide an expert's `width` on this rank: the greatest common
-    divisor, as the engine repeats its scales."""
-    block = form.group
-    if form.rows < 2 or width % block == 0:
-        return form
-    size = gcd(form.rows, block, width, hidden)
-    return msgspec.structs.replace(form, rows=size, group=size)
 
 
 def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:

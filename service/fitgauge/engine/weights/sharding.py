@@ -21,6 +21,16 @@ TOWERS = (Part.VISION, Part.AUDIO)
 Place = Literal["layers", "first", "last", "tied", "every"]
 
 
+def _no_parts(spec: ModelSpec) -> frozenset[Part]:
+    """Return no part of any model."""
+    return frozenset()
+
+
+def _unchanged(form: Format, width: int, hidden: int, ways: int) -> Format:
+    """Return the format as it is."""
+    return form
+
+
 class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine does to tensors when it divides them."""
 
@@ -28,8 +38,9 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What the vocabulary is padded to a multiple of."""
     expert_multiples: dict[str, int] = {}
     """By format name, what an expert's width on a rank is padded to a multiple of."""
-    refines_blocks: bool = False
-    """Whether scales of square blocks that are cut are repeated for the largest block that fits."""
+    expert_form: Callable[[Format, int, int, int], Format] = _unchanged
+    """How an expert's weight is stored on a rank: its format, the expert's width on this rank, its
+    hidden side and over how many ranks it is divided -> the format there."""
     whole_groups: bool = False
     """Whether an expert's group of weights that is cut short has no scale."""
     experts_over_data: bool = False
@@ -39,8 +50,8 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a model published in F32 is loaded in."""
     fused: tuple[str, ...] = ()
     """Names that become one tensor, alternatives in a regular expression."""
-    embedded_everywhere: frozenset[str] = frozenset()
-    """Model types whose embedding every pipeline stage holds."""
+    on_every_stage: Callable[[ModelSpec], frozenset[Part]] = _no_parts
+    """The parts of a model outside its layers that every pipeline stage holds."""
 
 
 class TensorGroup(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +81,8 @@ class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     """Columns of a quantized weight."""
     form: Format | None = None
     """The format of a quantized weight; None: unquantized."""
+    fused: int = 1
+    """Matrices of the expert's width that are one tensor along `out` (gate and up)."""
 
 
 Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
@@ -153,6 +166,7 @@ def shard_weights(
                 (block.part, place, layers, _multiple(block, tensor, scheme, layout)),
                 tensor_dtype(tensor, spec, scheme, layout),
                 layout,
+                _matrices(block, tensor),
             )
             if form is None:
                 where = (
@@ -217,12 +231,25 @@ def _share(
     where: tuple[Part, Place, tuple[int, ...], int],
     dtype: str,
     layout: ShardingRules,
+    fused: int,
 ) -> TensorGroup:
     part, place, layers, multiple = where
     experts, pieces = tensor.count if _routed(tensor) else 0, _pieces(tensor, layout)
     if form is not None:
+        out, inputs = matrix(tensor)
         return TensorGroup(
-            part, place, layers, tensor.split, experts, multiple, pieces, 0, *matrix(tensor), form
+            part,
+            place,
+            layers,
+            tensor.split,
+            experts,
+            multiple,
+            pieces,
+            0,
+            out,
+            inputs,
+            form,
+            fused,
         )
     bits = tensor.elements // (experts or 1) * BITS[dtype]
     if tensor.split is Split.VOCABULARY:
@@ -264,7 +291,7 @@ def _routed(tensor: Tensor) -> bool:
 
 
 def _place(spec: ModelSpec, block: Block, layout: ShardingRules) -> Place:
-    if block.part is Part.EMBEDDING and spec.model_type in layout.embedded_everywhere:
+    if block.part in layout.on_every_stage(spec):
         return "every"
     if block.part is Part.LANGUAGE:
         if "{}" in block.prefix:
@@ -275,14 +302,20 @@ def _place(spec: ModelSpec, block: Block, layout: ShardingRules) -> Place:
     return "tied" if block.part is Part.EMBEDDING and spec.tied_embeddings else "first"
 
 
+def _matrices(block: Block, tensor: Tensor) -> int:
+    """Return how many matrices of an expert's width are one tensor: two for gate and up."""
+    if not _routed(tensor) or not block.mlp or not block.mlp.intermediate_size:
+        return 1
+    size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
+    return max(1, size // block.mlp.intermediate_size)
+
+
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
     """Return what a rank's share of an expert's weight or bias is padded to: twice as much where
     gate and up are one tensor."""
     if not _routed(tensor) or scheme.form is None:
         return 1
-    size = matrix(tensor)[1] if tensor.split is Split.ROW else tensor.shape[0]
-    fused = size // block.mlp.intermediate_size if block.mlp and block.mlp.intermediate_size else 1
-    return layout.expert_multiples.get(scheme.form.name, 1) * max(1, fused)
+    return layout.expert_multiples.get(scheme.form.name, 1) * _matrices(block, tensor)
 
 
 def _pieces(tensor: Tensor, layout: ShardingRules) -> int:

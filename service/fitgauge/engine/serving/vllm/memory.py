@@ -39,7 +39,9 @@ from fitgauge.engine.serving.vllm.kv_cache.layout import (
 )
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
+from fitgauge.engine.serving.vllm.pipeline import check_pipeline
 from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
+from fitgauge.engine.serving.vllm.quantized import check_checkpoint
 from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term, drafted_layers
 from fitgauge.engine.serving.vllm.weights import check_parallel
 from fitgauge.engine.serving.weights import Stage, stages_of
@@ -150,6 +152,8 @@ def _loaded(
         data_parallel=workload.data_parallel,
         version=workload.engine_version,
     )
+    check_pipeline(spec, workload.pipeline_parallel)
+    check_checkpoint(spec, sharded.scheme, workload.engine_version)
     check_lora(spec, workload)
     check_draft(spec, workload)
     here = padded_for(sharded, spec, accelerator.compute_capability)

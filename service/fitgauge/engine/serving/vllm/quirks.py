@@ -2,9 +2,9 @@
 
 Source: vLLM 0.33.0, the module of vllm/model_executor/models named at each field."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import ModelSpec, Part
 
 
 class Quirks(NamedTuple):
@@ -79,6 +79,17 @@ class Quirks(NamedTuple):
     video_by_frame: bool = False
     """Its videos are sized a frame at a time, each as large as the largest image."""
 
+    embedding_on_every_stage: bool = False
+    """Every pipeline stage builds its token embedding. Source: the models' own classes, where no
+    `is_first_rank` guards `embed_tokens`."""
+
+    head_on_every_stage: bool = False
+    """Every pipeline stage builds its output head. Source: the same, `lm_head`."""
+
+    quantized_router: bool = False
+    """Its routers are linears of the checkpoint's quantization. Source: the models' own classes,
+    GateLinear with quant_config."""
+
     pooled_patches: int | None = None
     """Patches pooled into one token, where no projection shows it. Source: transformers,
     models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
@@ -142,7 +153,51 @@ _QUIRKS: dict[str, Quirks] = {
 }
 """By model type."""
 
+_FLAGS: dict[str, str] = {
+    "embedding_on_every_stage": """
+        bloom chatglm cohere cohere2 cohere2_moe cohere2_vision cohere_compass
+        cohere_compass_text dbrx falcon falcon_mamba gemma gemma2 gemma3 gemma3_text gemma4
+        gemma4_text gemma4_unified gpt-sw3 gpt2 gpt_oss gptj granitemoe granitemoe_swa
+        granitemoehybrid granitemoeshared hy_v3 internlm2 jamba k2_horizon lfm2 lfm2_moe mamba
+        minicpm minicpm3 mixtral molmo molmo2 muse_glimmer nemotron_h olmo_hybrid olmoe opt orion
+        phimoe plamo3 qwen2_moe qwen3_5 qwen3_5_moe qwen3_5_moe_text qwen3_5_text qwen3_moe
+        qwen3_next qwen3_omni_moe qwen3_vl_moe rnj1 stablelm
+    """,
+    "head_on_every_stage": """
+        bloom chatglm cosmos3_edge dbrx falcon falcon_mamba gemma gemma3 gemma3_text gemma4
+        gemma4_text gpt-sw3 gpt2 gpt_oss gptj granitemoe granitemoe_swa granitemoehybrid
+        granitemoeshared hy_v3 internlm2 jamba k2_horizon mamba minicpm minicpm3 mixtral molmo
+        molmo2 muse_glimmer nemotron_h olmo_hybrid olmoe opt orion phimoe plamo3 qwen2_moe
+        qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl_moe rnj1 stablelm
+    """,
+    "quantized_router": """
+        k2_horizon lfm2_moe qwen3_moe qwen3_omni_moe qwen3_vl_moe
+    """,
+}
+"""By flag, the model types for which it is set in addition to `_QUIRKS`."""
+
+for _flag, _model_types in _FLAGS.items():
+    for _model_type in _model_types.split():
+        _settings: dict[str, Any] = {_flag: True}
+        _QUIRKS[_model_type] = _QUIRKS.get(_model_type, Quirks())._replace(**_settings)
+
 _NONE = Quirks()
+
+
+def language_quirks(spec: ModelSpec) -> Quirks:
+    """Return how vLLM treats the language model of a multimodal model, or the model itself."""
+    return _QUIRKS.get(spec.language_type or spec.model_type, _NONE)
+
+
+def parts_on_every_stage(spec: ModelSpec) -> frozenset[Part]:
+    """Return the parts outside the layers that every pipeline stage holds."""
+    special = language_quirks(spec)
+    parts = set()
+    if special.embedding_on_every_stage:
+        parts.add(Part.EMBEDDING)
+    if special.head_on_every_stage:
+        parts.add(Part.HEAD)
+    return frozenset(parts)
 
 
 def quirks(spec: ModelSpec) -> Quirks:

@@ -121,3 +121,7 @@ need)."""
 SAMPLER_WARMED = (0, 33)
 """The first release whose second model runner's sampler is profiled with every sampling
 parameter set (0.32.0 has none)."""
+
+ACTIVATION_ORDER_GONE = (0, 33)
+"""Of the releases read, the first without GPTQ's activation order. Source: 0.33.0,
+quantization/utils/gptq_utils.py."""

@@ -5,8 +5,6 @@ Source: vllm/model_executor/layers (linear.py, vocab_parallel_embedding.py, fuse
 quantization) and models, 0.33.0. Sizes are those at construction; what a kernel repacks after
 loading is not counted."""
 
-from math import gcd
-
 import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
@@ -22,14 +20,16 @@ from fitgauge.engine.model.spec import (
     Stored,
     count_within,
 )
-from fitgauge.engine.quantization.scheme import Rule, Scheme, is_nominal, named
+from fitgauge.engine.quantization.scheme import Scheme, is_nominal
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.model_classes import (
     own_class,
     position_bytes,
     table_factor,
 )
-from fitgauge.engine.serving.vllm.quirks import Quirks, quirks
+from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
+from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
+from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 from fitgauge.engine.weights.sharding import (
     TOWERS,
@@ -43,45 +43,21 @@ from fitgauge.engine.weights.sharding import shard_weights as lay_out
 VLLM = ShardingRules(
     vocabulary_multiple=64,
     expert_multiples={"mxfp4": 64},
-    refines_blocks=True,
+    expert_form=expert_form,
     whole_groups=True,
     experts_over_data=True,
     wide_dtype="BF16",
-    embedded_everywhere=frozenset(
-        {"gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe"}
-    ),
+    on_every_stage=parts_on_every_stage,
     fused=("q_proj|k_proj|v_proj", "gate_proj|up_proj|w1|w3", "q_a_proj|kv_a_proj_with_mqa"),
 )
 """DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's
-Triton kernels; refine_fp8_moe_block_shape; FusedMoEParallelConfig.make;
-models/{gemma2,gemma3,qwen3_next,qwen3_5}.py, embed_tokens; ModelConfig's dtype `auto` casts
-float32 to bfloat16."""
-
-
-UNQUANTIZED_TENSORS = named(
-    (
-        "indexer.wk",
-        "indexer.weights_proj",
-        "routed_expert_down_proj",
-        "routed_expert_up_proj",
-        "re:_res_proj$",
-    )
-)
-"""Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
-indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
-projections around its latent experts and residuals (as its class registers them)."""
+Triton kernels; FusedMoEParallelConfig.make;
+ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as vLLM registers it."""
-    served = (
-        msgspec.structs.replace(
-            scheme, rules=(Rule(form=None, names=UNQUANTIZED_TENSORS), *scheme.rules)
-        )
-        if scheme.rules
-        else scheme
-    )
-    return lay_out(registered(spec), served, VLLM, stored)
+    return lay_out(registered(spec), registered_scheme(spec, scheme), VLLM, stored)
 
 
 def registered(spec: ModelSpec) -> ModelSpec:
@@ -278,12 +254,11 @@ def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -
         return f"a width of {pieces} cannot be divided by {ways}"
     if form is None or form.flat or fused or share.multiple > 1:
         return None
+    if share.experts and refines:
+        hidden = share.out if share.split is Split.ROW else share.inputs
+        return expert_refusal(form, divided(pieces, ways) // share.fused, hidden)
     size, block = (share.inputs, form.group) if share.split is Split.ROW else (share.out, form.rows)
     rank_width = divided(pieces, ways) * (size // pieces or 1)
     if block < 2 or rank_width % block == 0:
         return None
-    if share.experts and refines:
-        hidden = share.out if share.split is Split.ROW else share.inputs
-        if form.rows < 2 or gcd(form.rows, form.group, rank_width, hidden) >= 32:
-            return None
     return f"{rank_width} features a rank cannot be divided into quantization blocks of {block}"

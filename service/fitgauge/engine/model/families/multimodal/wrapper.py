@@ -106,6 +106,7 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
         spec,
         model_type=config.text("model_type"),
         architecture=architecture_name(config),
+        language_type=text.text("model_type"),
         blocks=blocks,
         rotary_tables=(*spec.rotary_tables, *(tower_table(blocks) if wrapper.rotary else ())),
         image_prefix=config.text("model_type") in IMAGE_PREFIX

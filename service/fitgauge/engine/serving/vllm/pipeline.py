@@ -1,0 +1,79 @@
+"""Which models vLLM 0.33 divides into pipeline stages.
+
+Source: vllm 0.33.0, config/model.py (verify_with_parallel_config), the models' own classes
+(SupportsPP), model_executor/layers/attention/attention.py (validate_kv_sharing_target)."""
+
+from fitgauge.engine.model.spec import Attention, ModelSpec, Part
+from fitgauge.engine.unsupported import UnsupportedError, nearest
+from fitgauge.engine.weights.rank_bytes import pipeline_stages
+
+_NAMES = """
+AliceAIForCausalLM AriaForConditionalGeneration BertForMaskedLM BertForSequenceClassification
+BertForTokenClassification BertModel CohereAsrForConditionalGeneration
+DiffusionGemmaForBlockDiffusion DomynEdgeForCausalLM DoryForCausalLM
+FireRedASR2ForConditionalGeneration FunASRForConditionalGeneration Gemma3nForCausalLM
+Gemma3nForConditionalGeneration HrmTextForCausalLM IQuestLoopCoderForCausalLM
+Idefics3ForConditionalGeneration Mamba2ForCausalLM ModernBertForSequenceClassification
+ModernBertForTokenClassification ModernBertModel NemotronH_Nano_Omni_Reasoning_V3
+NemotronH_Nano_VL_V2 NemotronH_Omni_Reasoning_V3 NemotronH_Super_Omni_Reasoning_V3
+NemotronParseForConditionalGeneration PaddleOCRVLForConditionalGeneration Phi4MMForCausalLM
+RadioMBartPrefixForCausalLM RobertaForMaskedLM RobertaForSequenceClassification RobertaModel
+SmolVLMForConditionalGeneration WhisperForConditionalGeneration XLMRobertaForSequenceClassification
+XLMRobertaModel Zamba2ForCausalLM
+"""
+_WITHOUT_STAGES = frozenset(_NAMES.split())
+"""Architectures whose class does not say SupportsPP."""
+
+
+def check_pipeline(spec: ModelSpec, pipeline_parallel: int) -> None:
+    """Raise UnsupportedError where vLLM refuses to divide the model into so many stages, with the
+    counts that work."""
+    if pipeline_parallel == 1:
+        return
+    if spec.architecture in _WITHOUT_STAGES:
+        raise UnsupportedError(
+            "pipeline_parallel",
+            f"vLLM has no pipeline stages for {spec.architecture}.",
+            ({"pipeline_parallel": (1,)},),
+        )
+    owners = _cache_owners(spec)
+    if _parts_a_shared_cache(spec, owners, pipeline_parallel):
+        works = [
+            degree
+            for degree in range(1, pipeline_parallel)
+            if not _parts_a_shared_cache(spec, owners, degree)
+        ]
+        raise UnsupportedError(
+            "pipeline_parallel",
+            "vLLM needs layers that share a KV cache in one pipeline stage.",
+            ({"pipeline_parallel": nearest(works, pipeline_parallel)},),
+        )
+
+
+def _cache_owners(spec: ModelSpec) -> dict[int, int]:
+    """Return by layer that reads another layer's cache the layer that writes it: the last one
+    with a cache of its own whose window is the same."""
+    mixers = {
+        layer: mixer
+        for block in spec.blocks
+        if block.part is Part.LANGUAGE and "{}" in block.prefix
+        for layer in block.layers
+        for mixer in block.mixers
+        if isinstance(mixer, Attention)
+    }
+    last: dict[int | None, int] = {}
+    for layer in sorted(mixers):
+        if not mixers[layer].shares_cache:
+            last[mixers[layer].window] = layer
+    return {
+        layer: last[mixer.window]
+        for layer, mixer in mixers.items()
+        if mixer.shares_cache and mixer.window in last
+    }
+
+
+def _parts_a_shared_cache(spec: ModelSpec, owners: dict[int, int], pipeline_parallel: int) -> bool:
+    stages = pipeline_stages(spec.layers, pipeline_parallel)
+    return any(
+        layer in stage and owner not in stage for layer, owner in owners.items() for stage in stages
+    )

@@ -1,0 +1,169 @@
+"""How vLLM 0.33 registers quantized weights: what it adds to a checkpoint's tensors, what it leaves
+out, and what it does where a rank's part of an expert is no whole number of groups or blocks.
+
+Source: vllm 0.33.0, model_executor/layers/quantization, the module named at each rule. Sizes are
+those at construction."""
+
+from math import gcd
+
+import msgspec
+
+from fitgauge.engine.model.spec import Kind, ModelSpec
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.scheme import Rule, Scheme, named
+from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.quirks import language_quirks
+from fitgauge.engine.unsupported import UnsupportedError
+
+_UNQUANTIZED = named(
+    (
+        "indexer.wk",
+        "indexer.weights_proj",
+        "routed_expert_down_proj",
+        "routed_expert_up_proj",
+        "re:_res_proj$",
+    )
+)
+"""Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
+indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
+projections around its latent experts and residuals (as its class registers them)."""
+
+_CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
+"""Formats whose scales, one a row, are float32 whatever the checkpoint stores. Source:
+utils/fp8_utils.py, create_fp8_scale_parameter; compressed_tensors/schemes, weight_scale."""
+
+_MARLIN_GROUPS = frozenset({0, 32, 64, 128})
+"""Groups that Marlin's kernels of experts read, 0 for a whole row. Source:
+utils/marlin_utils.py, check_moe_marlin_supports_config."""
+
+_MARLIN_HIDDEN = 128
+"""What the hidden size must be a multiple of for them. Source: the same."""
+
+_SMALLEST_BLOCK = 32
+"""The smallest group or block to which scales of experts are refined. Source: moe_wna16.py,
+create_weights; fused_moe/oracle/fp8.py, refine_fp8_moe_block_shape."""
+
+
+_GPTQ_BITS = (4, 8)
+"""Widths that vLLM's GPTQ reads, with symmetric groups alone. Source: auto_gptq.py, TYPE_MAP."""
+
+
+def check_checkpoint(spec: ModelSpec, scheme: Scheme, version: tuple[int, ...]) -> None:
+    """Raise UnsupportedError where vLLM of this version does not read the model's checkpoint.
+
+    Source: utils/gptq_utils.py, normalize_and_validate_gptq_desc_act; auto_gptq.py, TYPE_MAP;
+    auto_awq.py, TYPE_MAP."""
+    settings = spec.quantization or {}
+    if version < releases.ACTIVATION_ORDER_GONE or scheme.name != settings.get("quant_method"):
+        return
+    reason = None
+    if scheme.name == "gptq":
+        bits, group = settings.get("bits"), settings.get("group_size")
+        if settings.get("desc_act") and group != -1:
+            reason = "GPTQ groups in activation order (desc_act)"
+        elif bits not in _GPTQ_BITS:
+            reason = f"GPTQ of {bits} bits"
+        elif settings.get("sym") is False:
+            reason = "GPTQ with zero points (sym: false)"
+    elif scheme.name == "awq" and settings.get("w_bit", settings.get("bits", 4)) != 4:
+        reason = "AWQ of another width than 4 bits"
+    if reason:
+        raise UnsupportedError(
+            "engine",
+            f"vLLM 0.33 reads no {reason}.",
+            ({"engine": ("transformers",)},),
+        )
+
+
+def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
+    """Return the scheme as vLLM registers the model's tensors in it."""
+    if not scheme.rules:
+        return scheme
+    routers = language_quirks(spec).quantized_router
+    rules = (_registered(rule, routers=routers) for rule in scheme.rules)
+    return msgspec.structs.replace(scheme, rules=(Rule(form=None, names=_UNQUANTIZED), *rules))
+
+
+def _registered(rule: Rule, *, routers: bool) -> Rule:
+    """Return a rule with the format that vLLM registers; with `routers`, for routers too where it
+    holds for linears."""
+    form, kinds = rule.form, rule.kinds
+    if routers and Kind.LINEAR in kinds and Kind.ROUTER not in kinds:
+        kinds = (*kinds, Kind.ROUTER)
+    if form is not None and form.name in _CHANNEL_SCALES:
+        form = msgspec.structs.replace(form, scale_bits=32)
+    if form is not None and form.input_bits:
+        # No activation order is read, so no g_idx is registered. Source: auto_gptq.py.
+        form = msgspec.structs.replace(form, input_bits=0)
+    return msgspec.structs.replace(rule, form=form, kinds=kinds)
+
+
+def expert_form(form: Format, width: int, hidden: int, ways: int) -> Format:
+    """Return the format of an expert's weight on a rank that holds `width` of its features."""
+    if form.rows > 1:
+        return _refined_block(form, width, hidden) if ways > 1 else form
+    if not form.name.startswith(("gptq_", "awq_")):
+        return form
+    if _marlin_reads(form, width, hidden):
+        # Zero points and biases of both projections, whether or not the checkpoint has them.
+        # Source: auto_gptq.py, AutoGPTQMoEMethod.create_weights.
+        return (
+            msgspec.structs.replace(form, output_bits=16) if form.name.startswith("gptq_") else form
+        )
+    group = _halved_group(form.group, width, hidden)
+    zero_bits = 0 if form.name.startswith("gptq_") else form.zero_bits
+    return msgspec.structs.replace(form, group=group, zero_bits=zero_bits)
+
+
+def refusal(form: Format, width: int, hidden: int) -> str | None:
+    """Return why vLLM refuses an expert's weight of which a rank holds `width` features, None
+    where it does not.
+
+    Source: moe_wna16.py, MoeWNA16Method.create_weights; compressed_tensors_moe_wna16.py;
+    fused_moe/oracle/fp8.py."""
+    if form.rows > 1:
+        refined = _refined_block(form, width, hidden).group
+        return None if width % refined == 0 and refined >= _SMALLEST_BLOCK else _cut(width, form)
+    if form.name.startswith(("gptq_", "awq_")):
+        if _marlin_reads(form, width, hidden) or not form.group:
+            return None
+        return (
+            None
+            if _halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK
+            else _cut(width, form)
+        )
+    if form.name.startswith("packed_int") and form.group:
+        if width % form.group:
+            return _cut(width, form)
+        if hidden % form.group:
+            return f"hidden size {hidden} is no multiple of its quantization groups of {form.group}"
+    return None
+
+
+def _cut(width: int, form: Format) -> str:
+    return f"{width} features a rank cannot be divided into quantization blocks of {form.group}"
+
+
+def _marlin_reads(form: Format, width: int, hidden: int) -> bool:
+    """Return whether Marlin's kernels of experts read the format at these sizes."""
+    return (
+        form.group in _MARLIN_GROUPS
+        and hidden % _MARLIN_HIDDEN == 0
+        and (not form.group or width % form.group == 0)
+    )
+
+
+def _halved_group(group: int, width: int, hidden: int) -> int:
+    """Return the largest group, halved as often as needed, that divides both sides."""
+    while group > 1 and (width % group or hidden % group):
+        group //= 2
+    return group
+
+
+def _refined_block(form: Format, width: int, hidden: int) -> Format:
+    """Return `form` with blocks that divide an expert's `width` on this rank: the greatest common
+    divisor, as the engine repeats its scales."""
+    if width % form.group == 0 and width % form.rows == 0:
+        return form
+    size = gcd(form.rows, form.group, width, hidden)
+    return msgspec.structs.replace(form, rows=size, group=size)

@@ -1,0 +1,54 @@
+"""Models in pipeline stages as vLLM builds them."""
+
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.vllm.pipeline import check_pipeline
+from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
+
+SIZES = {
+    "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 4,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 64000,
+    "max_position_embeddings": 1024, "num_experts": 4, "num_local_experts": 4,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 256, "shared_expert_intermediate_size": 256,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+TABLE = 64000 * 1024 * 2
+
+
+@pytest.mark.parametrize(
+    ("model_type", "tables"), [("llama", 1), ("qwen3_moe", 2), ("mixtral", 2), ("olmoe", 2)]
+)
+def test_embedding_and_head_stand_on_every_stage_where_no_rank_guards_them(model_type, tables):
+    spec = read_config({"model_type": model_type, "torch_dtype": "bfloat16", **SIZES})
+    weights = shard_weights(spec, Scheme(name="as published"))
+    stages = pipeline_stages(spec.layers, 2)
+    for index, layers in enumerate(stages):
+        rank = rank_weights(weights, layers=layers, first=index == 0, last=index == 1)
+        bare = rank_weights(weights, layers=range(0), first=False, last=False)
+        inner = rank_weights(weights, layers=layers, first=False, last=False)
+        outside = rank.bytes - (inner.bytes - bare.bytes)
+        assert outside // TABLE == tables
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "works"),
+    [
+        ("google/gemma-4-E2B", 2, (1,)),
+        ("Qwen/Qwen3-8B", 2, None),
+        ("openai/whisper-large-v3", 2, (1,)),
+        ("openai/whisper-large-v3", 1, None),
+    ],
+)
+def test_stages_that_vllm_refuses_name_the_count_that_works(model, stages, works):
+    spec = spec_of(model)
+    if works is None:
+        check_pipeline(spec, stages)
+        return
+    with pytest.raises(UnsupportedError) as refused:
+        check_pipeline(spec, stages)
+    assert refused.value.alternatives == ({"pipeline_parallel": works},)

@@ -1,0 +1,109 @@
+"""Quantized weights as vLLM registers them, where a rank's part is no whole number of groups."""
+
+from typing import Any
+
+import pytest
+
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.quantization import formats as q
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.serving.vllm import quantized
+from fitgauge.engine.serving.vllm.quantized import expert_form
+from fitgauge.engine.unsupported import UnsupportedError
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024,
+    "intermediate_size": 2816, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "vocab_size": 1024, "max_position_embeddings": 1024,
+}  # fmt: skip
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+
+
+def test_scales_that_a_rank_cuts_are_refined_to_the_block_that_fits():
+    form = q.block_fp8(128, 128)
+    assert expert_form(form, 256, 2048, 4) is form
+    refined = expert_form(form, 96, 2048, 4)
+    assert (refined.rows, refined.group) == (32, 32)
+
+
+@pytest.mark.parametrize(
+    ("form", "width", "group", "zero_bits", "output_bits"),
+    [
+        (q.awq(4, 128), 256, 128, 4, 0),
+        (q.awq(4, 128), 192, 64, 4, 0),
+        (q.awq(4, 128), 96, 32, 4, 0),
+        (q.gptq(4, 128), 256, 128, 4, 16),
+        (q.gptq(4, 128), 192, 64, 0, 0),
+    ],
+)
+def test_groups_of_experts_are_halved_until_a_rank_holds_whole_ones(
+    form, width, group, zero_bits, output_bits
+):
+    """Marlin's GPTQ experts have zero points and a bias; those of moe_wna16 have neither."""
+    here = expert_form(form, width, 2048, 4)
+    assert (here.group, here.zero_bits, here.output_bits) == (group, zero_bits, output_bits)
+
+
+@pytest.mark.parametrize(
+    ("form", "width", "refused"),
+    [
+        (q.awq(4, 128), 96, False),
+        (q.awq(4, 128), 48, True),
+        (q.affine(4, 128, name="packed_int4"), 256, False),
+        (q.affine(4, 128, name="packed_int4"), 192, True),
+        (q.affine(4, 32, name="packed_int4"), 192, False),
+        (q.block_fp8(128, 128), 96, False),
+        (q.block_fp8(128, 128), 80, True),
+    ],
+)
+def test_groups_that_no_rank_can_hold_are_refused(form, width, refused):
+    assert (quantized.refusal(form, width, 2048) is not None) is refused
+
+
+@pytest.mark.parametrize(
+    ("changes", "version", "refused"),
+    [
+        ({}, (0, 33), False),
+        ({"desc_act": True}, (0, 33), True),
+        ({"desc_act": True}, (0, 32), False),
+        ({"desc_act": True, "group_size": -1}, (0, 33), False),
+        ({"bits": 3}, (0, 33), True),
+        ({"sym": False}, (0, 33), True),
+    ],
+)
+def test_gptq_in_activation_order_is_refused(changes: dict[str, Any], version, refused):
+    spec = read_config({**LLAMA, "quantization_config": {**GPTQ, **changes}})
+    scheme = published(spec)
+    if not refused:
+        quantized.check_checkpoint(spec, scheme, version)
+        return
+    with pytest.raises(UnsupportedError):
+        quantized.check_checkpoint(spec, scheme, version)
+
+
+def test_no_group_index_is_registered_and_channel_scales_are_float32():
+    spec = read_config({**LLAMA, "quantization_config": GPTQ})
+    form = quantized.registered_scheme(spec, published(spec)).form
+    assert (form.group, form.input_bits) == (128, 0)
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel"}
+    settings = {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+    spec = read_config({**LLAMA, "quantization_config": settings})
+    assert quantized.registered_scheme(spec, published(spec)).form.scale_bits == 32
+
+
+@pytest.mark.parametrize(
+    ("model_type", "quantized_router"), [("qwen3_moe", True), ("mixtral", False)]
+)
+def test_routers_are_quantized_where_the_class_hands_them_the_settings(
+    model_type, quantized_router
+):
+    config = {**LLAMA, "model_type": model_type, "quantization_config": GPTQ}
+    spec = read_config({**config, "num_experts": 8, "moe_intermediate_size": 256,
+                        "num_experts_per_tok": 2, "num_local_experts": 8})  # fmt: skip
+    rules = quantized.registered_scheme(spec, published(spec)).rules
+    assert any(Kind.ROUTER in rule.kinds for rule in rules if rule.form) is quantized_router

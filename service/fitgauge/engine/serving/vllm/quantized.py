@@ -123,24 +123,24 @@ def refusal(form: Format, width: int, hidden: int) -> str | None:
     fused_moe/oracle/fp8.py."""
     if form.rows > 1:
         refined = _refined_block(form, width, hidden).group
-        return None if width % refined == 0 and refined >= _SMALLEST_BLOCK else _cut(width, form)
+        return None if width % refined == 0 and refined >= _SMALLEST_BLOCK else _uneven(width, form)
     if form.name.startswith(("gptq_", "awq_")):
         if _marlin_reads(form, width, hidden) or not form.group:
             return None
         return (
             None
             if _halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK
-            else _cut(width, form)
+            else _uneven(width, form)
         )
     if form.name.startswith("packed_int") and form.group:
         if width % form.group:
-            return _cut(width, form)
+            return _uneven(width, form)
         if hidden % form.group:
             return f"hidden size {hidden} is no multiple of its quantization groups of {form.group}"
     return None
 
 
-def _cut(width: int, form: Format) -> str:
+def _uneven(width: int, form: Format) -> str:
     return f"{width} features a rank cannot be divided into quantization blocks of {form.group}"
 
 

@@ -1,7 +1,7 @@
 """Parse the names of engines, versions and number formats."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rapidfuzz import process
@@ -114,8 +114,9 @@ def version(text: str) -> tuple[int, ...]:
 def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     """Return the canonical dtype of the cache, or `auto`: the engine's default.
 
-    llama.cpp and Ollama have ggml types (q8_0) where others have fp8. Raise InvalidRequestError
-    for a dtype the engine does not support."""
+    llama.cpp and Ollama have ggml types (q8_0) where others have fp8; a name of the engine's own
+    flag (int4_per_token_head) is taken as it is. Raise InvalidRequestError for a dtype the engine
+    does not support."""
     word = (text or "auto").strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
@@ -123,6 +124,9 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
         return _ggml_type(word, str(text), engine)
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]
+    flags = ENGINES[engine].cache_dtypes or {}
+    if word in flags.values():
+        return next(name for name, flag in flags.items() if flag == word)
     try:
         cache_dtype = dtype(word)
     except UnsupportedError:
@@ -130,11 +134,17 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     if cache_dtype not in ("F16", "BF16", "F32", "F8_E4M3", "F8_E5M2", "I8"):
         raise InvalidRequestError(
             f"Unknown KV cache dtype {text!r}.",
-            hint="Use auto, fp8, bf16 or fp16.",
+            hint=_use(dict.fromkeys(("auto", "fp8", "bf16", "fp16", *flags.values()))),
             field="kv_cache_dtype",
             code="unknown-kv-cache-dtype",
         )
     return cache_dtype
+
+
+def _use(names: Iterable[str]) -> str:
+    """Return the hint that lists what to send."""
+    *first, last = names
+    return f"Use {', '.join(first)} or {last}."
 
 
 def _ggml_type(word: str, text: str, engine: EngineName) -> str:

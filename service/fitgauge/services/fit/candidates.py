@@ -19,7 +19,7 @@ GGUF_FORMATS = ("q8_0", "q4_k_m")
 """Formats of GGUF files to suggest, larger first."""
 _SHORTEST = 1024
 _FEWEST_SEQUENCES = 16
-_EIGHT_BIT_CACHES = ("F8_E4M3", "F8_E5M2", "I8")
+_WIDE_CACHES = ("auto", "F16", "BF16", "F32")
 
 
 def candidates(
@@ -213,11 +213,9 @@ def _settings(spec: ModelSpec, workload: Workload, request: FitRequest) -> Itera
 
 def _smaller_cache(workload: Workload) -> Iterator[Candidate]:
     """Yield a KV cache of 8 bits, where it is wider."""
-    if ENGINES[workload.engine].reads_gguf:
-        if workload.kv_cache_dtype in ("auto", "F16", "BF16", "F32"):
-            yield "keep the KV cache in q8_0", {"kv_cache_dtype": "q8_0"}
-    elif workload.kv_cache_dtype not in _EIGHT_BIT_CACHES:
-        yield "keep the KV cache in fp8", {"kv_cache_dtype": "fp8"}
+    if workload.kv_cache_dtype in _WIDE_CACHES:
+        name = "q8_0" if ENGINES[workload.engine].reads_gguf else "fp8"
+        yield f"keep the KV cache in {name}", {"kv_cache_dtype": name}
 
 
 def _share(workload: Workload) -> Iterator[Candidate]:

@@ -214,8 +214,9 @@ def refusal(
 
     Sparse MLA and DeepSeek V4's compressed attention have kernels from Hopper on. Below 8.9 an
     fp8 cache is read by FlashInfer alone, which has no MLA there, no attention sinks, no images
-    that look ahead and heads of a few sizes, and starts at 8.0 since
-    `releases.FLASHINFER_FROM_AMPERE`. Sources: platforms/cuda.py (_get_backend_priorities) and
+    that look ahead, no scales by token and head, and heads of a few sizes, and starts at 8.0 since
+    `releases.FLASHINFER_FROM_AMPERE`. Scales by token and head are read by Triton's attention
+    alone. Sources: platforms/cuda.py (_get_backend_priorities) and
     the backends' supports_* methods; of DeepSeek V4, vLLM issues 40851 and 57144."""
     if compute_capability is None:
         return None
@@ -233,9 +234,15 @@ def refusal(
         return UnsupportedError(
             "gpu", f"vLLM has no kernel of compressed attention for {shown}; it needs 9.0 or newer."
         )
-    if compute_capability >= FP8_ATTENTION or not resolved_format(
-        spec, kv_cache_dtype, compute_capability
-    ).startswith("fp8"):
+    cache = resolved_format(spec, kv_cache_dtype, compute_capability)
+    scaled = cache.endswith("_per_token_head")
+    if scaled and latent:
+        return UnsupportedError(
+            "kv_cache_dtype",
+            f"vLLM has no kernel of latent attention for a cache in {cache}.",
+            ({"kv_cache_dtype": ("bf16", "fp8")},),
+        )
+    if compute_capability >= FP8_ATTENTION or not cache.startswith("fp8"):
         return None
     before_flashinfer = (
         compute_capability < (AMPERE, 0) and version >= releases.FLASHINFER_FROM_AMPERE
@@ -243,6 +250,7 @@ def refusal(
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
     if (
         before_flashinfer
+        or scaled
         or latent
         or spec.image_prefix
         or quirks(spec).attention_sinks

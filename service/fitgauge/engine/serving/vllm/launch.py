@@ -15,7 +15,13 @@ from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32"}
-CACHE_DTYPES = {"F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "BF16": "bfloat16", "F16": "float16"}
+CACHE_DTYPES = {
+    "F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "BF16": "bfloat16", "F16": "float16",
+    "fp8_ds_mla": "fp8_ds_mla", "nvfp4": "nvfp4", "int4_per_token_head": "int4_per_token_head",
+    "int8_per_token_head": "int8_per_token_head", "fp8_per_token_head": "fp8_per_token_head",
+}  # fmt: skip
+"""Formats of the cache by its flag's names; those without a canonical dtype go by that name.
+Source: vllm/config/cache.py, CacheDType."""
 
 
 _NODES = (0, 12)

@@ -2,6 +2,7 @@
 communication between ranks."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,23 +17,34 @@ counts as used too: up to some 4 GiB.
 Assumed: no log says how much; it widens the interval only."""
 
 
+class Captured(NamedTuple):
+    """How many batch sizes an engine captures as CUDA graphs."""
+
+    sizes: int
+    """Those of this launch."""
+    measured: int
+    """Those of the runs that the profile's graphs were measured in."""
+
+
 def runtime_bytes(
     profile: EngineProfile,
     *,
     layers: int,
     ranks: int,
     graphs: bool,
+    captured: Captured | None = None,
     unified_memory: bool = False,
     symmetric: bool = True,
 ) -> tuple[Term, ...]:
     """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the
     profile was calibrated.
 
-    layers: on this stage. symmetric: whether the GPUs may share symmetric memory.
+    layers: on this stage. captured: batch sizes of the graphs. symmetric: whether the GPUs may
+    share symmetric memory.
     """
     terms = []
     if graphs:
-        terms.append(graph_term(profile, layers))
+        terms.append(graph_term(profile, layers, captured))
     process = profile.runtime_bytes.term(
         "runtime",
         1,
@@ -103,11 +115,18 @@ def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -
     return buffers.term("communication", 1, 0, formula)
 
 
-def graph_term(profile: EngineProfile, layers: int) -> Term:
-    """CUDA graphs: a part for every capture and a part for every layer [bytes]."""
+def graph_term(profile: EngineProfile, layers: int, captured: Captured | None = None) -> Term:
+    """CUDA graphs: a part for all of them and a part for every layer and captured batch size
+    [bytes].
+
+    captured: None where the batch sizes are those that the profile was measured with."""
     once, each = profile.graph_bytes, profile.graph_layer_bytes
     formula = f"{fitted(once.expected)} + {layers} layers x {fitted(each.expected)}"
-    base = each.term("cuda_graphs", layers, once.expected, formula)
+    scale = float(layers)
+    if captured is not None and captured.sizes < captured.measured:
+        formula += f" x {captured.sizes} / {captured.measured} batch sizes"
+        scale *= captured.sizes / captured.measured
+    base = each.term("cuda_graphs", scale, once.expected, formula)
     return Term(
         name=base.name,
         bytes=base.bytes,

@@ -117,7 +117,7 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     llama.cpp and Ollama have ggml types (q8_0) where others have fp8; a name of the engine's own
     flag (int4_per_token_head) is taken as it is. Raise InvalidRequestError for a dtype the engine
     does not support."""
-    word = (text or "auto").strip().lower()
+    word = (text or "auto").partition("(")[0].strip().lower()
     if word in ("auto", "default", "model"):
         return "auto"
     if ENGINES[engine].reads_gguf:

@@ -56,7 +56,8 @@ def base_workload(
     name, row = profile.engine, ENGINES[profile.engine]
     context = context_length_of(request, spec)
     tensor, pipeline, data = degrees(request, spec, count, name)
-    expert = request.expert_parallel or 1
+    replicated = attention_replicas(request, spec, count, name) > 1
+    expert = request.expert_parallel or (tensor * data if replicated else 1)
     if expert not in (
         (1, tensor * data) if row.experts_over_all_ranks else (1, tensor, tensor * data)
     ):
@@ -106,9 +107,10 @@ def degrees(
     """Return (tensor, pipeline, data) parallel degrees on `count` GPUs.
 
     Defaults are the widest tensor parallelism within a node that divides the heads, then
-    pipeline stages. Engines that split by layer have only stages, whatever the degree is called.
+    pipeline stages; `attention_replicas` where a narrower one was sent. Engines that split by layer
+    have only stages, whatever the degree is called.
     """
-    data = request.data_parallel or 1
+    data = request.data_parallel or attention_replicas(request, spec, count, engine)
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
     if not ENGINES[engine].pipeline_parallel:
         if (pipeline or 1) > 1:
@@ -186,6 +188,26 @@ def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workloa
             code="impossible-degrees",
         )
     return structs.replace(workload, free_bytes=tuple(gpu.usable.expected for gpu in gpus))
+
+
+def attention_replicas(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> int:
+    """Return the data parallel degree that a tensor degree narrower than the node leaves: experts
+    over all GPUs and attention repeated, where nothing is said of the rest; 1 elsewhere.
+
+    Source: vLLM, docs/serving/expert_parallel_deployment.md; its recipes serve mixtures so."""
+    tensor = request.tensor_parallel
+    if (
+        tensor is None
+        or request.pipeline_parallel is not None
+        or request.data_parallel is not None
+        or request.expert_parallel is not None
+        or not ENGINES[engine].experts_over_all_ranks
+        or count > USUAL_NODE
+        or count % tensor
+        or not any(block.mlp and block.mlp.experts for block in spec.blocks)
+    ):
+        return 1
+    return count // tensor
 
 
 def gpu_count(request: FitRequest, named: int) -> int:

@@ -248,8 +248,9 @@ class Search:
         if (engine, count) not in self._degrees:
             request = structs.replace(self._request, gpu_count=count, engine=engine)
             try:
-                tensor, pipeline, _ = degrees(request, self._spec, count, engine)
-                self._degrees[engine, count] = tensor if tensor * pipeline >= count else None
+                tensor, pipeline, data = degrees(request, self._spec, count, engine)
+                used = tensor * pipeline * data
+                self._degrees[engine, count] = tensor if used >= count else None
             except IMPOSSIBLE:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]

@@ -30,6 +30,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     padded_for,
     shares_memory,
 )
+from fitgauge.engine.serving.vllm.cuda_graphs import captured
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
 from fitgauge.engine.serving.vllm.kv_cache.layout import (
     KvCacheConfig,
@@ -113,7 +114,7 @@ def terms_outside_budget(
         and not workload.enforce_eager
         and captures_graphs(accelerator)
     ):
-        terms.append(structs.replace(graph_term(profile, layers), low=0))
+        terms.append(structs.replace(graph_term(profile, layers, captured(workload)), low=0))
     ranks = communicating_ranks(workload)
     if ranks > 1:
         seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
@@ -247,6 +248,7 @@ def stage_memory(
                 layers=layers,
                 ranks=ranks,
                 graphs=graphs,
+                captured=captured(workload),
                 unified_memory=accelerator.unified_memory,
                 symmetric=symmetric,
             )

@@ -21,6 +21,10 @@ ENCODER_DECODERS_UNTIL = (0, 10, 2)
 SECOND_ENGINE_ALONE = (0, 11)
 """The first release without the V0 engine, which served GPUs before Ampere."""
 
+GRAPHS_BY_SEQUENCES = (0, 11)
+"""Of the releases read, the first that captures graphs up to twice max_num_seqs (0.8.4: up to 512
+tokens whatever it is)."""
+
 ITEMS_SPREAD = (0, 11)
 """The first release that keeps every item's encoder outputs in a tensor of the whole budget.
 Source: 0.11.0, v1/worker/gpu_model_runner.py (pull request 25810)."""

@@ -459,6 +459,27 @@ COPIES = derived(
 )
 
 
+FREE_OF_GB10 = (
+    (112.71, 119.7), (114.54, 121.69), (112.9, 121.63), (111.18, 121.63), (110.73, 121.63),
+    (109.53, 121.69), (104.87, 121.63), (104.55, 121.63), (104.46, 121.69), (103.02, 121.69),
+    (102.79, 121.63), (101.49, 121.63), (101.28, 121.63), (99.33, 121.69),
+)  # fmt: skip
+"""(free, total) [GiB] of "Free memory on device" lines of GB10 in public repositories, where no
+other service is named; most are of starts that were refused, which lack more than the others."""
+UNIFIED = {
+    "low": 0.058,
+    "expected": 0.1,
+    "high": 0.165,
+    "runs": len(FREE_OF_GB10),
+    "source": (
+        'public vLLM start-ups on GB10 ("Free memory on device (112.71/119.7 GiB) on startup"),'
+        " tools/accuracy/calibrate.py"
+    ),
+}
+"""What is held of unified memory, as a share of it. `expected` is the sixth of the fourteen, as
+refused starts are printed more often than the others."""
+
+
 def vllm_profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
     """Return the rows of vLLM, calibrated on the chosen runs."""
     hidden = coefficient(evidence(chosen, ((0, 8), (9, 9)), copies_of_hidden), COPIES)
@@ -499,6 +520,7 @@ def vllm_profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
                 "second_logits_copies": second_logits(group),
                 "second_graphs_in_budget": group.second_graphs,
                 "context_share": context,
+                "unified_share": UNIFIED,
                 "plain_communication_bytes": plain if group.since >= SYMMETRIC else None,
             }
         )

@@ -130,3 +130,33 @@ def test_one_card_is_not_filled_with_weights_by_device_map(check_fit, gpu, said)
     )
     assert answer.verdict in ("fits", "tight")
     assert (("weights-offloaded", None) in codes(answer.warnings)) == said
+
+
+def graphs(answer) -> int:
+    return next(term.bytes for term in answer.terms if term.name == "cuda_graphs")
+
+
+def test_graphs_are_captured_up_to_twice_max_num_seqs(check_fit):
+    sizes = {
+        sequences: graphs(check_fit(model=SMALL, gpu="RTX 4090", max_num_seqs=sequences))
+        for sequences in (1, 10, 256, 512)
+    }
+    layers = (sizes[256] - sizes[1]) / (51 - 2)
+    assert sizes[10] == pytest.approx(sizes[1] + (5 - 2) * layers, abs=8)
+    assert sizes[512] == sizes[256]
+
+
+@pytest.mark.parametrize("share, least, most", [(0.92, 0, 0.25), (0.9, 0.25, 0.9), (0.8, 0.9, 1)])
+def test_unified_memory_has_no_more_free_than_its_system_leaves(check_fit, share, least, most):
+    """Source: "Free memory on device (110.73/121.63 GiB) on startup is less than desired GPU
+    memory utilization (0.92, 111.9 GiB)"."""
+    answer = check_fit(
+        model="Qwen/Qwen3-8B", gpu="GB10", gpu_memory_utilization=share, settings="defaults"
+    )
+    assert least <= answer.fit_probability <= most
+
+
+def test_unified_memory_is_given_the_share_that_starts(check_fit):
+    answer = check_fit(model="Qwen/Qwen3-8B", gpu="GB10", settings="auto")
+    assert answer.verdict == "fits"
+    assert {one.setting for one in answer.chosen} == {"gpu_memory_utilization"}

@@ -197,3 +197,23 @@ def test_answers_encode_to_json_without_loss(check_fit):
 def test_a_request_knows_no_other_fields():
     with pytest.raises(msgspec.ValidationError, match="unknown field"):
         msgspec.convert({"model": "a", "gpu": "b", "gpus": 3}, FitRequest)
+
+
+@pytest.mark.parametrize(
+    "fields, degrees",
+    [
+        ({"tensor_parallel": 1}, (1, 1, 8, 8)),
+        ({"tensor_parallel": 4}, (4, 1, 2, 8)),
+        ({"tensor_parallel": 1, "pipeline_parallel": 8}, (1, 8, 1, 1)),
+        ({"tensor_parallel": 8, "gpu_count": 16}, (8, 2, 1, 1)),
+        ({"tensor_parallel": 1, "engine": "sglang"}, (1, 8, 1, 1)),
+        ({"tensor_parallel": 1, "model": "Qwen/Qwen3-32B"}, (1, 8, 1, 1)),
+    ],
+)
+def test_gpus_beside_a_narrow_tensor_degree_repeat_the_attention_of_a_mixture(
+    check_fit, fields, degrees
+):
+    asked = {"model": "Qwen/Qwen3-235B-A22B", "gpu": "H200", "gpu_count": 8, **fields}
+    understood = check_fit(**asked, settings="defaults").understood_as
+    names = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+    assert tuple(understood[name] for name in names) == degrees

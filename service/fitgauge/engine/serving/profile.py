@@ -93,6 +93,8 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`communication_bytes` where GPUs share no symmetric memory, if that was distinguished."""
     context_share: Coefficient | None = None
     """Of the GPU's memory, what CUDA takes before the engine looks at what is free."""
+    unified_share: Coefficient | None = None
+    """Of unified memory, what the system, its page cache and CUDA hold by then."""
     measured: dict[str, int] = {}
     """Campaigns that measured these releases, by class of GPU (`doubt.gpu_class`)."""
     measured_ever: dict[str, int] = {}

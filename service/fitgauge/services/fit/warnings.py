@@ -133,13 +133,14 @@ def _outgrown(checked: FitEstimate) -> Iterator[Note]:
         return
     left = estimate.accelerator.usable.expected - estimate.budget.expected
     need = f"{row.title}{' and others need' if workload.other_memory_bytes else ' needs'}"
+    unified = "what the system holds, " if estimate.accelerator.unified_memory else ""
     yield Note(
         "memory-outside-share",
         "gpu_memory_utilization",
         f"`gpu_memory_utilization` {workload.gpu_memory_utilization:g} leaves {gib(left)} of the"
         f" GPU, and {need} some"
-        f" {gib(checked.outside.expected)} outside that share (CUDA context, CUDA graphs): send a"
-        " lower share.",
+        f" {gib(checked.outside.expected)} outside that share ({unified}CUDA context, CUDA graphs):"
+        " send a lower share.",
     )
 
 

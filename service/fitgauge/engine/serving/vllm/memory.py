@@ -78,11 +78,13 @@ def terms_outside_budget(
     *,
     layers: int,
 ) -> tuple[Term, ...]:
-    """Return what is held beyond total x gpu_memory_utilization: CUDA's context, taken before vLLM
-    looks at what is free; the CUDA graphs of releases that do not take them off the pool, from
-    nothing (few sizes to capture) to what the profile says; and what NCCL opens after the pass
-    beyond what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22
-    and newer); and what others hold, as vLLM refuses to start where less is free than its share of
+    """Return what is held beyond total x gpu_memory_utilization.
+
+    CUDA's context, taken before vLLM looks at what is free, and of unified memory all that the
+    system holds by then; the CUDA graphs of releases that do not take them off the pool, from
+    nothing (few sizes to capture) to what the profile says; what NCCL opens after the pass beyond
+    what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and
+    newer); and what others hold, as vLLM refuses to start where less is free than its share of
     the whole GPU.
 
     Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory
@@ -99,16 +101,15 @@ def terms_outside_budget(
                 "the question",
             )
         )
-    if profile.context_share is not None:
+    # Where AMD's driver shares memory, what a process sees leaves the system's part out.
+    whole = accelerator.unified_memory and accelerator.vendor == "NVIDIA"
+    share = profile.unified_share if whole else profile.context_share
+    if share is not None:
         size = accelerator.usable.expected
-        terms.append(
-            profile.context_share.term(
-                "context",
-                size,
-                0,
-                f"{profile.context_share.expected:.6g} x {exactly(size)} of the GPU",
-            )
-        )
+        formula = f"{share.expected:.6g} x {exactly(size)} of the GPU"
+        if whole:
+            formula += "; the system, its page cache and CUDA"
+        terms.append(share.term("context", size, 0, formula))
     if (
         not graphs_in_budget(spec, profile)
         and not workload.enforce_eager

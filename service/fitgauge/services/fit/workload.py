@@ -192,7 +192,7 @@ def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workloa
 
 def attention_replicas(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> int:
     """Return the data parallel degree that a tensor degree narrower than the node leaves: experts
-    over all GPUs and attention repeated, where nothing is said of the rest; 1 elsewhere.
+    over all GPUs and attention repeated, where no other degree is sent; 1 elsewhere.
 
     Source: vLLM, docs/serving/expert_parallel_deployment.md; its recipes serve mixtures so."""
     tensor = request.tensor_parallel

@@ -211,7 +211,8 @@ class Services:
                     for one in siblings
                 ]
             )
-        return dependencies, self._serving.answer(request, model, gpu, siblings)
+        checked = self._serving.checked_with(checked, siblings)
+        return dependencies, self._serving.answer_for(checked, siblings)
 
     async def _serving_needs(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """Return what a model needs where no GPU is named. Raises the errors of

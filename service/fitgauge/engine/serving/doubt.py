@@ -78,15 +78,12 @@ def doubted(required: Bytes, fixed_bytes: int, by: Doubt) -> Bytes:
 
 def with_doubt(estimate: Estimate, profile: EngineProfile) -> Estimate:
     """Return an estimate with stages `doubted` as their GPUs are."""
-    stages = (
-        structs.replace(
-            stage,
-            required=doubted(
-                stage.required, stage.fixed_bytes, doubt(profile, estimate.gpu_of(stage))
-            ),
-        )
-        for stage in estimate.stages
-    )
+    of_all = doubt(profile, estimate.accelerator)
+    stages = []
+    for stage in estimate.stages:
+        by = doubt(profile, estimate.gpu_of(stage)) if estimate.gpus else of_all
+        required = doubted(stage.required, stage.fixed_bytes, by)
+        stages.append(structs.replace(stage, required=required))
     return structs.replace(estimate, stages=tuple(stages))
 
 

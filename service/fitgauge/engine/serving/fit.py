@@ -1,11 +1,13 @@
 """An Estimate against an accelerator: how likely it fits, the verdict, and how far it goes."""
 
+from collections.abc import Sequence
 from math import erf, sqrt
 from typing import Literal
 
 import msgspec
 
-from fitgauge.engine.quantity import Bytes, largest_where
+from fitgauge.engine.quantity import Bytes, Term, largest_where
+from fitgauge.engine.serving.doubt import Doubt
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 
 Verdict = Literal["fits", "tight", "does_not_fit"]
@@ -15,6 +17,10 @@ _Z90 = 1.645
 
 SURE, POSSIBLE = 0.9, 0.25
 """The least probability of `fits`, and of `tight`."""
+
+_TIGHT = 0.42
+"""The gap, in widths of one side of a 90 % interval, above which a probability is below
+`POSSIBLE`: 0.41, rounded up."""
 
 LISTED = 0.5
 """The least probability of what a list of all that fits holds."""
@@ -43,6 +49,24 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
     if spread == 0:
         return 1.0 if gap >= 0 else 0.0
     return 0.5 * (1 + erf(gap / (spread / _Z90) / sqrt(2)))
+
+
+def best_verdict(loaded: Sequence[tuple[Term, ...]], budget: Bytes, by: Doubt) -> Verdict:
+    """Return the best verdict that a launch may have, whatever it holds besides what its stages
+    have loaded.
+
+    Where that alone is expected to exceed the budget, the probability is below one half. With R
+    required, W loaded of it and a share s of doubt, the lower side of R spreads by at most (W's
+    own) + (R - W) + s x R, of which R - budget grows faster than `_TIGHT`: it is enough to look
+    at the least R, what the fullest stage has loaded."""
+    sizes = [sum([term.bytes for term in terms]) for terms in loaded]
+    most = max(sizes)
+    gap = most - budget.expected
+    if gap <= 0:
+        return "fits"
+    own = max([sum([term.bytes - term.low for term in terms]) for terms in loaded])
+    spread = own + most - min(sizes) + by.share * most + budget.high - budget.expected
+    return "does_not_fit" if gap > _TIGHT * spread else "tight"
 
 
 def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable: Bytes) -> float:

@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from fitgauge.engine.serving.doubt import doubt
+from fitgauge.engine.serving.fit import Verdict, best_verdict
 from fitgauge.engine.serving.ladders import Degrees, Ladder
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
@@ -47,6 +49,8 @@ class AutoSettings:
         self._batch = [one for one in self._ladders.batch if one.setting in self._open]
         self._ends: dict[int, Settings] = {}
         self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {(): default}
+        self._bests: dict[tuple[tuple[str, float], ...], Verdict] = {}
+        self._workloads: dict[tuple[tuple[str, float], ...], Workload | None] = {}
         self._without: dict[str, FitEstimate] = {}
         self._most = MOST_ESTIMATES - _FOR_SETTLING
         self.estimates = 1
@@ -76,7 +80,19 @@ class AutoSettings:
 
     def can_fit(self) -> bool:
         """Return whether any layout fits at the ends of all ladders."""
-        return any(self._fits(self._end(layout)) for layout in self._layouts())
+        return any(
+            self._best(layout) == "fits" and self._fits(self._end(layout))
+            for layout in self._layouts()
+        )
+
+    def is_hopeless(self) -> bool:
+        """Return whether in every layout the weights alone exceed what the engine may use, so that
+        none is even `tight`."""
+        return self._default.verdict == "does_not_fit" and all(
+            self._best(layout) == "does_not_fit"
+            or (self._best(layout) == "tight" and not self._is_possible(self._end(layout)))
+            for layout in self._layouts()
+        )
 
     def at_largest_share(self) -> FitEstimate:
         """Return the defaults with the largest share of the GPU."""
@@ -92,10 +108,10 @@ class AutoSettings:
     def _fitting(self) -> Iterator[Settings]:
         """Yield the ends of the steps that fit, in their order."""
         plain: Settings = {}
-        layouts = list(self._layouts())
-        if self._fits(self._end(plain)):
+        layouts = [layout for layout in self._layouts() if self._best(layout) == "fits"]
+        if plain in layouts and self._fits(self._end(plain)):
             yield from filter(self._fits, (self._batch_end(plain), self._share_end(plain)))
-        others = [layout for layout in layouts[1:] if self._fits(self._end(layout))]
+        others = [layout for layout in layouts if layout and self._fits(self._end(layout))]
         for step in (dict, self._batch_end, self._share_end):
             yield from filter(self._fits, (step(layout) for layout in others))
         yield from filter(self._fits, map(self._end, layouts))
@@ -115,6 +131,32 @@ class AutoSettings:
                 for name, value in fields.items()
             ):
                 yield fields
+
+    def _best(self, layout: Settings) -> Verdict:
+        """Return the best verdict of a layout, by its weights and the largest share of the GPU."""
+        key = tuple(layout.items())
+        if key not in self._bests:
+            self._bests[key] = self._best_by_weights(layout)
+        return self._bests[key]
+
+    def _best_by_weights(self, layout: Settings) -> Verdict:
+        default, row = self._default, self._row
+        asked, split, workload = default.asked, row.split, self._workload(layout)
+        if split is None or workload is None or asked.card.unlike:
+            return "fits"
+        if workload.cpu_offload_bytes and not split.supports_offload:
+            return "fits"
+        share = self._ladders.share
+        if share is not None and _SHARE in self._open:
+            highest = max(workload.gpu_memory_utilization, share.highest)
+            workload = structs.replace(workload, gpu_memory_utilization=highest)
+        accelerator = asked.accelerator
+        try:
+            loaded = split.loaded(asked.spec, default.prepared.sharded, workload, accelerator)
+        except IMPOSSIBLE:
+            return "fits"
+        budget = row.budget(accelerator, workload)
+        return best_verdict(loaded, budget, doubt(asked.profile, accelerator))
 
     def _batch_end(self, layout: Settings) -> Settings:
         """Return step B's end: all limits of the scheduler at their lowest."""
@@ -224,21 +266,25 @@ class AutoSettings:
         """Return the workload with these settings; None where the engine refuses it."""
         if not changed:
             return self._default.workload
-        asked = self._default.asked
-        try:
-            return serving_workload(
-                structs.replace(self._default.request, **changed),
-                asked.spec,
-                asked.accelerator,
-                asked.count,
-                asked.profile,
-            )
-        except IMPOSSIBLE:
-            return None
+        key = tuple(sorted(changed.items()))
+        if key not in self._workloads:
+            asked = self._default.asked
+            request = structs.replace(self._default.request, **changed)
+            try:
+                self._workloads[key] = serving_workload(
+                    request, asked.spec, asked.accelerator, asked.count, asked.profile
+                )
+            except IMPOSSIBLE:
+                self._workloads[key] = None
+        return self._workloads[key]
 
     def _fits(self, changed: Settings) -> bool:
         judged = self._of(changed)
         return judged is not None and _fits(judged)
+
+    def _is_possible(self, changed: Settings) -> bool:
+        judged = self._of(changed)
+        return judged is not None and judged.verdict != "does_not_fit"
 
     def _sure(self, changed: Settings) -> FitEstimate:
         judged = self._of(changed)

@@ -1,7 +1,7 @@
 """A serving question, estimated: what it names is found, its degrees are settled, and its need
 is set against the card."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -9,14 +9,16 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, shared
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.doubt import with_doubt
-from fitgauge.engine.serving.estimate import StageEstimate, on_gpus
+from fitgauge.engine.serving.estimate import Estimate, StageEstimate, on_gpus
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.schemas import FitRequest, HostMemory
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
@@ -25,6 +27,9 @@ from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, def
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
 from fitgauge.services.fit.workload import gpu_count, over_unlike_gpus, serving_workload
+
+_ESTIMATES = 128
+"""Estimates that are held: those of one question, which comes back to some of them."""
 
 
 class Estimator:
@@ -42,6 +47,7 @@ class Estimator:
         self._engines = engines
         self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = weights or WeightCache()
+        self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, float]] = WeakMemo(_ESTIMATES)
 
     def ask(
         self,
@@ -84,14 +90,15 @@ class Estimator:
         *,
         model: Model | None = None,
         count: int | None = None,
+        siblings: Sequence[QuantizedRepo] | None = None,
     ) -> FitQuery:
-        """Return the question with other `fields`, and another model or number of cards where
-        they are given. Raises as `ask`."""
+        """Return the question with other `fields`, and another model, number of GPUs or other
+        repositories where they are set. Raises as `ask`."""
         return self.ask(
             structs.replace(asked.original, **fields),
             model or asked.model,
             asked.card,
-            siblings=asked.siblings,
+            siblings=asked.siblings if siblings is None else siblings,
             count=count or asked.count,
         )
 
@@ -150,6 +157,33 @@ class Estimator:
             return default.verdict == "fits"
         return AutoSettings(default, partial(self._trial, asked)).can_fit()
 
+    def attempt(self, asked: FitQuery) -> FitEstimate | None:
+        """Return the same as `possible`, but without the search for the least that it takes where
+        the weights alone are too much: then the engine's defaults, which do not fit either."""
+        try:
+            default = self._with_defaults(asked)
+        except IMPOSSIBLE:
+            return None
+        if asked.request.settings == "defaults" or default.verdict == "fits" or default.refused:
+            return default
+        search = AutoSettings(default, partial(self._trial, asked))
+        return default if search.is_hopeless() else search.search(settle=False)
+
+    def verdict(self, asked: FitQuery) -> Verdict | None:
+        """Return the verdict of `possible` alone; None where the engine refuses the question."""
+        try:
+            default = self._with_defaults(asked)
+        except IMPOSSIBLE:
+            return None
+        if default.refused:
+            return "unsupported"
+        if asked.request.settings == "defaults" or default.verdict == "fits":
+            return default.verdict
+        search = AutoSettings(default, partial(self._trial, asked))
+        if search.can_fit():
+            return "fits"
+        return "does_not_fit" if search.is_hopeless() else search.search(settle=False).verdict
+
     def at_largest_share(self, checked: FitEstimate) -> FitEstimate:
         """Return the engine's defaults with the largest share of the GPU that may be chosen."""
         return AutoSettings(checked, partial(self._trial, checked.asked)).at_largest_share()
@@ -206,11 +240,16 @@ class Estimator:
         if asked.card.unlike:
             workload = over_unlike_gpus(workload, gpus)
         prepared = self.prepared(asked)
-        estimate = ENGINES[workload.engine].estimate(
-            spec, prepared.sharded, workload, accelerator, profile
-        )
-        estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
-        probability = probability_of(asked, workload, estimate)
+
+        def compute() -> tuple[Estimate, float]:
+            estimate = ENGINES[workload.engine].estimate(
+                spec, prepared.sharded, workload, accelerator, profile
+            )
+            estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
+            return estimate, probability_of(asked, workload, estimate)
+
+        key = asked.checkpoint.derived, workload, accelerator, gpus
+        estimate, probability = self._estimates.get_or_compute(asked.loaded, key, compute)
         return FitEstimate(asked, request, prepared, workload, estimate, probability)
 
 

@@ -173,6 +173,8 @@ def _confirmed(
     """Return the largest value of a field that fits when it is estimated, from a first `value`
     on. bound: what an estimate says of the limit, its other memory staying as it is there."""
     fits = checked.verdict == "fits"
+    if not fits and _lacks_room_for_weights(checked):
+        return 0
     best, ceiling = (requested, None) if fits else (0, requested)
     fixed = checked.estimate.fullest.fixed_bytes
     for _ in range(_STEPS):
@@ -189,6 +191,17 @@ def _confirmed(
             ceiling = value
         value = 0 if tried is None else bound(tried, _sure_pools(tried))
     return best
+
+
+def _lacks_room_for_weights(checked: FitEstimate) -> bool:
+    """Return whether the weights alone are expected to exceed what the engine may use, so that no
+    smaller workload fits."""
+    estimate = checked.estimate
+    return any(
+        sum(term.bytes for term in stage.fixed if term.name == "weights")
+        > estimate.budget_of(stage).expected
+        for stage in estimate.stages
+    )
 
 
 def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:

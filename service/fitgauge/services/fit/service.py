@@ -79,6 +79,18 @@ class FitService:
             self._estimator.ask(request, model, found, siblings=siblings, as_launched=as_launched)
         )
 
+    def checked_with(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo]) -> FitEstimate:
+        """Return the estimate with repositories to load or to suggest: the same one where the
+        engine loads none of them."""
+        before = checked.asked
+        asked = self._estimator.change(before, {}, siblings=siblings)
+        if asked.checkpoint != before.checkpoint:
+            return self._estimator.check(asked)
+        choice = checked.choice
+        if choice is not None:
+            choice = replace(choice, default=replace(choice.default, asked=asked))
+        return replace(checked, asked=asked, choice=choice)
+
     def answer(
         self,
         request: FitRequest,
@@ -194,10 +206,7 @@ class FitService:
 
         def judge(accelerator: Accelerator) -> Verdict | None:
             card = structs.replace(asked.card, accelerator=accelerator)
-            tried = self._estimator.possible(replace(asked, card=card))
-            if tried is None:
-                return None
-            return "unsupported" if tried.refused else tried.verdict
+            return self._estimator.verdict(replace(asked, card=card))
 
         verdict = "unsupported" if checked.refused else checked.verdict
         least = checked.estimate.fullest.required.low

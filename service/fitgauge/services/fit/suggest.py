@@ -72,7 +72,7 @@ class SuggestionSearch:
             redundant(fields, one) for one in self.found
         ):
             return
-        again = self._estimator.possible(self._changed(fields))
+        again = self._estimator.attempt(self._changed(fields))
         if again is None or again.refused is not None:
             return
         if again.verdict in ("does_not_fit", self._checked.verdict):
@@ -251,7 +251,7 @@ def _running(
 ) -> Iterator[Suggestion]:
     """Yield those of `changes` that run on the card and are not sure to exceed it."""
     for change, fields in changes:
-        again = estimator.possible(estimator.change(asked, fields))
+        again = estimator.attempt(estimator.change(asked, fields))
         if again is not None and again.verdict != "does_not_fit" and again.refused is None:
             yield suggestion_of(change, dict(fields), again, estimator)
 

@@ -105,7 +105,9 @@ def check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  
     """Will MODEL fit on GPU when it is served? Without GPU: what it needs, and the smallest GPUs
     that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2
     where the question cannot be answered."""
-    request = as_request({"model": model, "gpu": gpu, "detail": "full", **options}, FitRequest)
+    request = as_request(
+        {"model": model, "gpu": gpu or None, "detail": "full", **options}, FitRequest
+    )
     _, answer = _answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
@@ -134,7 +136,9 @@ def train_check(model: str, gpu: str | None, as_json: bool, **options: Any) -> N
     """Will MODEL fit on GPU when it is trained? Without GPU: what it needs by method, and the
     smallest GPUs that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is
     unsupported, 2 where the question cannot be answered."""
-    request = as_request({"model": model, "gpu": gpu, "detail": "full", **options}, TrainingRequest)
+    request = as_request(
+        {"model": model, "gpu": gpu or None, "detail": "full", **options}, TrainingRequest
+    )
     _, answer = _answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)

@@ -27,6 +27,13 @@ def test_without_a_gpu_the_needs_are_printed(command, names):
         assert one["gpu"] in result.output
 
 
+@pytest.mark.parametrize("command", ["check", "train-check"])
+def test_an_empty_gpu_is_none(command):
+    result = run(command, "Qwen/Qwen3-8B", "")
+    assert result.exit_code == 0
+    assert result.output == run(command, "Qwen/Qwen3-8B").output
+
+
 def test_each_gpu_of_several_kinds_is_printed():
     result = run("check", "Qwen/Qwen3-32B", "1x4090 1x3060", "--engine", "llama.cpp")
     assert result.exit_code == 0

@@ -9,6 +9,7 @@ from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import fit_probability
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.algorithms.phases import algorithm_stages
+from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.profile import TrainingProfile
@@ -113,14 +114,15 @@ def _serving(
         pipeline_parallel=1,
         gpu_memory_utilization=rollout.memory_utilization,
         max_batched_tokens=tool_named(setup.trainer).rollout.batched_tokens,
-        max_num_seqs=_sequences(workload, rollout) if setup.trainer == "trl" else None,
+        max_num_seqs=_sequences(workload, setup, rollout) if setup.trainer == "trl" else None,
     )
 
 
-def _sequences(workload: TrainingWorkload, rollout: Rollout) -> int:
+def _sequences(workload: TrainingWorkload, setup: Setup, rollout: Rollout) -> int:
     """Return requests at once under TRL: micro-batch x tensor parallel x steps of one generation
     (trl/trainer/grpo_trainer.py, max_num_seqs)."""
-    return max(1, workload.micro_batch_size * rollout.tensor_parallel * workload.micro_batches)
+    steps = steps_sampled(workload, setup)
+    return max(1, workload.micro_batch_size * rollout.tensor_parallel * steps)
 
 
 def _spec(model: Model | None) -> ModelSpec | None:

@@ -166,7 +166,8 @@ def warnings(
             )
         )
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
-    if setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
+    sent = request.micro_batch_size is not None or request.group_size is not None
+    if sent and setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
         notes.append(
             Note(
                 "group-size-uneven",
@@ -215,6 +216,16 @@ def _refuse(request: TrainingRequest, algorithm: Algorithm) -> None:
             raise InvalidRequestError(
                 detail, hint=f"Send algorithm grpo, rloo or ppo, or leave {field} out.", field=field
             )
+
+
+def default_micro_batch(request: TrainingRequest, micro_batches: int, replicas: int) -> int:
+    """Return the sequences of a micro-batch where the request leaves them out: 1, or under a tool
+    that samples whole groups in every step the completions of one prompt."""
+    tool, algorithm = tool_of(request), words.algorithm(request.algorithm)
+    if tool is None or not tool.samples_whole_groups or algorithm not in SAMPLED:
+        return 1
+    group = request.group_size or _GROUPS.get(algorithm, 1)
+    return 1 if micro_batches * replicas % group == 0 else group
 
 
 def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
@@ -290,7 +301,7 @@ def _rollout(
     request: TrainingRequest, workload: TrainingWorkload, trainer: Trainer, spec: ModelSpec
 ) -> Rollout | None:
     """Return the engine on the GPUs; None where completions are sampled elsewhere."""
-    defaults = tool_named(trainer).rollout
+    defaults = (tool_of(request) or tool_named(trainer)).rollout
     engine = words.rollout_engine(request.rollout_engine) or defaults.engine
     if engine == NO_ROLLOUT:
         return None
@@ -319,6 +330,7 @@ def _rollout(
         engine=engine,
         memory_utilization=request.rollout_memory_utilization or defaults.memory_utilization,
         tensor_parallel=ranks,
+        shares_weights=defaults.shares_weights and workload.uses_adapters,
         sleep=words.sleep(request.rollout_sleep) or defaults.sleep,
     )
 

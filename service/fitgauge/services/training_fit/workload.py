@@ -18,7 +18,11 @@ from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
-from fitgauge.services.training_fit.rl_setup import asked_framework, asked_length
+from fitgauge.services.training_fit.rl_setup import (
+    asked_framework,
+    asked_length,
+    default_micro_batch,
+)
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 DEFAULT_SEQUENCE = 2048
@@ -57,6 +61,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
     )
     request_images = images(request, spec, length, uses_adapters=method != "full")
+    micro_batches = request.micro_batches or (pipeline if framework == "fsdp" else 1)
     derived: dict[str, Any] = {
         "method": method,
         "framework": framework,
@@ -70,7 +75,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "sequence_parallel": megatron.sequence_parallel(request, spec, framework, tensor),
         "pipeline_parallel": pipeline,
         "pipeline_chunks": megatron.chunks(request),
-        "micro_batches": request.micro_batches or (pipeline if framework == "fsdp" else 1),
+        "micro_batches": micro_batches,
+        "micro_batch_size": request.micro_batch_size
+        or default_micro_batch(request, micro_batches, data),
         "context_parallel": context,
         "data_parallel": data,
         "fsdp_version": request.fsdp_version

@@ -247,7 +247,8 @@ class _Cast:
         engine_setup = self.setup.rollout
         if engine_setup is None or engine_setup.serves:
             return []
-        sequences = self.policy.micro_batch_size * self.policy.micro_batches
+        steps = engine.steps_sampled(self.policy, self.setup)
+        sequences = self.policy.micro_batch_size * steps
         tokens = self.setup.prompt_length + self.setup.completion_length
         size = cache_bytes(
             self.spec, tokens, sequences, dtype="BF16", tensor_parallel=self.policy.tensor_parallel

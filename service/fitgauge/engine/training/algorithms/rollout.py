@@ -2,12 +2,14 @@
 it while the policy is trained."""
 
 from collections.abc import Sequence
+from math import gcd
 
 from msgspec.structs import replace
 
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
+from fitgauge.engine.training.workload import TrainingWorkload
 
 _WEIGHTS = ("weights", "buffers")
 _WORKING = ("activations", "logits")
@@ -18,13 +20,26 @@ vllm/device_allocator/cumem.py (pools tagged weights and kv_cache);
 verl/trainer/config/rollout/rollout.yaml ("cudagraph in inference engine can not be offloaded")."""
 
 
+def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
+    """Return the forward passes that one sampling has to serve, so that all completions of a
+    prompt are sampled at once: TRL wants micro-batch x processes x steps_per_generation to be a
+    multiple of num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
+    sampled = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
+    return workload.micro_batches * setup.group_size // gcd(sampled, setup.group_size)
+
+
 def awake(estimate: Estimate, setup: Setup) -> tuple[Term, ...]:
     """Return all that the engine holds while it samples: weights, working memory, graphs, and the
     pool, which takes what its share leaves.
 
     Their sum is the engine's share of the GPU whatever its parts are, so the parts inside it
     have no spread of their own. An engine in the training process has no context of its own."""
-    fixed = [replace(term, low=term.bytes, high=term.bytes) for term in _own(estimate, setup)]
+    shares = setup.rollout is not None and setup.rollout.shares_weights
+    fixed = [
+        replace(term, low=term.bytes, high=term.bytes)
+        for term in _own(estimate, setup)
+        if not (shares and term.name in _WEIGHTS)
+    ]
     return tuple(map(_named, (*fixed, _pool(estimate))))
 
 
@@ -35,7 +50,7 @@ def asleep(estimate: Estimate, setup: Setup, rollout: Rollout) -> tuple[Term, ..
         return tuple(
             _named(term)
             for term in (*_own(estimate, setup), _pool(estimate))
-            if term.name not in _WORKING
+            if term.name not in _WORKING and not (rollout.shares_weights and term.name in _WEIGHTS)
         )
     return tuple(_named(term) for term in _own(estimate, setup) if term.name in _STAYS)
 
@@ -45,7 +60,7 @@ def host_bytes(estimate: Estimate, rollout: Rollout) -> int:
     synchronized before they are used)."""
     return (
         sum(term.bytes for term in estimate.fullest.fixed if term.name in _WEIGHTS)
-        if rollout.sleep == "level_1"
+        if rollout.sleep == "level_1" and not rollout.shares_weights
         else 0
     )
 

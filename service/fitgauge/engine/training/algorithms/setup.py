@@ -36,6 +36,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """Share of a GPU that it may take."""
     tensor_parallel: int = 1
     """Ranks that share one copy of it."""
+    shares_weights: bool = False
+    """Whether it reads the frozen weights that are trained on, instead of a copy."""
     sleep: Sleep = "off"
     """What it frees while the policy is trained: level_1 moves weights to host memory and drops the
     cache, level_2 drops both (source: vllm/device_allocator/cumem.py)."""

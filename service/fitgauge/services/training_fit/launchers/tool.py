@@ -87,6 +87,8 @@ class RolloutDefaults:
     """What the engine gives back while the policy trains."""
     tensor_parallel: int = 1
     """GPUs that share the engine's layers."""
+    shares_weights: bool = False
+    """Whether adapters are trained on the weights that the engine reads."""
     batched_tokens: int | None = 4096
     """trl/generation/vllm_generation.py; None leaves it to vLLM."""
 
@@ -141,6 +143,9 @@ class Tool:
     """Kernels that only it runs."""
     sets_allocator: bool = False
     """It sets expandable_segments by itself."""
+    samples_whole_groups: bool = False
+    """It raises a micro-batch to the completions of one prompt where a step samples no whole
+    groups."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
 

@@ -1,10 +1,9 @@
 """TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
 1.10, trl/scripts and trl/trainer."""
 
-from math import gcd
-
 from fitgauge.engine.model.spec import Model, Part
 from fitgauge.engine.note import Note
+from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.parallel.validate import experts
@@ -133,14 +132,6 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
     if workload.compile:
         flags += ["--torch_compile", "true"]
     return flags
-
-
-def steps_sampled(workload: TrainingWorkload, setup: Setup) -> int:
-    """Forward passes that one sampling has to serve, so that all completions of a prompt are
-    sampled at once: TRL wants micro-batch x processes x steps_per_generation to be a multiple of
-    num_generations (trl/trainer/grpo_config.py, generation_batch_size)."""
-    sequences = workload.micro_batch_size * workload.data_parallel * workload.micro_batches
-    return workload.micro_batches * setup.group_size // gcd(sequences, setup.group_size)
 
 
 def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

@@ -2,13 +2,20 @@
 its notebooks."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    PREFERENCE,
+    Default,
+    RolloutDefaults,
+    Tool,
+)
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "train.py"
@@ -52,13 +59,24 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
             "num_generations": setup.group_size,
             "max_completion_length": setup.completion_length,
         }
+        steps = steps_sampled(workload, setup)
+        settings |= {"steps_per_generation": steps} if steps > workload.micro_batches else {}
     else:
         settings["max_length"] = workload.sequence_length
-    lines = (
-        ["import os", 'os.environ["UNSLOTH_RETURN_LOGITS"] = "1"']
-        if workload.loss in ("full", "in_place")
-        else []
-    )
+    rollout = setup.rollout
+    variables = {}
+    if workload.loss in ("full", "in_place"):
+        variables["UNSLOTH_RETURN_LOGITS"] = "1"
+    if rollout is not None and rollout.serves:
+        loaded |= {
+            "fast_inference": True,
+            "gpu_memory_utilization": rollout.memory_utilization,
+            "max_lora_rank": workload.lora_rank,
+        }
+        if rollout.sleep != "off":
+            variables["UNSLOTH_VLLM_STANDBY"] = "1"
+    lines = ["import os"] if variables else []
+    lines += [f'os.environ["{name}"] = "{value}"' for name, value in variables.items()]
     lines += [
         "from unsloth import FastLanguageModel",
         "from datasets import load_dataset",
@@ -111,6 +129,11 @@ UNSLOTH = Tool(
     kernels="unsloth",
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
+    # unsloth/models/loader.py, gpu_memory_utilization; unsloth_zoo/vllm_utils.py,
+    # convert_vllm_to_huggingface: the model that is trained is made of vLLM's own tensors
+    rollout=RolloutDefaults(memory_utilization=0.5, shares_weights=True),
+    # unsloth/models/rl.py: "We will change the batch size of 1 to the num_generations of 8"
+    samples_whole_groups=True,
     defaults=(
         Default("precision", "bf16",
             "unsloth/models/vision.py, float32_mixed_precision: False for full finetuning in bf16",

@@ -1,0 +1,68 @@
+"""Unsloth's GRPO: whole groups in every step, and vLLM on the weights that are trained on."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.engine.quantity import GIB
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "algorithm": "grpo", "trainer": "unsloth"}
+KV_BYTES = 2 * 36 * 8 * 128 * 2
+"""Bytes of a token: keys and values, layers, heads, width of a head, two bytes."""
+
+
+@pytest.fixture(scope="module")
+def train(questions):
+    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
+
+
+def sizes(answer, prefix):
+    return {term.name: term.bytes for term in answer.terms if term.name.startswith(prefix)}
+
+
+def test_a_micro_batch_is_the_group_where_one_sequence_is_no_whole_one(train):
+    answer = train(**ASKED, method="qlora")
+    assert answer.understood_as["micro_batch_size"] == 8
+    assert "per_device_train_batch_size=8" in answer.launch.command
+    assert not [one for one in answer.warnings if one.code == "group-size-uneven"]
+    whole = train(**ASKED, method="qlora", micro_batches=8)
+    assert whole.understood_as["micro_batch_size"] == 1
+
+
+def test_a_smaller_micro_batch_is_sampled_over_several_steps(train):
+    answer = train(**ASKED, method="qlora", micro_batch_size=2)
+    assert answer.understood_as["micro_batch_size"] == 2
+    assert "steps_per_generation=4" in answer.launch.command
+    assert [one for one in answer.warnings if one.code == "group-size-uneven"]
+
+
+@pytest.mark.parametrize(("trainer", "batch"), [("unsloth", 8), ("trl", 1), ("trl", 4)])
+def test_transformers_samples_a_whole_group_at_once(train, trainer, batch):
+    asked = {**ASKED, "trainer": trainer, "gpu": "H100", "micro_batch_size": batch}
+    answer = train(**asked, method="lora", prompt_length=8192, completion_length=8192)
+    rollout = next(phase for phase in answer.phases if phase.name == "rollout")
+    others = next(phase for phase in answer.phases if phase.name == "optimizer_step")
+    cache = 8 * 16_384 * KV_BYTES
+    assert rollout.bytes - others.bytes == pytest.approx(cache, rel=0.02)
+
+
+def test_vllm_reads_the_weights_that_are_trained_on(train):
+    asked = {**ASKED, "method": "qlora", "rollout_engine": "vllm"}
+    answer = train(**asked)
+    held = sizes(answer, "rollout_")
+    assert "rollout_weights" not in held
+    assert held["rollout_kv_cache"] > 0
+    assert answer.understood_as["rollout_memory_utilization"] == 0.5
+    assert "fast_inference=True, gpu_memory_utilization=0.5" in answer.launch.command
+    rollout = next(phase for phase in answer.phases if phase.name == "rollout")
+    assert rollout.bytes / GIB == pytest.approx(0.5 * 23.64, rel=0.05)
+    copied = train(**{**asked, "trainer": "trl", "gpu": "H100"})
+    assert "rollout_weights" in sizes(copied, "rollout_")
+
+
+def test_standby_frees_the_cache_while_the_policy_is_trained(train):
+    asked = {**ASKED, "method": "qlora", "rollout_engine": "vllm", "rollout_sleep": "level_2"}
+    answer = train(**asked)
+    assert "rollout_kv_cache" not in sizes(answer, "rollout_")
+    assert 'os.environ["UNSLOTH_VLLM_STANDBY"] = "1"' in answer.launch.command

@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from accuracy.training_calibrate import DATA, allocated, calibrated, part, ran, samples
-from accuracy.training_questions import request_of
+from accuracy.training_questions import request_of, stated_questions
 from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
 from accuracy.truth import GIB
@@ -35,8 +35,9 @@ def compared(which):
 
 
 def test_the_questions_in_the_file_are_those_that_the_rows_make():
+    stated = stated_questions()
     for row in rows("training_gpu"):
-        assert row.get("question") == request_of(row), row["id"]
+        assert row.get("question") == request_of(row, stated.get(row["id"])), row["id"]
 
 
 def test_a_run_whose_source_names_no_gpu_is_asked_on_one_that_holds_what_was_read():
@@ -74,7 +75,7 @@ def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
 def test_calibration_never_sees_a_run_of_the_check_part():
     fitted = {run.row["source"] for run in ran("fit")}
     assert fitted.isdisjoint(run.row["source"] for run in ran("check"))
-    assert 0.2 < len(list(ran("check"))) / len(published()[0]) < 0.4
+    assert 0.15 < len(list(ran("check"))) / len(published()[0]) < 0.4
 
 
 @pytest.mark.parametrize("which", ["fit", "check"])

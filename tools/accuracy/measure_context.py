@@ -170,11 +170,12 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
                             if row["loss"] == "none"
                             else output.loss
                         )
+                        del output  # as transformers' Trainer lets it go
                     sizes |= {"after_forward": live.live, "forward_peak": live.peak}
                     live.peak = live.live
                     loss.backward()
                     sizes["backward_peak"] = live.peak
-                    del output, loss
+                    del loss
                     gradients = sum(
                         _size(parameter.grad)
                         for parameter in parameters

@@ -353,8 +353,7 @@ def seen(model: Any, row: dict[str, Any], tokens: torch.Tensor) -> dict[str, tor
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """Return the model's own loss, or the mean of its hidden states; `output` is let go of by
-    the caller."""
+    """Return the model's own loss, or the mean of its hidden states."""
     loss = output.get("loss")
     if loss is not None:
         return loss
@@ -409,11 +408,12 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
             with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
                 output = model(**inputs_)
                 loss = loss_of(output)
+            del output  # as transformers' Trainer lets it go (trainer.py, compute_loss)
             sizes |= {"after_forward": live.live, "forward_peak": live.peak}
             live.peak = live.live
             loss.backward()
             sizes["backward_peak"] = live.peak
-            del output, loss
+            del loss
             gradients = sum(
                 _size(parameter.grad) for parameter in trained if parameter.grad is not None
             )

@@ -193,11 +193,12 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
             with live, loss_parallel() if row["sequence_parallel"] else contextlib.nullcontext():
                 output = model(**batch)
                 loss = output.loss
+                del output  # as transformers' Trainer lets it go
                 sizes |= {"after_forward": live.live, "forward_peak": live.peak}
                 live.peak = live.live
                 loss.backward()
                 sizes["backward_peak"] = live.peak
-                del output, loss
+                del loss
                 gradients = sum(_size(local(parameter.grad)) for parameter in parameters)
                 sizes["after_backward"] = live.peak = live.live
                 optimizer.step()

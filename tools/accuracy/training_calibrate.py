@@ -42,6 +42,8 @@ FITTED = (
 """What `calibrated` writes."""
 POOLED: frozenset[AllocatorKind] = frozenset({"transformers", "fsdp1", "fsdp2"})
 """Kinds that share one spread around their own median: FSDP2 has too few runs for its own."""
+FEW = 5
+"""A kind with fewer runs takes the spread of all kinds."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -262,7 +264,8 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
     times, shares = fragmentation(seen)
     fitted = {}
     for name, share in shares.items():
-        alike = [one for one in seen if one.kind == name or {one.kind, name} <= POOLED]
+        few = sum(one.kind == name for one in seen) < FEW
+        alike = [one for one in seen if few or one.kind == name or {one.kind, name} <= POOLED]
         off = [Seen(one.campaign, one.share(times).value - shares[one.kind]) for one in alike]
         low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
         fitted[name] = coefficient(

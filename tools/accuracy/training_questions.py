@@ -1,7 +1,9 @@
 """Published training runs as questions of the API: `question` of a row of training_gpu.jsonl, in
 the words of POST /v1/training-fit.
 
-What a row leaves open and its project decides stands in `PROJECTS`, with where the project says so.
+`training_gpu_questions.jsonl` asks a run with the settings that its source states; of the others,
+what a row leaves open and its project decides stands in `PROJECTS`, with where the project says so.
+Releases come from the row in either case.
 """
 
 import json
@@ -60,6 +62,12 @@ PROJECTS: dict[str, Row] = {
 }
 _CONTEXT = re.compile(r"(\d+) MB of it is CUDA context")
 """MiB that a process held before its first tensor, printed beside the run."""
+_TRANSFORMERS = re.compile(r"transformers (\d[\d.]*\d)")
+_LAYERS_ALONE = "pytorch/torchtitan#"
+"""Runs of threads of 2024 and March 2025, before torchtitan compiled the loss with the layers."""
+_WHOLE_LOSS = "meta-pytorch/torchtune#"
+"""A run of May 2024: torchtune's recipes took the loss of whole logits until its release 0.3 of
+September 2024."""
 _GPU = re.compile(
     r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX"
     r" \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB"
@@ -155,10 +163,12 @@ def _gpu(row: Row) -> str:
     """Return the GPU that the source names; where it names none, the usual 80 GB, or 141 GB where
     more was read than those hold."""
     match = _GPU.search(str(row.get("gpu") or ""))
+    if "H100 (95.04 GiB)" in str(row.get("gpu")):
+        return "H100 96GB"
     if match:
         return match.group().replace("GB card", "GB").strip()
     if "184 GiB" in str(row.get("gpu")):
-        return "B200"
+        return "GB200"
     read = max(
         (size for size in row["measured"].values() if isinstance(size, (int, float))), default=0
     )
@@ -232,23 +242,41 @@ def _sharding(row: Row, framework: str) -> Row:
     return {}
 
 
-def request_of(row: Row) -> Row | None:
-    """Return the question as the file holds it: without what is switched off."""
+def request_of(row: Row, stated: Row | None) -> Row | None:
+    """Return the question as the file holds it: as `stated` for the run, on the GPU that its size
+    tells where none is printed; else without what is switched off."""
+    if stated is not None:
+        unprinted = any("card not printed" in text for text in stated["assumed"])
+        return stated["request"] | ({"gpu": _gpu(row)} if unprinted else {}) | _dated(row)
     request = question(row)
-    return (
-        None
-        if request is None
-        else {field: value for field, value in request.items() if value is not False}
-    )
+    if request is None:
+        return None
+    return {field: value for field, value in request.items() if value is not False} | _dated(row)
+
+
+def _dated(row: Row) -> Row:
+    """Return what the release tells: of transformers, torchtitan's compiler, torchtune's loss."""
+    version = _TRANSFORMERS.search(str(row.get("framework_version")))
+    fields: Row = {"transformers_version": version.group(1)} if version else {}
+    if row["source"].startswith("pytorch/torchtitan"):
+        fields["compile_loss"] = not row["source"].startswith(_LAYERS_ALONE)
+    return fields | ({"loss": "full"} if row["source"].startswith(_WHOLE_LOSS) else {})
+
+
+def stated_questions() -> dict[str, Row]:
+    """Return the questions that sources state, by the run."""
+    lines = Path(__file__).with_name("training_gpu_questions.jsonl").read_text().splitlines()
+    return {row["id"]: row for row in map(json.loads, lines)}
 
 
 def main() -> None:
     """Write every row's question into training_gpu.jsonl; rows that cannot be asked have none."""
     path = Path(__file__).with_name("training_gpu.jsonl")
+    stated = stated_questions()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     for row in rows:
         row.pop("question", None)
-        request = request_of(row)
+        request = request_of(row, stated.get(row["id"]))
         if request is not None:
             row["question"] = request
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -103,7 +103,7 @@ def test_a_frozen_base_may_stay_in_16_bit_beside_adapters_in_fp32():
     full = precision_policy(
         TrainingWorkload(sequence_length=1, precision="mixed_bf16", base_precision="half")
     )
-    assert full.weights == "F32"
+    assert (full.weights, full.gradients, full.states) == ("BF16", "BF16", "BF16")
 
 
 MEASURED = [

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from fitgauge.engine.quantity import Bytes, described
 from fitgauge.engine.training.states.formulas import StateFormula
@@ -78,3 +79,22 @@ def in_words(name: str, size: int, words: str, numbers: int = 0) -> Amount:
 def amount(name: str, size: int, formula: str) -> Amount:
     """Return a part of exactly `size` bytes."""
     return Amount(name, Bytes(low=size, expected=size, high=size), formula)
+
+
+def spanned(phases: tuple[Phase, ...], others: Sequence[tuple[Phase, ...]]) -> tuple[Phase, ...]:
+    """Return the phases with the interval of activations widened by how much lower or higher the
+    highest of `others` is: the same step by other releases."""
+    if not others:
+        return phases
+    top = max(phase.total for phase in phases)
+    tops = [max(phase.total for phase in other) for other in others]
+    less, more = max(0, top - min(tops)), max(0, max(tops) - top)
+
+    def wider(part: Amount) -> Amount:
+        if part.name != "activations":
+            return part
+        size = part.size
+        low, high = max(0, size.low - less), size.high + more
+        return Amount(part.name, Bytes(low, size.expected, high), part.formula)
+
+    return tuple(replace(phase, parts=tuple(map(wider, phase.parts))) for phase in phases)

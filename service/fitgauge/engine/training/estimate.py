@@ -267,7 +267,7 @@ def _usual_fragmentation(
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
     formula = (
         f"{share.expected:.8g} x {exactly(allocated)} allocated + {times:.8g} x {exactly(logits)}"
-        " of logits in fp32"
+        " of logits"
     )
     usual = share.term("fragmentation", allocated, times * logits, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))

@@ -14,6 +14,7 @@ from fitgauge.engine.training.amounts import (
     phase,
     state,
 )
+from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline
 from fitgauge.engine.training.states.formulas import StateFormula
 from fitgauge.engine.training.states.sharding import RankStates
@@ -25,10 +26,12 @@ def fsdp_phases(
     workload: TrainingWorkload,
     rank: RankStates,
     formulas: Mapping[str, StateFormula],
+    head: Segment | None = None,
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
-    gradients' shards stay from one to the next."""
-    resident, moments = all_states(rank, formulas), list(fsdp.moments(fsdp.step_of(spec, workload)))
+    gradients' shards stay from one to the next. `head`: in place of the model's own."""
+    resident = all_states(rank, formulas)
+    moments = list(fsdp.moments(fsdp.step_of(spec, workload, head)))
     if workload.micro_batches > 1:
         moments = [replace(moment, shards=rank.gradients) for moment in moments]
     return (

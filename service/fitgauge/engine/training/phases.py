@@ -17,6 +17,7 @@ from fitgauge.engine.training.amounts import (
     amount,
     in_words,
     phase,
+    spanned,
     state,
 )
 from fitgauge.engine.training.autograd.passes import (
@@ -25,9 +26,9 @@ from fitgauge.engine.training.autograd.passes import (
     simulated,
     stage_segments,
 )
-from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.autograd.segments import older_heads, segments
 from fitgauge.engine.training.fsdp_phases import fsdp_phases, fsdp_stage_phases
-from fitgauge.engine.training.parallel import fsdp_pipeline, zero
+from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
 from fitgauge.engine.training.states.formulas import StateFormula, state_formulas
 from fitgauge.engine.training.states.offload import host_and_nvme
@@ -124,12 +125,17 @@ def _stage(
         workload.pipeline_chunks,
     ).most
     formulas = state_formulas(workload, here)
+    played = fsdp.computed(workload) if workload.framework == "fsdp" else workload
+    heads = older_heads(spec, played) if number == last else ()
     if workload.framework == "fsdp" and last:
         phases = fsdp_stage_phases(
             fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas
         )
     elif workload.framework == "fsdp":
-        phases = fsdp_phases(spec, workload, rank, formulas)
+        phases = spanned(
+            fsdp_phases(spec, workload, rank, formulas),
+            [fsdp_phases(spec, workload, rank, formulas, head) for head in heads],
+        )
     else:
         line = stage_segments(
             segments(spec, workload),
@@ -137,7 +143,12 @@ def _stage(
             first=number == 0,
             last=number == last,
         )
-        phases = _phases(spec, workload, rank, here, line, float(in_flight), number, formulas)
+        lines = [line, *(replace(line, segments=(*line.segments[:-1], head)) for head in heads)]
+        now, *before = (
+            _phases(spec, workload, rank, here, each, float(in_flight), number, formulas)
+            for each in lines
+        )
+        phases = spanned(now, before)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
         host += int(in_flight * _away(spec, workload, layers))

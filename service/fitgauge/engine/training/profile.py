@@ -4,10 +4,13 @@ from typing import Literal
 
 import msgspec
 
+from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.profile import Coefficient
+from fitgauge.engine.training.autograd.layers.losses import widens_logits
+from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.operations import FLOAT
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 _WHOLE = ("full", "in_place", "log_probs", "log_probs_in_place")
 """Losses that make the logits of all tokens at once."""
@@ -50,18 +53,25 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
-    """Return the bytes of a micro-batch's logits in fp32 on one rank of a pipeline stage, where
-    it makes them whole and the allocator has to find blocks of their size, as it has not where
-    its segments grow: tokens x vocabulary x 4; 0 of a model whose loss shifts no labels. Source:
+    """Return the bytes of a micro-batch's logits in fp32 (in 16 bit where nothing widens them) on
+    one rank of a pipeline stage: tokens x vocabulary x width.
+
+    0 where it does not make them whole, or its segments grow, so that the allocator need not find
+    blocks of their size; 0 of a model whose loss shifts no labels. Source:
     c10/cuda/CUDACachingAllocator.cpp, ExpandableSegment."""
     decodes = spec.task == "generate" and workload.loss in _WHOLE
     if workload.uses_expandable_segments or not decodes or stage != workload.pipeline_parallel - 1:
         return 0
-    if workload.framework == "fsdp" and workload.compile:  # a compiled loss makes no fp32 copy
+    if (
+        workload.framework == "fsdp" and workload.compiles_loss
+    ):  # a compiled loss makes no fp32 copy
         return 0
     logit_tokens = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-logit_tokens // workload.context_parallel) * workload.micro_batch_size
-    return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * FLOAT
+    policy = precision_policy(workload)
+    wide = policy.autocast or widens_logits(traits_of(spec), workload)
+    width = FLOAT if wide else BITS[policy.compute] // 8
+    return tokens * -(-spec.vocabulary_size // workload.tensor_parallel) * width
 
 
 def allocator_kind(workload: TrainingWorkload) -> AllocatorKind:

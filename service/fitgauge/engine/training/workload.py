@@ -46,7 +46,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Formats of weights, gradients and computation."""
     base_precision: BasePrecision = "fp32"
     """Of a frozen base that is not quantized, under autocast: half leaves it in 16 bit, with
-    adapters in fp32 (PEFT, autocast_adapter_dtype)."""
+    adapters in fp32 (PEFT, autocast_adapter_dtype). Of trained weights under mixed precision: half
+    leaves them, their gradients and states in 16 bit, as they were loaded."""
     optimizer: Optimizer = "adamw"
     """The optimizer."""
     optimizer_implementation: Implementation = "foreach"
@@ -72,7 +73,14 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     kernels: Kernels = "none"
     """Whose fused kernels replace transformers' modelling code in the layers."""
     compile: bool = False
-    """Layers and loss run under torch.compile."""
+    """Layers run under torch.compile, and the loss unless `compile_loss` is false."""
+    compile_loss: bool | None = None
+    """Whether the loss is compiled with the layers; None as today's tools do, with a loss that is
+    not within the interval."""
+    repeats_keys: bool = False
+    """Attention reads keys and values repeated for every query head."""
+    transformers_version: str | None = None
+    """Release of transformers; None for today's, with older ones within the interval."""
     sequence_length: int
     """[tokens]"""
     micro_batch_size: int = 1
@@ -87,6 +95,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Of a frozen base, by its name in quantization/requested.py."""
     quantize_experts: bool = False
     """A bitsandbytes base has its experts in that format too."""
+    fused_experts: bool = False
+    """Quantized experts of a layer are one parameter, dequantized whole in each pass."""
     zero_stage: int = 0
     """0 to 3; for FSDP 3 frees parameters after the forward pass, 2 keeps them."""
     offload: Offload = "none"
@@ -198,6 +208,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return self.optimizer == "lomo" or self.optimizer_in_backward
 
     @property
+    def compiles_loss(self) -> bool:
+        """Whether the loss runs under torch.compile."""
+        return self.compile and self.compile_loss is not False
+
+    @property
     def mixed(self) -> bool:
         """Whether the compute format differs from that of the weights or masters."""
         return self.precision in ("mixed_bf16", "mixed_fp16", "fp8")
@@ -243,7 +258,8 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
     in 16 bit). deepspeed: 16-bit weights and gradients, fp32 masters and states (ZeRO, arXiv
     1910.02054, section 3.1: 2 + 2 + 12). megatron: 16-bit weights, fp32 main_grad, masters and
     states (2 + 4 + 12; megatron/core/distributed/param_and_grad_buffer.py). fsdp: fp32 shards
-    gathered in 16 bit (torch.distributed.fsdp MixedPrecisionPolicy); a frozen base stays in 16
+    gathered in 16 bit (torch.distributed.fsdp MixedPrecisionPolicy), 16-bit ones where
+    base_precision is half; a frozen base stays in 16
     bit (accelerate utils/fsdp_utils.py and accelerator.py: only what requires a gradient is made
     fp32). bf16, fp32: everything in that format; DeepSpeed's bf16 keeps fp32 masters and states
     (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
@@ -285,17 +301,15 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
             adapters=half,
         )
     autocast = workload.framework == "transformers"
-    weights = (
-        half
-        if workload.uses_adapters
-        and (workload.framework == "fsdp" or workload.base_precision == "half")
-        else "F32"
-    )
+    adapts = workload.uses_adapters
+    narrow = workload.base_precision == "half" or (adapts and workload.framework == "fsdp")
+    weights = half if narrow else "F32"
+    trained = "F32" if adapts else weights
     return PrecisionPolicy(
         weights=weights,
-        gradients="F32",
+        gradients=trained,
         masters=None,
-        states="F32",
+        states=trained,
         compute=half,
         adapters="F32",
         autocast=autocast,

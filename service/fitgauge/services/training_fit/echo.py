@@ -81,6 +81,13 @@ def workload_fields(
         ),
         "kernels": workload.kernels,
         "compile": workload.compile,
+        **({"compile_loss": workload.compiles_loss} if workload.compile else {}),
+        "repeats_keys": workload.repeats_keys,
+        **(
+            {"transformers_version": workload.transformers_version}
+            if workload.transformers_version
+            else {}
+        ),
         "expandable_segments": workload.uses_expandable_segments,
         "activation_offload": workload.activation_offload,
         "optimizer_in_backward": workload.optimizer_in_backward,

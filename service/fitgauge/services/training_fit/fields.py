@@ -24,6 +24,7 @@ class StepFields(SharedFields, kw_only=True):
             description=(
                 "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
                 " fp32 (PEFT; default for lora where precision is left out), or fp32 (default)."
+                " Of full training: half leaves weights, gradients and states in 16 bit."
             )
         ),
     ] = None
@@ -61,6 +62,34 @@ class StepFields(SharedFields, kw_only=True):
         ),
     ] = None
     compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
+    compile_loss: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "With compile: the loss too. Default: as today's tools do, with either within the"
+                " interval (torchtitan compiled layers alone until spring 2025)."
+            )
+        ),
+    ] = None
+    repeats_keys: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Attention reads keys and values repeated for every query head. Default: the"
+                " trainer's; true of torchtune."
+            )
+        ),
+    ] = None
+    transformers_version: Annotated[
+        Annotated[str, Meta(pattern=r"^v?\d+(\.\d+){1,3}", max_length=40)] | None,
+        Meta(
+            description=(
+                "Release of transformers, whose loss held more before 4.49. Default: today's, with"
+                " older ones within the interval."
+            ),
+            examples=["4.48.1"],
+        ),
+    ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(

@@ -108,6 +108,15 @@ class AdapterFields(MethodFields, kw_only=True):
             )
         ),
     ] = None
+    fused_experts: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Quantized experts of a layer are one parameter, dequantized whole in each pass."
+                " Default: the trainer's; true of axolotl."
+            )
+        ),
+    ] = None
 
 
 class SequenceFields(AdapterFields, kw_only=True):

@@ -87,7 +87,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "train_vision_tower": request_images.train_vision_tower,
         "recompute_modules": megatron.modules(request, framework),
         "runtime_bytes": None if request.runtime_gib is None else int(request.runtime_gib * GIB),
-        "base_precision": (request.base_precision or "fp32") if method != "full" else "fp32",
+        "base_precision": request.base_precision or "fp32",
     }
     workload = TrainingWorkload(**(_sent(request) | derived))
     if (

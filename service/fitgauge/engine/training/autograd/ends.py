@@ -62,10 +62,13 @@ def beginning(
     return joined("embedding", [*source_segments(list(all_units), spec, context, workload), own])
 
 
-def constant_bytes(spec: ModelSpec, context: LayerContext) -> int:
-    """Cosine and sine tables of the sequence, and a mask (batch x 1 x s x s) for every kind of
-    window: eager attention adds one to its scores in the format of the stream, SDPA is given one
-    of booleans where a window is no longer than the sequence."""
+def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
+    """Return (cosine and sine tables of the sequence with the masks of SDPA, masks of eager
+    attention) [bytes].
+
+    A mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its scores in
+    the format of the stream, which nothing saves, SDPA is given one of booleans where a window is
+    no longer than the sequence."""
     mixers = [
         m
         for block in spec.blocks
@@ -83,7 +86,9 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> int:
         if context.rotary and mixers
         else 0
     )
-    return tables * context.table_width + masks * context.batch * context.sequence * context.keys
+    masked = masks * context.batch * context.sequence * context.keys
+    rotary = tables * context.table_width
+    return (rotary, masked) if eager else (rotary + masked, 0)
 
 
 def embedding_segment(
@@ -115,7 +120,7 @@ def embedding_segment(
         x = tape.add("embedding.sum", x, other)
     for unit in all_units:
         layer = Modules(tape, unit, context)
-        for name in layer.norms(inside=False):
+        for name in layer.norms(inside=False) or layer.norms(inside=True):
             x = layer.norm(name, x)
     if context.traits.scales_embedding:
         x = tape.copy("embedding.scaled", x)
@@ -136,8 +141,7 @@ def head_segment(
     context: LayerContext,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss). The caller holds
-    the logits until after the backward pass."""
+    """Trace final norm, logits and loss in fp32 (loss_utils.py, ForCausalLMLoss)."""
     tape, width = tape_of(workload), stream_width(workload)
     x = start = tape.input(
         "hidden", context.tokens * spec.hidden_size // context.stream, width, grad=True

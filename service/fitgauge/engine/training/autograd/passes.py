@@ -16,6 +16,8 @@ class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
     """In the order they run."""
     constants: int = 0
     """What is there before them: rotary tables and masks [bytes]."""
+    passing: int = 0
+    """Of masks, what goes with the forward pass [bytes]."""
     tied: int = 0
     """Gradient of the weight that embedding and head share [bytes]."""
 
@@ -71,6 +73,7 @@ def stage_segments(
     return StageSegments(
         segments=line,
         constants=model_segments.constants,
+        passing=model_segments.passing,
         tied=model_segments.tied_bytes if first and last else 0,
     )
 
@@ -79,11 +82,11 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
     """Return both passes of one micro-batch. `stays`: the share of a segment's gradients that
     this rank keeps when the segment has ended: all of them, its shard, or none where they go
     into main gradients or are stepped with at once."""
-    live, forward = line.constants, 0
+    live, forward = line.constants + line.passing, 0
     for segment in line.segments:
         forward = max(forward, live + segment.forward.peak)
         live += segment.forward.end
-    live -= sum(segment.casts for segment in line.segments)
+    live -= line.passing + sum(segment.casts + segment.logits for segment in line.segments)
     between, backward, at, done, opening = live, 0, 0, 0, 0
     for number, segment in enumerate(reversed(line.segments)):
         shared = line.tied if number == len(line.segments) - 1 else 0

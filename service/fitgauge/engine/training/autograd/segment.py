@@ -28,7 +28,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     casts: int
     """What autocast caches until the end of the forward pass and no operation saves."""
     logits: int
-    """What the caller holds through the backward pass."""
+    """What the caller holds to the end of the forward pass."""
     gradients: int
     """Gradients of its trained parameters, whole."""
     released: int

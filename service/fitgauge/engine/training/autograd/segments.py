@@ -1,7 +1,7 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
 each played once on a tape."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,7 @@ from fitgauge.engine.training.autograd.vision.segments import (
     image_constants,
 )
 from fitgauge.engine.training.parallel.validate import experts
+from fitgauge.engine.training.releases import OLDER
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit, units
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy, recomputed_modules
@@ -76,7 +77,9 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     head: Segment
     """Final norm, head and loss."""
     constants: int
-    """Rotary tables and masks [bytes]."""
+    """Rotary tables, and masks that are there in both passes [bytes]."""
+    passing: int = 0
+    """Masks that go with the forward pass [bytes]."""
     tied_bytes: int
     """Gradient of a weight that embedding and head share [bytes]."""
 
@@ -116,7 +119,33 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return the segments of a model in one micro-batch on one rank, its heads, MLPs and
     vocabulary divided by tensor parallelism, its tokens by context parallelism. Kept for the
     model and workloads asked about lately."""
-    relevant = msgspec.structs.replace(
+    relevant = _relevant(spec, workload)
+    return _SEGMENTS.get_or_compute(spec, relevant, lambda: _memoised(spec, relevant))
+
+
+def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, ...]:
+    """Return the head of `segments` as older releases run it, where a question leaves the release
+    open and the loss depends on it: of transformers (releases.py), and of what compiles the loss
+    with the layers, as torchtitan does since April 2025 (torchtitan/train.py, build_loss_fn)."""
+    if workload.loss != "full" or spec.task != "generate" or workload.framework == "megatron":
+        return ()
+    others: list[dict[str, Any]] = [{"transformers_version": version} for version in OLDER]
+    if workload.framework == "fsdp" and workload.compiles_loss:
+        others = [] if workload.compile_loss else [{"compile_loss": False}]
+    elif workload.transformers_version is not None:
+        others = []
+    relevant = _relevant(spec, workload)
+
+    def head_of(settings: dict[str, Any]) -> Segment:
+        started = _started(spec, msgspec.structs.replace(relevant, **settings))
+        return _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started)).head
+
+    return tuple(head_of(settings) for settings in others)
+
+
+def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
+    """Return the workload without what segments do not depend on."""
+    return msgspec.structs.replace(
         workload,
         expert_parallel=_spread(spec, workload),
         expert_tensor_parallel=workload.expert_ways,
@@ -134,7 +163,6 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         runtime_bytes=None,
         **whole_logits(workload),
     )
-    return _SEGMENTS.get_or_compute(spec, relevant, lambda: _memoised(spec, relevant))
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
@@ -162,6 +190,8 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
         compute_width=BITS[form.compute] // 8,
+        fused_experts=workload.fused_experts,
+        repeats_keys=workload.repeats_keys,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
         saves_gathered=workload.dtensor,
@@ -176,23 +206,40 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return the model's segments. What checkpointing does not change is written, and what
     experts do not change is played, once for all of it."""
     context, kind = layer_context(spec, workload), workload.activation_checkpointing
-    needs_input_grad = workload.uses_adapters and kind != "none"  # for a gradient of the embedding
-    shown = "full" if needs_input_grad else "none"
-    start = (
-        kind if needs_input_grad or workload.images or spec.task == "encoder_decoder" else "none"
-    )
-    started = msgspec.structs.replace(
-        workload, activation_checkpointing=start, expert_parallel=1, expert_tensor_parallel=None
-    )
+    shown = "full" if _needs_input_gradient(workload) else "none"
+    started = _started(spec, workload)
     ends = _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started))
     shown = kind if recomputed_modules(workload) else shown
-    as_shown = msgspec.structs.replace(workload, activation_checkpointing=shown)
+    as_shown = msgspec.structs.replace(
+        workload, activation_checkpointing=shown, transformers_version=None
+    )
     written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
+    constants, added = constant_bytes(spec, context)
+    kept = kind != "none"  # as the inputs of checkpoints
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
-        constants=constant_bytes(spec, context)
+        constants=constants
+        + (added if kept else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
+        passing=0 if kept else added,
+    )
+
+
+def _needs_input_gradient(workload: TrainingWorkload) -> bool:
+    """Return whether the embedding's output asks for a gradient, for checkpoints over a frozen
+    base."""
+    return workload.uses_adapters and workload.activation_checkpointing != "none"
+
+
+def _started(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
+    """Return the workload without what only layers depend on."""
+    depends = _needs_input_gradient(workload) or workload.images or spec.task == "encoder_decoder"
+    return msgspec.structs.replace(
+        workload,
+        activation_checkpointing=workload.activation_checkpointing if depends else "none",
+        expert_parallel=1,
+        expert_tensor_parallel=None,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.passes import in_order
+from fitgauge.engine.training.autograd.segment import Segment as Traced
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.states.parameters import Parameter, Unit, units
@@ -96,6 +97,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a shard of gradients goes to the host as soon as it is reduced."""
     constants: int = 0
     """Rotary tables and masks [bytes]."""
+    passing: int = 0
+    """Masks that go with the forward pass [bytes]."""
     hooked: int = 0
     """A layer's input, where hooks hold it and its gradient to the end of the backward pass
     [bytes]."""
@@ -112,7 +115,11 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
 
     A gathered buffer is let go only when the next one was copied out, so that the two overlap;
     the root's parameters stay to its end."""
-    live, unsharded, before = step.constants, step.root.gathered, step.root.gathered
+    live, unsharded, before = (
+        step.constants + step.passing,
+        step.root.gathered,
+        step.root.gathered,
+    )
     yield Moment(
         phase="forward",
         gathered=unsharded,
@@ -147,7 +154,7 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
         shards=0,
         activations=live + step.last.forward.peak,
     )
-    return live + step.last.forward.end
+    return live + step.last.forward.end - step.passing
 
 
 def _backward(step: Step, live: int) -> Iterator[Moment]:
@@ -225,8 +232,9 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     )
 
 
-def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
+def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | None = None) -> Step:
     """Return the step of a model: its segments played in the compute format, its units' shards.
+    `loss_head`: in place of the model's own.
 
     The caller lets the logits go with the forward pass; a tied embedding's gradient is made
     twice and summed."""
@@ -261,7 +269,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         // 8
     )
     root = replace(root, gradients=root.gradients + whole)
-    first, last = model_segments.embedding, model_segments.head
+    first, last = model_segments.embedding, loss_head or model_segments.head
     ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
     summed = Pass(
         peak=first.backward.peak + model_segments.tied_bytes,
@@ -280,6 +288,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         prefetch=not _reentrant(workload),
         offload=workload.offload != "none",
         constants=model_segments.constants,
+        passing=model_segments.passing,
         hooked=_hooked_bytes(spec, workload),
     )
     if not workload.shard_embeddings or spec.tied_embeddings:

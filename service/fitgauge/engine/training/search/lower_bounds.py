@@ -15,7 +15,6 @@ from fitgauge.engine.training.autograd.passes import (
     stage_segments,
 )
 from fitgauge.engine.training.autograd.segments import segments
-from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.parallel.fsdp import computed
 from fitgauge.engine.training.parallel.pipeline import held, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
@@ -173,15 +172,6 @@ _PASSES: WeakMemo[ModelSpec, TrainingWorkload, Passes] = WeakMemo(512)
 def _passes(spec: ModelSpec, workload: TrainingWorkload) -> Passes:
     """Return those of the first stage without what is there before them and after them."""
     alone, model_segments = workload.pipeline_parallel == 1, segments(spec, workload)
-    if workload.framework == "fsdp":  # which lets the logits go with the forward pass
-        ended = model_segments.head.forward
-        model_segments = replace(
-            model_segments,
-            head=replace(
-                model_segments.head,
-                forward=Pass(peak=ended.peak, end=ended.end - model_segments.head.logits),
-            ),
-        )
     line = stage_segments(
         model_segments, None if alone else _first_stage(spec, workload), last=alone
     )

@@ -149,6 +149,11 @@ AXOLOTL = Tool(
         Default("base_precision", "half",
             "src/axolotl/loaders/model.py, _configure_embedding_dtypes: put back to 16 bit",
             ADAPTERS),
+        Default("base_precision", "half",
+            "src/axolotl/monkeypatch/accelerate/fsdp2.py, fsdp2_prepare_model: shards stay as"
+            " loaded", ("full",)),
+        Default("fused_experts", True,
+            "src/axolotl/monkeypatch/moe_quant.py, replace_parameter_4bit", ("qlora",)),
         Default("quantization", "nf4_double",
             "src/axolotl/loaders/model.py, bnb_4bit_use_double_quant", ("qlora",)),
         Default("optimizer", "adamw",

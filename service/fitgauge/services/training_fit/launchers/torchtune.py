@@ -132,6 +132,7 @@ TORCHTUNE = Tool(
         Default("lora_targets", _OUTPUTS,
             "recipes/configs/llama3_1/8B_lora.yaml, lora_attn_modules, apply_lora_to_mlp",
             ADAPTERS),
+        Default("repeats_keys", True, "torchtune/modules/attention.py, forward: expand, flatten"),
         Default("fsdp_version", 2, "torchtune/training/_distributed.py, shard_model: fully_shard",
             gpus="several"),
         Default("shard_embeddings", True,

@@ -181,7 +181,7 @@ class AttentionModules(Modules):
 
         A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys
         and values are repeated for every head; FlashAttention itself knows windows
-        (integrations/sdpa_attention.py, use_gqa_in_sdpa)."""
+        (integrations/sdpa_attention.py, use_gqa_in_sdpa). torchtune repeats them always."""
         tape, context = self.tape, self.context
         masked = context.attention == "sdpa" and (
             self.explicit(mixer) or (mixer.window is not None and mixer.window <= context.keys)
@@ -189,7 +189,7 @@ class AttentionModules(Modules):
         bare = self.traits.bare_sdpa and context.attention == "sdpa"
         if bare and mixer.kv_heads == 1 < mixer.query_heads:
             return self.math_attention(q, k, v, heads, mixer)
-        if masked or bare:
+        if masked or bare or context.repeats_keys:
             k, v = self._repeated(k, v, heads, mixer)
         if context.way == "ulysses":
             return self._exchanged(q, k, v, heads, mixer)

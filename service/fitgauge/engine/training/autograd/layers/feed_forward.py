@@ -167,9 +167,15 @@ class FeedForwardModules(Modules):
         )
 
     def grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
-        """Return one product of every expert with its tokens, and of its adapter."""
+        """Return one product of every expert with its tokens, and of its adapter.
+
+        Quantized experts that are one parameter are dequantized before, and the product saves what
+        that gives (bitsandbytes nn/parametrize.py, replace_parameter_4bit)."""
         weights = [self.weight(parameter) for parameter in parameters]
         saves = [x] if any(weight.grad for weight in weights) else []
+        if self.context.fused_experts and parameters[0].form is not None:
+            weights = [self.tape.copy(f"{name}.dequantized", weight) for weight in weights]
+            saves += weights if x.grad else []
         y = self.tape.operation(
             name, (x, *weights), elements, weights[0].width, saves=saves, grouped=True
         )

@@ -5,6 +5,7 @@ from fitgauge.engine.training.autograd.layers.megatron import loss_of_pieces
 from fitgauge.engine.training.autograd.layers.traits import Traits
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.tape import Tape
+from fitgauge.engine.training.releases import loss_code
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CHUNKS = 8
@@ -24,14 +25,16 @@ def loss_of(
     traits: Traits,
     workload: TrainingWorkload,
 ) -> tuple[int, Value]:
-    """Return (bytes of logits that stay, the loss), by the workload's loss.
+    """Return (bytes of logits that the caller holds to the end of the forward pass, the loss), by
+    the workload's loss.
 
-    full: logits, their fp32 copy, log-softmax, which is saved; under tensor parallelism
+    full: `_full`; under tensor parallelism
     transformers gathers the logits (tp_plan, colwise_gather_output), torchtitan and Megatron
     take the loss of the pieces. torchtitan's, compiled, reads the logits alone
     (components/loss.py); Megatron's own makes no second copy
     (megatron/core/tensor_parallel/cross_entropy.py). The others: see `_fused`, `_chunked`,
     `_recomputed`, `_log_probs`, `_in_place`."""
+    last = tokens // workload.sequence_length * vocabulary
     if workload.loss == "fused" and workload.framework != "megatron":
         return 0, _fused(tape, x, weight, tokens, vocabulary, hidden)
     if workload.loss == "chunked":
@@ -42,7 +45,7 @@ def loss_of(
             weight,
             tokens * vocabulary // _CHUNKS,
             saved_numbers,
-            compiled=workload.compile,
+            compiled=workload.compiles_loss,
         )
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
@@ -62,20 +65,47 @@ def loss_of(
         return 0, _log_probs(tape, logits, workload)
     if workload.framework == "megatron":
         return 0, loss_of_pieces(tape, logits, compiled=workload.loss == "fused")
-    if workload.framework == "fsdp" and workload.compile:
+    if workload.framework == "fsdp" and workload.compiles_loss:
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
-        return 0, _in_place(tape, logits, tokens // workload.sequence_length * vocabulary)
-    tape.keep(logits)
-    wide = tape.to(logits, FLOAT, "logits.float") if traits.float_loss or tape.compute else logits
-    softmax = tape.pointwise("logits.log_softmax", wide, of_output=True)
+        return 0, _in_place(tape, logits, last)
+    return _full(tape, logits, last, traits, workload)
+
+
+def _full(
+    tape: Tape, logits: Value, last: int, traits: Traits, workload: TrainingWorkload
+) -> tuple[int, Value]:
+    """Return the loss of all logits, as a release of transformers takes it: an fp32 copy of them,
+    log-softmax, which is saved.
+
+    The caller holds the logits to the end of the forward pass (trainer.py, compute_loss, lets them
+    go before the backward pass). Before labels were shifted, the loss copied the logits without
+    the `last` token's; models with a loss of their own widened what they return, or nothing."""
+    code = loss_code(workload.transformers_version)
+    wide, shifts = logits, code != "shifted_labels" and logits.elements > last > 0
+    if widens_logits(traits, workload) or (tape.compute and not shifts):
+        wide = tape.to(logits, FLOAT, "logits.float")
+    returned = tape.keep(wide if code == "own" else logits)
+    read = wide
+    if shifts:
+        read = tape.copy("logits.shifted", wide, wide.elements - last)
+        read = tape.to(read, FLOAT, "logits.float") if tape.compute else read
+    softmax = tape.pointwise("logits.log_softmax", read, of_output=True)
     # zeros, exponentials and their sum are alive at once
     # (torch/distributed/tensor/parallel/loss.py)
     pieces = workload.sequence_parallel
     back_scratch = 2 * softmax.bytes if pieces else 0
-    return logits.bytes, tape.operation(
-        "loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch
-    )
+    loss = tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
+    if shifts:
+        tape.hold(wide)  # the function's own name
+    return returned.bytes, loss
+
+
+def widens_logits(traits: Traits, workload: TrainingWorkload) -> bool:
+    """Return whether the loss of whole logits reads them in fp32, by the family and the release of
+    transformers."""
+    today = loss_code(workload.transformers_version) == "shifted_labels"
+    return traits.float_loss and (today or not traits.late_float_loss)
 
 
 def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int) -> Value:

@@ -38,6 +38,10 @@ class LayerContext:
     """Bytes of a number of the rotary tables."""
     compute_width: int
     """Bytes of a number that matrix products read."""
+    fused_experts: bool = False
+    """Whether quantized experts are dequantized a layer at a time."""
+    repeats_keys: bool = False
+    """Whether attention reads keys and values repeated for every query head."""
     heads: int = 1
     """Parts into which tensor parallelism divides heads, MLPs and the vocabulary."""
     stream: int = 1

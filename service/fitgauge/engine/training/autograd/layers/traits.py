@@ -76,6 +76,8 @@ class Traits:
     """Whether gates, and what they weigh, are bounded (gpt-oss)."""
     float_loss: bool = True
     """Whether the loss is computed on fp32 logits."""
+    late_float_loss: bool = False
+    """Whether that is so only since releases.py, SHIFTED_LABELS."""
     position_bias: bool = False
     """Whether a trained table is added to scores."""
     bare_sdpa: bool = False
@@ -112,11 +114,11 @@ TRAITS: Mapping[str, Traits] = {
             "mixtral",
          "olmoe", "smollm3", "exaone4", "internlm3", "mimo", "hunyuan_v1_dense", "phimoe",
          "nominal",
-         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "llava_next",
-         "llava_onevision", "internvl", "internvl_chat",
+         "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "internvl", "internvl_chat",
          "idefics3", "smolvlm", "mistral3", "mllama"),
         LLAMA,
     ),
+    **dict.fromkeys(("llava", "llava_next", "llava_onevision"), Traits(late_float_loss=True)),
     **dict.fromkeys(("olmo2", "olmo3"), Traits(norm="wide_rms")),
     "helium": Traits(norm="wide_rms", interleaves=True),
     "ernie4_5": Traits(interleaves=True, float_rotary=True),
@@ -145,23 +147,25 @@ TRAITS: Mapping[str, Traits] = {
     **dict.fromkeys(("gemma3", "paligemma"), GEMMA),
     **dict.fromkeys(("gemma4", "gemma4_text"), replace(GEMMA, norm="wide_rms", logits_cap=True)),
     "olmo": Traits(norm="bare"),
-    "stablelm": Traits(norm="layer", rotates_part=True),
+    "stablelm": Traits(norm="layer", rotates_part=True, late_float_loss=True),
     "cohere": Traits(norm="centred", parallel=True, scales_logits=True),
     "cohere2": Traits(norm="centred", parallel=True, scales_logits=True),
     "nemotron": Traits(activation="relu_squared", norm="layer", rotates_part=True),
     "starcoder2": replace(PLAIN, drops=frozenset({"embedding", "weights", "attention", "mlp"})),
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
-    "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True),
-    "falcon": replace(PLAIN, parallel=True, float_softmax=False, bare_sdpa=True),
-    "mpt": replace(PLAIN, lacks=("sdpa", "flash")),
+    "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True, late_float_loss=True),
+    "falcon": replace(PLAIN, parallel=True, float_softmax=False, bare_sdpa=True,
+        late_float_loss=True),
+    "mpt": replace(PLAIN, lacks=("sdpa", "flash"), late_float_loss=True),
     "gpt_neo": replace(PLAIN, activation="gelu_new", float_scores=True, lacks=("sdpa",)),
     "gptj": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True,
         float_scores=True, lacks=("sdpa",)),
-    "opt": Traits(activation="relu", norm="layer", scales_queries=True,
+    "opt": Traits(activation="relu", norm="layer", scales_queries=True, late_float_loss=True,
         drops=frozenset({"attention", "mlp"})),
-    "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash")),
+    "bloom": Traits(activation="bloom_gelu", norm="layer", lacks=("sdpa", "flash"),
+        late_float_loss=True),
     "gpt2": Traits(
-        activation="gelu_new", norm="layer", float_softmax=False,
+        activation="gelu_new", norm="layer", float_softmax=False, late_float_loss=True,
         drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     "arcee": Traits(activation="relu_squared"),
@@ -175,7 +179,7 @@ TRAITS: Mapping[str, Traits] = {
         Traits(float_router=True, casts_router=True),
     ),
     "gpt_bigcode": Traits(
-        activation="gelu", norm="layer",
+        activation="gelu", norm="layer", late_float_loss=True,
         drops=frozenset({"embedding", "weights", "attention", "mlp"})
     ),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),

@@ -125,8 +125,8 @@ def _stage(
         workload.pipeline_chunks,
     ).most
     formulas = state_formulas(workload, here)
-    played = fsdp.computed(workload) if workload.framework == "fsdp" else workload
-    heads = older_heads(spec, played) if number == last else ()
+    computed = fsdp.computed(workload) if workload.framework == "fsdp" else workload
+    heads = older_heads(spec, computed) if number == last else ()
     if workload.framework == "fsdp" and last:
         phases = fsdp_stage_phases(
             fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.operations import Saved
@@ -57,7 +56,7 @@ def _segment(
             dtype=_form(saved, workload),
             bytes=saved.bytes,
         )
-        for saved in (*part.saved, *_held(part, workload))
+        for saved in part.saved
     ]
     return SavedSegment(
         name=part.name,
@@ -65,13 +64,6 @@ def _segment(
         bytes=sum(tensor.bytes for tensor in tensors),
         tensors=tensors,
     )
-
-
-def _held(part: Segment, workload: TrainingWorkload) -> tuple[Saved, ...]:
-    """Return the logits, which the caller holds until the backward pass ends, in the compute
-    format."""
-    width = BITS[precision_policy(workload).compute] // 8
-    return (Saved("logits", "the caller", part.logits // width, width),) if part.logits else ()
 
 
 def shape_of(saved: Saved, context: LayerContext, weights: dict[str, tuple[int, ...]]) -> list[int]:

@@ -215,14 +215,14 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     )
     written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
     constants, added = constant_bytes(spec, context)
-    kept = kind != "none"  # as the inputs of checkpoints
+    held = kind != "none"  # as the inputs of checkpoints
     return msgspec.structs.replace(
         ends,
         layers=tuple(_segment(layer, spec, workload) for layer in written),
         constants=constants
-        + (added if kept else 0)
+        + (added if held else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
-        passing=0 if kept else added,
+        passing=0 if held else added,
     )
 
 

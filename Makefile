@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract nightly openapi questions accuracy formulas agents calibrate bench clean
+.PHONY: help setup serve ask test lint types unit contract system nightly openapi questions accuracy formulas agents calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,13 @@ unit: .venv/.tools  ## every test but those of the contract
 
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
+
+system: .venv/.system  ## what needs a browser: the page in a real Chromium; fails where there is none
+	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser
+
+.venv/.system: requirements-system.txt .venv/.tools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-system.txt
+	@touch $@
 
 nightly: .venv/.tools  ## the contract tests with ten times the examples
 	@$(MAKE) contract EXAMPLES=20000

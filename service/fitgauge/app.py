@@ -22,6 +22,7 @@ from fitgauge import __version__
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.controllers.page import PageController
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.manifests import mcp_tools
@@ -129,6 +130,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         route_handlers=[
             *CONTROLLERS,
             ToolsController,
+            PageController,
             openapi_document,
             metrics,
             *([mcp.handler()] if mcp else []),

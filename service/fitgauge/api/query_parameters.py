@@ -15,7 +15,7 @@ _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 
 
 def strict_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse unknown and repeated query parameters, and integers outside of the declared bounds.
+    """Refuse unknown and repeated query parameters, and values outside of the declared bounds.
 
     Raises RequestError 422."""
     declared = {
@@ -28,8 +28,12 @@ def strict_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRo
             raise _unknown(name, tuple(declared))
     for name, field in declared.items():
         values = connection.query_params.getall(name, [])
-        if values:
-            _check_integer(name, values, field)
+        if len(values) > 1:
+            raise _repeated(name)
+        if values and field.annotation is int:
+            _check_integer(name, values[0], field)
+        elif values:
+            _check_length(name, values[0], field)
 
 
 def _unknown(name: str, accepted: tuple[str, ...]) -> RequestError:
@@ -43,14 +47,29 @@ def _unknown(name: str, accepted: tuple[str, ...]) -> RequestError:
     )
 
 
-def _check_integer(name: str, values: list[str], field: FieldDefinition) -> None:
+def _repeated(name: str) -> RequestError:
+    return RequestError(
+        422,
+        "invalid-request",
+        f"Query parameter `{name}` is repeated.",
+        f"Send {name} once.",
+        field=name,
+    )
+
+
+def _check_integer(name: str, value: str, field: FieldDefinition) -> None:
     bounds = field.kwarg_definition
     assert isinstance(bounds, QueryParameter)
     low, high = int(bounds.ge or 0), int(bounds.le or 0)
-    if len(values) > 1:
-        detail = f"Query parameter `{name}` is repeated."
-    elif _WHOLE_NUMBER.fullmatch(values[0]) and low <= int(values[0]) <= high:
+    if _WHOLE_NUMBER.fullmatch(value) and low <= int(value) <= high:
         return
-    else:
-        detail = f"{name} is {values[0][:40]!r}, not an integer from {low} to {high}."
+    detail = f"{name} is {value[:40]!r}, not an integer from {low} to {high}."
     raise RequestError(422, "invalid-request", detail, f"Send {name}={field.default}.", field=name)
+
+
+def _check_length(name: str, value: str, field: FieldDefinition) -> None:
+    bounds = field.kwarg_definition
+    assert isinstance(bounds, QueryParameter)
+    if bounds.max_length is not None and len(value) > bounds.max_length:
+        detail = f"{name} has {len(value)} characters, at most {bounds.max_length} are read."
+        raise RequestError(422, "invalid-request", detail, "Send fewer.", field=name)

@@ -38,6 +38,7 @@ from fitgauge.services.common.name_readings import (
     with_gguf_engine,
     with_named_format,
 )
+from fitgauge.services.common.name_search import Names, search_names
 from fitgauge.services.common.schemas import FitRequest, Verdict
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
@@ -434,6 +435,10 @@ class Services:
             items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]],
             total=len(rows),
         )
+
+    def search_names(self, text: str) -> Names:
+        """Return the bundled models and the GPUs whose names hold every word of a text."""
+        return search_names(text, self._models.snapshot.ids(), self._catalog.all())
 
     def get_gpu(self, text: str) -> GpuDetail:
         """Return one accelerator by its id or any usual name. Raises

@@ -10,6 +10,7 @@ from fitgauge.api.controllers.fit import FitController
 from fitgauge.api.controllers.gpus import GpusController
 from fitgauge.api.controllers.models import ModelsController
 from fitgauge.api.controllers.models_for_gpu import ModelsForGpuController
+from fitgauge.api.controllers.names import NamesController
 from fitgauge.api.controllers.recommend import RecommendController
 from fitgauge.api.controllers.training_fit import TrainingFitController
 from fitgauge.api.controllers.training_plan import TrainingPlanController
@@ -27,6 +28,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     AskController,
     ModelsController,
     GpusController,
+    NamesController,
     CatalogController,
     HealthController,
 )

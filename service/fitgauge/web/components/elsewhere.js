@@ -1,0 +1,98 @@
+// What else fits: GPUs for the model, with price and speed, and models for the GPU.
+import {html, signal} from '../vendor.js';
+import {post} from '../api.js';
+import {gib, whole} from '../format.js';
+import {answer, change, question, task} from '../state.js';
+import {t} from '../texts.js';
+
+const ROWS = 20;
+
+const gpus = signal(null);
+const models = signal(null);
+const filter = signal('');
+const problem = signal(null);
+
+async function find(path, body, into) {
+  const result = await post(path, body);
+  problem.value = result.problem?.detail ?? null;
+  into.value = result.answer ?? null;
+}
+
+function findGpus() {
+  const {model, quantization, context_length: context, concurrency, method} = question.value;
+  const serving = {quantization, context_length: context, concurrency};
+  const body = task.value === 'training'
+    ? {model, task: 'training', method}
+    : {model, ...serving};
+  return find('v1/recommend', body, gpus);
+}
+
+function findModels(event) {
+  event.preventDefault();
+  const {gpu, context_length: context} = question.value;
+  const search = filter.value ? {search: filter.value} : {};
+  const body = {gpu, task: task.value, limit: ROWS, ...search};
+  return find('v1/models-for-gpu', {...body, ...(context ? {context_length: context} : {})}, models);
+}
+
+function price(cost) {
+  return cost ? cost.usd_per_hour_low.toFixed(2) : '';
+}
+
+function speed(option) {
+  const decode = option.decode?.tokens_per_second.expected ?? option.decode?.tokens_per_second.low;
+  return decode ? whole(Math.round(decode)) : '';
+}
+
+function GpuRow({option}) {
+  const take = () => change(option.request);
+  return html`<tr><th scope="row"><button type="button" onClick=${take}>
+      ${option.gpu.count} × ${option.gpu.name}</button> ${option.roles.join(', ')}</th>
+    <td>${option.quantization ?? option.method}</td><td>${option.engine ?? option.framework}</td>
+    <td>${gib(option.required_bytes.expected)} / ${gib(option.budget_bytes ?? option.usable_bytes)}</td>
+    <td>${speed(option)}</td><td>${price(option.cost)}</td>
+    <td><span class=${`chip ${option.verdict}`}>${t(`verdict.${option.verdict}`)}</span></td></tr>`;
+}
+
+function Gpus() {
+  if (!gpus.value) return null;
+  const training = gpus.value.training_options ?? [];
+  const options = training.length > 0 ? training : gpus.value.options;
+  const columns = ['gpu', 'quantization', 'engine', 'need', 'speed', 'price', 'verdict'];
+  return html`<div class="scroll"><table>
+    <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
+    <tbody>${options.map((option) => html`<${GpuRow} option=${option} />`)}</tbody></table></div>
+    ${options.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
+}
+
+function ModelRow({row}) {
+  const take = () => change({model: row.checkpoint ?? row.model, quantization: null});
+  return html`<tr><th scope="row"><button type="button" onClick=${take}>${row.model}</button></th>
+    <td>${row.quantization}</td><td>${row.engine ?? row.method}</td>
+    <td>${gib(row.required_bytes.expected)} / ${gib(row.budget_bytes)}</td>
+    <td><span class=${`chip ${row.verdict}`}>${t(`verdict.${row.verdict}`)}</span></td></tr>`;
+}
+
+function Models() {
+  if (!models.value) return null;
+  const columns = ['model', 'quantization', 'engine', 'need', 'verdict'];
+  return html`<div class="scroll"><table>
+    <thead><tr>${columns.map((name) => html`<th scope="col">${t(`column.${name}`)}</th>`)}</tr></thead>
+    <tbody>${models.value.items.map((row) => html`<${ModelRow} row=${row} />`)}</tbody></table></div>
+    ${models.value.items.length === 0 && html`<p>${t('elsewhere.none')}</p>`}`;
+}
+
+/** GPUs for the model in question and models for the GPU in question, found on demand. */
+export function Elsewhere() {
+  return html`<section class="elsewhere"><h3>${t('elsewhere')}</h3>
+    ${problem.value && html`<p role="alert">${problem.value}</p>`}
+    <button type="button" onClick=${findGpus}>${t('elsewhere.gpus')}</button>
+    <${Gpus} />
+    ${answer.value?.gpu && html`<form onSubmit=${findModels}>
+      <label>${t('elsewhere.filter')}
+        <input type="search" maxlength="100" value=${filter.value}
+          onInput=${(event) => { filter.value = event.target.value; }} /></label>
+      <button type="submit">${t('elsewhere.models')}</button></form>`}
+    <${Models} />
+  </section>`;
+}

@@ -1,0 +1,22 @@
+// What the API could not answer: its own hint, with its ready arguments as buttons.
+import {html} from '../vendor.js';
+import {plain} from '../format.js';
+import {change} from '../state.js';
+import {byCode, t} from '../texts.js';
+
+/** A problem. */
+export function ProblemBox({problem}) {
+  const detail = problem.code === 'no-answer' && !problem.detail
+    ? t('problem.no-answer')
+    : byCode(problem.code, problem.detail);
+  const field = problem.field ?? 'model';
+  const ready = problem.send ? [problem.send] : [];
+  const offered = [...ready, ...(problem.matches ?? []).map((match) => ({[field]: match}))];
+  return html`<div class="problem" role="alert">
+    <p><b>${plain(detail)}</b></p>
+    ${problem.hint && html`<p>${plain(problem.hint)}</p>`}
+    ${offered.length > 0 && html`<p>${t('problem.try')}:
+      ${offered.map((fields) => html` <button type="button" onClick=${() => change(fields)}>
+        ${Object.values(fields).filter((value) => value !== null).join(', ')}</button>`)}</p>`}
+  </div>`;
+}

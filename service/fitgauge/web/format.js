@@ -1,0 +1,34 @@
+// Numbers as people read them.
+
+const GIB = 2 ** 30;
+
+/** GiB of a size in bytes: one decimal from 10 GiB on, else two. */
+export function gib(bytes) {
+  const size = bytes / GIB;
+  return `${size.toFixed(Math.abs(size) >= 10 ? 1 : 2)} GiB`;
+}
+
+/** A whole number with separators. */
+export function whole(number) {
+  return number.toLocaleString('en-US');
+}
+
+/** Tokens in thousands of 1,024: 32768 is 32k. */
+export function tokens(number) {
+  return number >= 1024 && number % 1024 === 0 ? `${number / 1024}k` : whole(number);
+}
+
+/** A share as a percentage without decimals. */
+export function percent(share) {
+  return `${Math.round(share * 100)} %`;
+}
+
+/** A name of the API in words. */
+export function words(name) {
+  return name.replaceAll('_', ' ');
+}
+
+/** A message of the API without the marks around names. */
+export function plain(message) {
+  return message.replaceAll('`', '');
+}

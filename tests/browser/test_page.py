@@ -1,0 +1,227 @@
+"""The page in a real browser: every journey, with what is drawn asserted."""
+
+import json
+import re
+from itertools import pairwise
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx
+import pytest
+
+FITS = "?model=Qwen/Qwen3-32B&gpu=2x%20RTX%204090&quantization=awq&context_length=8192"
+DOES_NOT_FIT = "?model=Qwen/Qwen3-32B&gpu=RTX%204090"
+TRAINING = "?task=training&model=Qwen/Qwen3-8B&gpu=RTX%204090"
+NEEDS = "?model=Qwen/Qwen3-8B"
+UNKNOWN = "?model=Qwen/Qwen3-8B&gpu=" + quote("RTX 40900")
+WIDTHS = (1440, 768, 390)
+
+
+def value_at(answer, path):
+    """Return what stands at a path of an answer."""
+    for key in path.split("."):
+        answer = answer[int(key)] if isinstance(answer, list) else answer[key]
+    return answer
+
+
+def request_of(page):
+    """Return the path and the body of the request that the address of the page stands for."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
+    path = "/v1/training-fit" if query.pop("task") == "training" else "/v1/fit"
+    return path, {
+        name: int(value) if value.isdigit() and name != "model" else value
+        for name, value in query.items()
+    }
+
+
+@pytest.mark.parametrize("query", [FITS, DOES_NOT_FIT, TRAINING, NEEDS])
+def test_every_number_is_the_answers_own(open_page, url, query):
+    page = open_page(query).answered()
+    path, body = request_of(page)
+    answer = httpx.post(f"{url}{path}", json=body | {"detail": "full"}).json()
+    figures = page.eval_on_selector_all(
+        "data[data-path]", "all => all.map(one => [one.dataset.path, one.value, one.textContent])"
+    )
+    assert len(figures) >= 4
+    for place, value, text in figures:
+        assert json.loads(value) == value_at(answer, place), place
+        assert re.search(r"\d", text), place
+
+
+def test_what_fits_is_drawn_up_to_the_capacity_line(open_page):
+    page = open_page(FITS).answered()
+    assert page.inner_text(".verdict .chip") == "fits"
+    capacity = float(page.get_attribute(".bar .capacity", "x1"))
+    parts = page.eval_on_selector_all(
+        ".bar .part", "all => all.map(one => [+one.getAttribute('x'), +one.getAttribute('width')])"
+    )
+    assert parts[0][0] == 0
+    assert all(abs(left + width - after) < 1e-6 for (left, width), (after, _) in pairwise(parts))
+    assert sum(parts[-1]) < capacity <= 1000
+    assert page.locator(".bar .beyond").count() == 0
+    assert "vllm serve" in page.inner_text(".command code")
+
+
+def test_what_does_not_fit_passes_the_line_and_has_no_command(open_page):
+    page = open_page(DOES_NOT_FIT).answered()
+    assert page.inner_text(".verdict .chip") == "does not fit"
+    assert page.locator(".bar .beyond").count() == 1
+    assert page.locator(".command code").count() == 0
+
+
+def test_a_fix_is_applied_by_a_click(open_page):
+    page = open_page(DOES_NOT_FIT).answered()
+    page.click(".fixes li.fits button >> nth=0")
+    page.wait_for_selector(".verdict.fits")
+    assert "vllm serve" in page.inner_text(".command code")
+
+
+def test_a_term_opens_its_formula(open_page):
+    page = open_page(FITS).answered()
+    page.click(".terms details:has-text('kv cache') summary")
+    shown = page.inner_text(".terms details[open]")
+    assert "64 layers" in shown
+    assert "kv_cache_planning.py" in shown
+
+
+def test_a_slider_asks_again_and_the_address_follows(open_page):
+    opened = open_page(FITS)
+    page = opened.answered()
+    cache = ".terms details:has-text('kv cache') data"
+    before = page.get_attribute(cache, "value")
+    slider = page.locator("input[name=context_length]")
+    for _ in range(8):
+        slider.press("ArrowRight")
+    page.wait_for_function("new URL(location).searchParams.get('context_length') === '16384'")
+    page.wait_for_selector(".verdict:has-text('16k tokens')")
+    opened.answered()
+    page.wait_for_selector(f"{cache}:not([value='{before}'])")
+    assert int(page.get_attribute(cache, "value")) == pytest.approx(2 * int(before), rel=0.01)
+
+
+def test_a_permalink_opens_the_same_answer(open_page):
+    page = open_page(FITS).answered()
+    page.fill("input[list=gpu-names]", "H100")
+    page.keyboard.press("Tab")
+    page.wait_for_function("new URL(location).searchParams.get('gpu') === 'H100'")
+    page.wait_for_selector("h2:has-text('H100')")
+    summary = page.inner_text(".summary")
+    again = open_page("?" + urlsplit(page.url).query).answered()
+    assert again.inner_text(".summary") == summary
+
+
+def test_a_sentence_becomes_the_question(open_page):
+    page = open_page(NEEDS).answered()
+    page.fill("#sentence", "will qwen3 32b awq fit on 2x4090 with 16k context?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h2:has-text('2 × RTX 4090')")
+    assert parse_qs(urlsplit(page.url).query)["context_length"] == ["16384"]
+
+
+def test_a_sentence_about_something_else_is_said_to_be(open_page):
+    page = open_page(NEEDS).answered()
+    page.fill("#sentence", "what is the weather in Paris?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ask p:has-text('not a question about')")
+
+
+def test_names_are_suggested_while_typing(open_page):
+    page = open_page(NEEDS).answered()
+    page.type("input[list=gpu-names]", "h200")
+    page.wait_for_selector("#gpu-names option[value*=H200]", state="attached")
+    page.fill("input[list=model-names]", "")
+    page.type("input[list=model-names]", "qwen3 8b")
+    page.wait_for_selector("#model-names option[value='Qwen/Qwen3-8B']", state="attached")
+
+
+def test_without_a_gpu_the_need_and_the_smallest_gpus_are_shown(open_page):
+    page = open_page(NEEDS).answered()
+    assert page.locator(".needs meter").count() >= 2
+    page.click(".needs li button >> nth=0")
+    page.wait_for_selector(".verdict:is(.fits, .tight)")
+
+
+def test_training_compares_methods(open_page):
+    page = open_page(TRAINING).answered()
+    assert page.locator(".others li").count() == 2
+    page.click(".others button:has-text('full')")
+    page.wait_for_selector(".verdict.does_not_fit")
+
+
+def test_the_heat_map_shows_the_wall_and_asks_by_a_click(open_page):
+    page = open_page(FITS).answered()
+    page.wait_for_selector(".heat td.fits")
+    assert page.locator(".heat td.does_not_fit").count() > 0
+    assert page.locator(".heat td").count() - 1 == 7 * 8
+    page.click(".heat td.does_not_fit button >> nth=0")
+    page.wait_for_selector(".verdict.does_not_fit")
+
+
+def test_what_else_fits_is_found_and_taken(open_page):
+    page = open_page(DOES_NOT_FIT).answered()
+    page.click(".elsewhere > button")
+    page.wait_for_selector(".elsewhere tbody tr")
+    assert page.locator(".elsewhere tbody tr").count() <= 5
+    page.click(".elsewhere tbody button >> nth=0")
+    page.wait_for_selector(".verdict.fits")
+    page.fill(".elsewhere input[type=search]", "qwen3")
+    page.click(".elsewhere form button")
+    page.wait_for_selector(".elsewhere table >> nth=1")
+    assert "Qwen3" in page.inner_text(".elsewhere table >> nth=1")
+
+
+def test_a_log_is_explained(open_page):
+    page = open_page(FITS).answered()
+    page.fill("textarea", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    page.click(".log form button")
+    page.wait_for_selector(".log [role=status] li")
+
+
+def test_a_problem_holds_its_remedies_as_buttons(open_page):
+    page = open_page(UNKNOWN).answered()
+    assert page.locator(".problem button").count() >= 1
+    page.click(".problem button >> nth=0")
+    page.wait_for_selector(".verdict")
+
+
+def test_nothing_typed_becomes_markup(open_page):
+    hostile = '<img src=x onerror="window.hostile=1">'
+    page = open_page(f"?model={quote(hostile)}&gpu={quote(hostile)}").answered()
+    page.fill("#sentence", hostile)
+    page.keyboard.press("Enter")
+    page.fill("textarea", hostile)
+    page.click(".log form button")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.hostile") is None
+    assert page.locator("img").count() == 0
+
+
+def test_a_network_that_is_cut_is_explained_and_comes_back(open_page):
+    opened = open_page(FITS)
+    page = opened.answered()
+    page.context.set_offline(True)
+    page.fill("input[list=gpu-names]", "H100")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".problem:has-text('no answer')")
+    page.context.set_offline(False)
+    page.fill("input[list=gpu-names]", "H200")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".verdict.fits")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("locale,verdict", [("en-US", "fits"), ("zh-CN", "装得下")])
+def test_it_is_accessible_and_whole_at_every_size(
+    open_page, tmp_path, width, dark, locale, verdict
+):
+    from axe_playwright_python.base import AXE_FILE_PATH
+
+    page = open_page(FITS, width=width, dark=dark, locale=locale).answered()
+    page.wait_for_selector(".heat td.fits")
+    assert page.inner_text(".verdict .chip") == verdict
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate(AXE_FILE_PATH.read_text())
+    violations = page.evaluate("axe.run()")["violations"]
+    assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in violations] == []
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert (tmp_path / "page.png").stat().st_size > 10_000

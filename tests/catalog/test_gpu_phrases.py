@@ -101,7 +101,7 @@ def test_order_case_spaces_and_separators_do_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["4090 x " * 28, "8x " * 66, "1" * 199, "a" * 199, "的 " * 99])
 def test_nonsense_is_answered_at_once(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FitgaugeError):
         find(text)
-    assert time.perf_counter() - started < 0.05
+    assert time.process_time() - started < 0.05

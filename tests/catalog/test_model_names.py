@@ -144,7 +144,7 @@ def test_order_case_spaces_and_separators_do_not_matter(model_id: str) -> None:
 )
 def test_nonsense_is_read_at_once(text: str) -> None:
     SNAPSHOT.read("llama 3 8b")
-    started = time.perf_counter()
+    started = time.process_time()
     SNAPSHOT.read(text)
     named_size(text)
-    assert time.perf_counter() - started < 0.05
+    assert time.process_time() - started < 0.05

@@ -71,7 +71,7 @@ class Names:
         names = tuple(map(Name.of, ids))
         self._words = frozenset().union(*(name.words | name.owner for name in names))
         self._plain = tuple(name for name in names if "gguf" not in name.id.lower())
-        self._repeated = {_once(word): word for word in self._words if len(word) >= _LONG_WORD}
+        self._repeated = {once(word): word for word in self._words if len(word) >= _LONG_WORD}
         self._split = {
             first + second: (first, second)
             for model_id in (name.id for name in names)
@@ -120,7 +120,7 @@ class Names:
                 pending.pop(0)
             elif word in self._words or not word.isalpha():
                 read.append(word)
-            elif len(word) >= _LONG_WORD and (single := self._repeated.get(_once(word))):
+            elif len(word) >= _LONG_WORD and (single := self._repeated.get(once(word))):
                 read.append(single)
             elif word in self._split:
                 read.extend(self._split[word])
@@ -157,7 +157,7 @@ class Names:
         ]
 
 
-def _once(word: str) -> str:
+def once(word: str) -> str:
     """Return a word with every repeated letter once: a letter too many is no other name."""
     return _REPEATED.sub(r"\1", word)
 

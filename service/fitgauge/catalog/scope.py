@@ -14,6 +14,11 @@ def out_of_scope(text: str) -> str | None:
     return next((does for words, does in _table() if f" {words} " in written), None)
 
 
+def out_of_scope_names() -> tuple[str, ...]:
+    """Return the words of every such name, in one line each."""
+    return tuple(words for words, _ in _table())
+
+
 def _words(text: str) -> str:
     return " ".join(_SEPARATORS.split(text.lower()))
 

@@ -2,6 +2,7 @@
 
 import re
 
+from fitgauge.catalog.format_names import take_formats
 from fitgauge.services.ask.pieces import Piece
 from fitgauge.services.ask.scan import Scan, Token
 
@@ -46,6 +47,8 @@ def read_format(scan: Scan, index: int) -> int | None:
             glued = re.fullmatch(r"(i?q\d)(k)(m|s|l)|(iq\d)(xs|xxs|nl)", low)
             if glued:
                 name = "_".join(part for part in glued.groups() if part)
+            elif "_" not in name:
+                name = take_formats(name)[1] or name
             return scan.emit("FORMAT", name, index, last)
     if FORMAT.fullmatch(low):
         name = re.sub(r"^([48])-?bits?$", r"int\1", low)

@@ -31,6 +31,12 @@ model: MODEL
      | MODEL PARAMS            -> sized_after
      | MODEL NOUN PARAMS       -> sized_after
      | MODEL NOUN
+     | FAMILY                  -> family
+     | FAMILY NOUN             -> family
+     | PARAMS FAMILY           -> sized_before
+     | PARAMS NOUN FAMILY      -> sized_before
+     | FAMILY PARAMS           -> sized_after
+     | FAMILY NOUN PARAMS      -> sized_after
 
 ?setting: length | users | batch | degree | cache | budget | rate | format | engine | method
         | utilization
@@ -56,7 +62,7 @@ junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
 
 %declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
 %declare BATCH TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY HOURLY UTILIZATION
-%declare PERCENT RATE UNIT ENGINE METHOD OTHER
+%declare PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
 """
 
 
@@ -151,6 +157,10 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Return the model, or the size of one."""
         token = parts[0].value
         return [_fact("model" if parts[0].type == "MODEL" else "size", token.value, token)]
+
+    def family(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a word that is the name of a model or a word of the language."""
+        return [_fact("family", parts[0].value.value, parts[0].value)]
 
     def sized_before(self, parts: list[Terminal]) -> list[Fact]:
         """Join "the 120b model of gpt-oss"."""
@@ -272,13 +282,18 @@ def _groups(parts: list[Any]) -> Iterator[Fact]:
 def _group(parts: list[Any]) -> Iterator[Fact]:
     count = machines = memory = ram = name = None
     named = mac = False
+    before = ""
     for part in parts:
         if isinstance(part, tuple) and not isinstance(part, Terminal):
             kind, amount, _ = part
             if kind == "memory" and memory is None:
                 memory = amount
+            elif kind == "ram" and before == "GPUS" and memory is None:
+                memory = amount  # "GPU 16GB RAM"
             elif kind == "ram":
                 ram = amount
+                count = None if before == "NUM" else count  # "Ryzen 5600 RAM: 16GB"
+            before = "memory"
             continue
         token = part.value
         if part.type == "NUM" and count is not None and token.value > _MOST_IN_A_NODE:
@@ -294,6 +309,7 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
             named = True
         elif part.type == "MAC":
             mac = True
+        before = part.type
     if machines and count:
         count, machines = count * machines, None
     if count is not None and not 0 < count <= _MOST_GPUS:

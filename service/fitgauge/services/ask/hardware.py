@@ -17,6 +17,7 @@ _HAD = re.compile(
     r"\s*(?:\w+\s)?[^\w]{0,3}$"
 )
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
+_AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
 
 _TOLERANCE = 0.05
@@ -62,6 +63,7 @@ class _Choice:
         """Return the GPUs that are meant, or several that are on a par."""
         said = [fact for fact in self._facts if self._is_hardware(fact)]
         named = [fact for fact in said if fact.value.name]
+        named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
             match = self._gpus.find(fact.value.name)
@@ -154,6 +156,8 @@ class _Choice:
             return False
         if abs(one.memory - round(one.memory)) > _TOLERANCE:
             return False
+        if (one.count or 0) > 1:
+            return True
         before = self._before(fact)
         if _NEEDED.search(before) or _LACKED.search(before):
             return False

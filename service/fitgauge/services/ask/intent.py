@@ -105,6 +105,12 @@ def about_training(text: str) -> bool:
     return _WEAK_TRAINING.search(plain) is not None and _SERVING.search(plain) is None
 
 
+def about_memory(text: str) -> bool:
+    """Return whether a text is about memory, hardware or running a model."""
+    low = text.lower()
+    return any(pattern.search(low) for pattern in (_MEMORY, _NEED, _GPUS))
+
+
 def compares(text: str) -> bool:
     """Return whether a text sets things side by side."""
     return _COMPARE.search(text) is not None
@@ -130,11 +136,12 @@ def operation_of(
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
-    if not (hardware or model or settings) and not (_NEED.search(low) or _GPUS.search(low)):
+    wants_models = _MODELS.search(low) is not None
+    wants_gpus = _GPUS.search(low) is not None
+    if not (hardware or model or settings or wants_models or wants_gpus or _NEED.search(low)):
         return None
     if not hardware and not _MEMORY.search(low) and not _NEED.search(low):
         return None
-    wants_models = _MODELS.search(low) is not None
     if wants_models and (sizes_only or not model or re.search(r"largest|biggest", low)):
         return "list_models_that_fit"
     several = models > 1 or (gpus > 1 and compares(low))
@@ -142,7 +149,6 @@ def operation_of(
         return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
-    wants_gpus = _GPUS.search(low) is not None
     if not hardware and wants_gpus:
         return "recommend_gpus"
     if (

@@ -4,7 +4,7 @@ import re
 
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
-from fitgauge.services.ask.names import ENGLISH, is_size, is_version
+from fitgauge.services.ask.names import DESCRIPTIVE, is_size, is_version
 from fitgauge.services.ask.scan import CARDS, MACHINES, Scan
 
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
@@ -27,22 +27,14 @@ def read_model(scan: Scan, index: int) -> int | None:
     if not first.low[0].isalpha() or not scan.models_left:
         return None
     phrase = scan.longest_phrase(index)
-    if (first.low,) in scan.phrases or (phrase is not None and phrase[0] == "ENGINE"):
+    if phrase is not None and (
+        phrase[0] == "ENGINE" or phrase[2] > index or _is_phrase(scan, index)
+    ):
         return None
-    after = scan.peek(index + 1)
-    named = scan.models.family_in(first.low) is not None or (
-        first.low in scan.models.common and after is not None and is_size(after.low)
-    )
-    second = scan.peek(index + 2)
-    paired = (
-        second is not None
-        and after is not None
-        and after.low == "-"
-        and (first.low, second.low) in scan.models.pairs
-    )
-    named |= paired
-    last, sized, sized_by_dash, versioned = index, False, False, False
-    place = index + 1
+    start = _Start(scan, index)
+    named, last = start.named, start.last
+    sized, sized_by_dash, versioned = False, False, False
+    place = last + 1
     while place < len(scan.pieces) and place < index + 24:
         piece = scan.pieces[place]
         if piece.kind == "sign" and piece.low in "-_:." and piece.glued:
@@ -64,23 +56,75 @@ def read_model(scan: Scan, index: int) -> int | None:
             versioned = True
         last = place
         place += 1
-    common = first.low in ENGLISH
-    family = named and (sized or versioned or paired or not common)
+    is_complete = sized or versioned or start.titled
+    family = named and (is_complete or first.low not in DESCRIPTIVE)
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1
-    scan.emit("MODEL", _spelled(scan, index, last), index, last)
+    alone = last == index and first.low in scan.models.english
+    scan.emit("FAMILY" if alone else "MODEL", _spelled(scan, index, last), index, last)
     read_formats_within(scan, index, last)
     return last + 1
 
 
+class _Start:
+    """How a name begins. `named`: with a family; `titled`: with two words or more that name one;
+    `last`: the last piece of those words."""
+
+    def __init__(self, scan: Scan, index: int) -> None:
+        first, after, second = (scan.peek(index + offset) for offset in range(3))
+        assert first is not None
+        is_sized = after is not None and is_size(after.low)
+        paired = (
+            second is not None
+            and after is not None
+            and after.low == "-"
+            and (first.low, second.low) in scan.models.pairs
+        )
+        title = max(
+            (
+                len(words)
+                for words in scan.models.titles.get(first.low, ())
+                if _begins(scan, index, words)
+            ),
+            default=0,
+        )
+        self.last = index + max(title - 1, 0)
+        self.titled = paired or title > 1
+        self.named = (
+            self.titled
+            or scan.models.family_in(first.low) is not None
+            or (is_sized and first.low in scan.models.common)
+            or (_has_size(scan, index + 1) and scan.models.mended(first.low) is not None)
+        )
+
+
+def _begins(scan: Scan, index: int, words: tuple[str, ...]) -> bool:
+    """Return whether these words stand here, one behind the other."""
+    ahead = scan.pieces[index : index + len(words)]
+    return tuple(piece.low for piece in ahead) == words
+
+
+def _has_size(scan: Scan, index: int) -> bool:
+    """Return whether a size stands here, or behind a version that stands here."""
+    first, second = scan.peek(index), scan.peek(index + 1)
+    return first is not None and (
+        is_size(first.low) or (is_version(first.low) and second is not None and is_size(second.low))
+    )
+
+
+def _is_phrase(scan: Scan, index: int) -> bool:
+    return (scan.pieces[index].low,) in scan.phrases
+
+
 def _spelled(scan: Scan, first: int, last: int) -> str:
-    """Return a name as it is written, with a space before a size that is glued to letters:
-    "Qwen7B"."""
+    """Return a name as it is written, but for misspelled families, and with a space before a
+    size that is glued to letters: "Qwen7B"."""
     text, end = "", scan.pieces[first].start
     for piece in scan.pieces[first : last + 1]:
         glued = text[-1:].isalpha() and piece.start == end and is_size(piece.low)
-        text += scan.text[end : piece.start] + " " * glued + piece.text
+        word = scan.models.mended(piece.low) or piece.text
+        text += scan.text[end : piece.start] + " " * glued + word
         end = piece.end
     return text
 
@@ -90,7 +134,7 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
     word = scan.pieces[index].low
     if not named:
         return is_size(word) and not word.startswith("e")
-    if is_size(word):
+    if is_size(word) or _is_sized_by_dash(scan, index):
         return True
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
@@ -104,7 +148,25 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
             or after.low in CARDS
             or after.low in MACHINES
             or scan.counts_something(index)
-            or (after.kind == "word" and is_gpu_word(scan, after.low) and after.low not in ENGLISH)
+            or (
+                after.kind == "word"
+                and is_gpu_word(scan, after.low)
+                and after.low not in DESCRIPTIVE
+            )
         )
         return not followed
     return scan.models.continues(word, glued=False) and (word,) not in scan.phrases
+
+
+def _is_sized_by_dash(scan: Scan, index: int) -> bool:
+    """Return whether the word here has a size behind a dash, and is no family: I2V-14B."""
+    dash, size = scan.peek(index + 1), scan.peek(index + 2)
+    return (
+        dash is not None
+        and size is not None
+        and dash.low in "-_"
+        and dash.glued
+        and is_size(size.low)
+        and scan.models.family_in(scan.pieces[index].low) is None
+        and scan.pieces[index].low not in DESCRIPTIVE
+    )

@@ -1,16 +1,23 @@
 """Names of GPUs and of models in a text: which words may belong to one, by catalog and snapshot."""
 
 import re
-from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import VENDORS
+from fitgauge.catalog.model_names import once
 from fitgauge.catalog.name_parts import words
+from fitgauge.catalog.scope import out_of_scope_names
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GB
 from fitgauge.errors import FitgaugeError
+from fitgauge.services.common.model_readings import is_fuller
 
 _BRANDS = frozenset({"rtx", "gtx", "rx", "quadro", "pro", "arc", "radeon", "titan", "tesla"})
 """Words that make a round number the name of a GPU: "RTX 6000"."""
@@ -30,29 +37,31 @@ _COMMON = frozenset(
 )  # fmt: skip
 """Words of names of GPUs that alone name none."""
 
-_ENGLISH = frozenset(
+DESCRIPTIVE = frozenset(
     {
         "all", "command", "step", "text", "stable", "opt", "clip", "code", "tiny", "small",
         "base", "large", "meta", "nomic", "nvidia", "static", "snowflake", "arctic", "bart",
-        "bloom", "next", "mini", "flash", "reasoning", "vision", "think", "thinking", "super",
+        "next", "mini", "flash", "reasoning", "vision", "think", "thinking", "super",
         "ultra", "nano", "pro", "plus", "lite", "medium", "patch", "turbo", "guard",
         "lightning", "embed", "embedding", "it", "en", "fr", "h", "j", "m", "r", "hf", "chat",
         "instruct", "coder", "math", "distill", "distilled", "cased", "uncased", "beta",
         "multilingual", "discriminator", "moe", "mt", "pt", "xl", "xxl", "oss", "vl", "scout",
-        "maverick", "hermes", "aya", "albert", "electra", "granite", "falcon", "zephyr", "opus",
-        "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon", "facebook", "nemo",
-        "redpajama", "yi", "bert", "preview", "moonlight",
+        "maverick", "aya", "opus", "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon",
+        "facebook", "nemo", "yi", "preview", "open", "openai", "deep", "dev", "seed", "faster",
+        "sft", "llm", "python", "linear", "native", "tuned", "reranker", "xxlarge", "paraphrase",
+        "polyglot",
     }
 )  # fmt: skip
-"""Words of names of models that are words of the language, and name one only with a size or a
-version next to them."""
+"""Words of names that describe, or whose owner makes other things too: they name a model only
+with a size or a version next to them."""
 
 _PROSE = frozenset(
     {"it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static"}
 )
 """Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
 
-_TUNED = frozenset({"command", "distilled", "discriminator", "google", "microsoft", "multilingual"})
+_LONG_STEM = 5
+"""Letters from which on a family is recognized within another word."""
 
 _FORMATS = re.compile(
     r"(?:awq|gptq|gguf|exl2|bnb|fp8|fp16|bf16|int4|int8|nf4|w\d+a\d+|i?q\d\w*|[48]bits?|mlx)"
@@ -137,6 +146,7 @@ class ModelNames:
     """Words of names of models by one snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._names = [words(model_id.partition("/")[2] or model_id) for model_id in snapshot.ids()]
 
     @cached_property
@@ -147,12 +157,18 @@ class ModelNames:
     @cached_property
     def families(self) -> frozenset[str]:
         """Words that alone tell a family."""
-        return frozenset(_families(self._names))
+        return frozenset(_families(self._names)) | self._single_titles
+
+    @cached_property
+    def english(self) -> frozenset[str]:
+        """Families that are words of the language: falcon, wan. Alone they may mean something
+        else."""
+        return (self.families & _english_words()) | self._single_titles
 
     @cached_property
     def common(self) -> frozenset[str]:
-        """Families that are words of the language: opt of "opt 13b", yi of "yi 1.5 9b"."""
-        return frozenset(name[0] for name in self._names if name[0] in _ENGLISH)
+        """Families that describe: opt of "opt 13b", yi of "yi 1.5 9b"."""
+        return frozenset(name[0] for name in self._names if name[0] in DESCRIPTIVE)
 
     @cached_property
     def pairs(self) -> frozenset[tuple[str, ...]]:
@@ -160,10 +176,38 @@ class ModelNames:
         return frozenset(name[at : at + 2] for name in self._names for at in (0, 1, 2))
 
     @cached_property
-    def stems(self) -> frozenset[str]:
-        """Words that other names are built on: llama of "alpallama", falcon of "falconlite"."""
-        long = {word for name in self._names for word in name[:1] if word.isalpha()}
-        return self.families | {word for word in long if len(word) > 5 and word not in _TUNED}
+    def titles(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
+        """Names of models that are not estimated, in words, by the first of them: stable,
+        diffusion."""
+        titles: dict[str, list[tuple[str, ...]]] = {}
+        for title in map(tuple, map(str.split, out_of_scope_names())):
+            titles.setdefault(title[0], []).append(title)
+        return titles
+
+    @cached_property
+    def _single_titles(self) -> frozenset[str]:
+        """The titles of one word: flux."""
+        return frozenset(first for first, titles in self.titles.items() if (first,) in titles)
+
+    @cached_property
+    def _beginnings(self) -> tuple[str, ...]:
+        """What other names begin with: llama of "llamalite"."""
+        return self._stems(lambda name, stem: name.startswith(stem))
+
+    @cached_property
+    def _endings(self) -> tuple[str, ...]:
+        """What other names end with: llama of "alpallama", glm of "chatglm"."""
+        return self._stems(lambda name, stem: name.endswith(stem))
+
+    def _stems(self, built_on: Callable[[str, str], bool]) -> tuple[str, ...]:
+        """Return the long families that are no words of the language, and those that another
+        family is built on."""
+        return tuple(
+            stem
+            for stem in self.families
+            if (len(stem) >= _LONG_STEM and stem not in self.english)
+            or any(other != stem and built_on(other, stem) for other in self.families)
+        )
 
     @lru_cache(maxsize=4096)  # noqa: B019 - one object for each service
     def family_in(self, word: str) -> str | None:
@@ -175,11 +219,44 @@ class ModelNames:
         letters = stem[0]
         if letters in self.families:
             return letters
-        if len(letters) > 4 and any(
-            letters.startswith(family) or letters.endswith(family) for family in self.stems
+        if len(letters) >= _LONG_STEM and (
+            letters.startswith(self._beginnings) or letters.endswith(self._endings)
         ):
             return letters
         return None
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - one object for each service
+    def mended(self, word: str) -> str | None:
+        """Return the word of a name that another one is a misspelling of, by one letter, or
+        another form of: mistral of "mistrel", distill of "distilled"; None where it is of none."""
+        if len(word) < _LONG_STEM or not word.isalpha() or word in self.vocabulary:
+            return None
+        form = " ".join(words(word))
+        if form in self.vocabulary:
+            return form
+        if family := self._once.get(once(word)):
+            return family
+        near = process.extractOne(word, self._long, scorer=OSA.distance, score_cutoff=1)
+        return near[0] if near else None
+
+    def meant(self, text: str) -> str:
+        """Return the id of the one repository that a name means where its size or its line is not
+        said, as the distillation of "deepseek r1 32b"; else the name itself."""
+        reading = None if "/" in text else self._snapshot.read(text)
+        if reading is None or (reading.format is not None and not reading.is_default_format):
+            return text
+        return reading.id if is_fuller(text, reading) else text
+
+    @cached_property
+    def _once(self) -> Mapping[str, str]:
+        """Long families by their letters without repetitions: llama of "lamma"."""
+        return {once(name): name for name in self.families if len(name) >= _LONG_STEM}
+
+    @cached_property
+    def _long(self) -> tuple[str, ...]:
+        """Words of so many letters that one more or less makes no other word."""
+        lines = {word for word in self.vocabulary if word.isalpha()} - _english_words()
+        return tuple(sorted(word for word in lines | self.families if len(word) >= _LONG_STEM))
 
     def continues(self, word: str, glued: bool) -> bool:
         """Return whether a word may follow in a name. glued: a dash or nothing stands before it."""
@@ -193,11 +270,27 @@ class ModelNames:
 
 
 def _families(names: Iterable[tuple[str, ...]]) -> Iterable[str]:
-    """Yield the first word of every name that is a word of no language."""
-    for name in names:
-        for word in name[:2]:
-            if word.isalpha() and len(word) > 2 and word not in _ENGLISH:
-                yield word
+    """Yield the first word of every name that tells a family: its second one where the first
+    describes, or where the second is no word of the language."""
+    english = _english_words()
+    for first, *others in names:
+        if _tells(first):
+            yield first
+        for second in others[:1]:
+            if _tells(second) and (first in DESCRIPTIVE or second not in english):
+                yield second
+
+
+def _tells(word: str) -> bool:
+    return word.isalpha() and len(word) > 2 and word not in DESCRIPTIVE
+
+
+@cache
+def _english_words() -> frozenset[str]:
+    """Return the words of the language that begin names of models. Source: SCOWL, American
+    English, size 50 (wordlist.aspell.net); tools/english_words.py writes them."""
+    table = files("fitgauge.catalog") / "data" / "english_words.txt"
+    return frozenset(table.read_text("utf-8").split())
 
 
 def is_version(word: str) -> bool:
@@ -208,6 +301,3 @@ def is_version(word: str) -> bool:
 def is_size(word: str) -> bool:
     """Return whether a word is the size of a model: 7b, 8x7b."""
     return _SIZE.fullmatch(word) is not None
-
-
-ENGLISH = _ENGLISH

@@ -13,6 +13,13 @@ _NUMBER = re.compile(
     r"(?P<unit>gib|gbs|gb|gigs|gig|g|mib|mb|tib|tb|bits|bit|bn|b|k|m|w|x|t)?(?P<rest>[a-z].*)?"
 )
 _MIXTURE = re.compile(r"(\d{1,3}x\d{1,4}(?:\.\d{1,3})?b)([a-z].*)?")
+_PRODUCT = re.compile(
+    r"(\d{1,3}) ?[*x] ?(\d{1,3}) ?(?:gi?b?)? ?= ?(\d{1,5}) ?gi?b?(?![a-z0-9])", re.IGNORECASE
+)
+_LONGEST_PRODUCT = 24
+_SMALLEST_MEMORY = 10
+"""Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
+
 _SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
 _GLUED_SETTINGS = ("tp", "pp", "dp", "ep", "zero", "bs", "batch", "ctx", "batchsize")
 _MOST_CUTS = 6
@@ -46,8 +53,30 @@ def read_classified(scan: Scan, number: int, first: int, sign: int) -> int:
     return scan.emit("NUM", float(number), first, sign)
 
 
+def _is_memory_of(scan: Scan, amount: float, word: str) -> bool:
+    """Return whether a number before the name of a GPU is its memory: "three 24 3090"."""
+    return amount in scan.gpus.memories and scan.gpus.anchors(word)
+
+
+def _read_product(scan: Scan, index: int) -> int | None:
+    """Read GPUs and the memory of each from what they have together: "8*24=192G"."""
+    start = scan.pieces[index].start
+    match = _PRODUCT.match(scan.text, start, start + _LONGEST_PRODUCT)
+    if match is None or int(match[1]) * int(match[2]) != int(match[3]):
+        return None
+    if int(match[2]) not in scan.gpus.memories or int(match[2]) < _SMALLEST_MEMORY:
+        return None
+    scan.emit("COUNT", int(match[1]), index, index)
+    last = index
+    while scan.pieces[last].end < match.end():
+        last += 1
+    return scan.emit("SIZE", float(match[2]), index + 1, last)
+
+
 def read_number(scan: Scan, index: int) -> int:
     """Read a number and its unit."""
+    if (product := _read_product(scan, index)) is not None:
+        return product
     piece = scan.pieces[index]
     match = _NUMBER.fullmatch(piece.low.replace(",", ""))
     if match is None or match["rest"]:
@@ -71,6 +100,8 @@ def read_number(scan: Scan, index: int) -> int:
                 return scan.emit("COUNT", int(amount), index, index + 1)
         elif after.low in CARDS or after.low in MACHINES or after.low in "个개":
             return read_classified(scan, int(amount), index, index + 1)
+        elif scan.last_kind() == "COUNT" and _is_memory_of(scan, amount, after.low):
+            unit = "g"
     if unit in MEMORY_UNITS:
         return scan.emit("SIZE", amount, index, last)
     if unit in ("b", "bn"):

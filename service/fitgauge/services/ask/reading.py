@@ -1,8 +1,6 @@
 """Which of the facts in a question are meant: one model, one GPU, one value a setting."""
 
-import itertools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,23 +9,21 @@ import msgspec
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask.grammar import Fact, facts
 from fitgauge.services.ask.hardware import choose
-from fitgauge.services.ask.intent import about_training, asks, operation_of
+from fitgauge.services.ask.intent import about_memory, about_training, asks, operation_of
+from fitgauge.services.ask.model_choice import after_contrast, choose_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
 
-_JOINED = re.compile(
-    r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"
-)
-"""What stands between names that are on a par."""
-
-_DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
-"""What follows the name of a data set."""
-
 _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 """Formats that in training are a precision, of which a word does not say which parts have it."""
+
+_QUARTERS = frozenset({"int4", "nf4", "bnb"})
+"""Formats in which only QLoRA trains."""
+
+_LIBRARY = "transformers"
 
 _SETTINGS = (
     *("length", "tokens", "users", "batch", "global_batch", "accumulation", "money", "budget"),
@@ -45,9 +41,6 @@ _AROUND = 16
 _SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
 """Settings that need not be whole numbers."""
 
-_MOST_NAMES = 24
-"""Models that are distinguished in one question."""
-
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024
@@ -62,6 +55,8 @@ class Reading(NamedTuple):
     not_understood: list[str]
     text: str
     training: bool
+    model_text: str | None = None
+    """The model as the text names it."""
 
 
 class Reader:
@@ -69,27 +64,34 @@ class Reader:
 
     def __init__(self, gpus: GpuNames, models: ModelNames) -> None:
         self._gpus = gpus
+        self._models = models
         self._scanner = Scanner(gpus, models)
 
     def read(self, question: str) -> Reading:
         """Return what a question means. Linear in its length."""
         text = plain(question)
         tokens = self._scanner.tokens(text)
-        return _Choice(text, tokens, facts(tokens), self._gpus).reading()
+        return _Choice(text, tokens, facts(tokens), self._gpus, self._models).reading()
 
 
 class _Choice:
     """The facts of one text, and the choice among them."""
 
     def __init__(
-        self, text: str, tokens: Sequence[Token], said: list[Fact], gpus: GpuNames
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        said: list[Fact],
+        gpus: GpuNames,
+        models: ModelNames,
     ) -> None:
         self._text = text
         self._facts = said
         self._gpus = gpus
+        self._names = models
         self._used: set[int] = set()
         self._questions = _question_sentences(text, tokens)
-        self._training = about_training(text) or bool(self._of("method"))
+        self._training = about_training(_without_models(text, tokens)) or bool(self._of("method"))
 
     def reading(self) -> Reading:
         """Choose, and return the result."""
@@ -111,7 +113,7 @@ class _Choice:
             model = None
         understood = msgspec.convert(
             {
-                "model": model,
+                "model": model and self._names.meant(model),
                 "models": models or None,
                 "gpu": gpu,
                 "gpus": names or None,
@@ -120,57 +122,21 @@ class _Choice:
             },
             Understood,
         )
-        return Reading(operation, understood, self._leftovers(), self._text, self._training)
+        return Reading(operation, understood, self._leftovers(), self._text, self._training, model)
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]
 
     def _sizes_only(self) -> bool:
         """Return whether the text names several sizes and no model."""
-        return len(_distinct(self._of("size"))) > 1 and not self._of("model")
-
-    # The model
+        return len({fact.value for fact in self._of("size")}) > 1 and not self._of("model")
 
     def _models(self) -> tuple[str | None, list[str]]:
-        """Return the model that is meant, or several that are on a par."""
-        named = _distinct(
-            [fact for fact in self._of("model", "size") if not _DATA.match(self._text[fact.end :])]
-        )
-        if len(named) <= 1:
-            return (str(named[0].value) if named else None), []
-        groups = self._on_a_par(named)
-        asked = [fact for fact in named if fact.sentence in self._questions]
-        if len(asked) == 1 and not any(asked[0] in group for group in groups):
-            return str(asked[0].value), []
-        largest = max(groups, key=len, default=[])
-        if len(largest) > 1 and (not asked or any(fact in largest for fact in asked)):
-            return None, [str(fact.value) for fact in largest]
-        chosen = asked[0] if asked else self._most_said(named)
-        if asked and len(asked) > 1:
-            chosen = self._most_said(asked)
-        return str(chosen.value), []
-
-    def _on_a_par(self, named: Sequence[Fact]) -> list[list[Fact]]:
-        """Return the names that stand side by side: "7B, 13B and 70B"."""
-        groups: list[list[Fact]] = []
-        for one, other in itertools.pairwise(named):
-            between = self._text[one.end : other.start].lower()
-            if _JOINED.fullmatch(between.strip()) or between.strip() in (",", ""):
-                if groups and groups[-1][-1] is one:
-                    groups[-1].append(other)
-                else:
-                    groups.append([one, other])
-        return groups
-
-    def _most_said(self, named: Sequence[Fact]) -> Fact:
-        """Return the model that the text names most often, the fullest name first."""
-
-        times = Counter(_key(str(fact.value)) for fact in self._of("model", "size"))
-
-        def often(fact: Fact) -> tuple[int, bool, int]:
-            return times[_key(str(fact.value))], fact.kind == "model", -fact.start
-
-        return max(named, key=often)
+        """Return the model that is meant, or several on a par. A word that may be no name counts
+        where the text is about memory without it."""
+        is_about_memory = bool(self._of("hardware")) or about_memory(self._text)
+        names = ("model", "size", *("family",) * is_about_memory)
+        return choose_model(self._text, self._of(*names), self._questions)
 
     # Settings
 
@@ -198,13 +164,21 @@ class _Choice:
         ):
             said[field] = self._largest(kind)
         said["kv_cache_dtype"] = next((self._use(fact) for fact in self._of("cache")), None)
-        said["engine"] = next((self._use(fact) for fact in self._of("engine")), None)
+        said["engine"] = self._engine()
         said["quantization"] = self._quantization()
         return {
             name: value if name in _SHARES or not isinstance(value, float) else int(value)
             for name, value in said.items()
             if value is not None and (not isinstance(value, float) or _is_sound(name, value))
         }
+
+    def _engine(self) -> object:
+        """Return the engine after "but", else the first: a library that models are trained with
+        too only where no other is named."""
+        named = self._of("engine")
+        engines = [fact for fact in named if fact.value != _LIBRARY] or named
+        chosen = after_contrast(self._text, engines) or next(iter(engines), None)
+        return self._use(chosen) if chosen else None
 
     def _use(self, fact: Fact) -> object:
         self._used.add(fact.start)
@@ -262,6 +236,8 @@ class _Choice:
             (adapters if fact.value in ("lora", "qlora", "full") else algorithms).append(fact.value)
         if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
             adapters.append("lora")
+        if not (adapters or algorithms) and self._quantization() in _QUARTERS:
+            adapters.append("qlora")
         algorithm = algorithms[0] if len(set(algorithms)) == 1 else None
         if adapters:
             return {"method": adapters[0], "algorithm": algorithm}
@@ -289,6 +265,15 @@ def known_engine(name: str) -> bool:
     return name in ENGINES
 
 
+def _without_models(text: str, tokens: Sequence[Token]) -> str:
+    """Return the text with blanks for the names of models: oasst-sft-4 says nothing of
+    training."""
+    for token in tokens:
+        if token.kind == "MODEL" and "/" not in token.text:
+            text = text[: token.start] + " " * (token.end - token.start) + text[token.end :]
+    return text
+
+
 def _question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
     """Return the indices of the sentences that ask something."""
     spans: dict[int, tuple[int, int]] = {}
@@ -300,21 +285,3 @@ def _question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
     return frozenset(
         index for index, (start, end) in spans.items() if asks(text[start:end].strip())
     )
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "", name.lower().rpartition("/")[2])
-
-
-def _distinct(named: Sequence[Fact]) -> list[Fact]:
-    """Return each model once, the first few; a bare size or family counts as the fuller name that
-    has it."""
-    first: dict[str, Fact] = {}
-    for fact in named:
-        if len(first) < _MOST_NAMES:
-            first.setdefault(_key(str(fact.value)), fact)
-    return [
-        fact
-        for key, fact in first.items()
-        if not any(key != other and key in other for other in first)
-    ]

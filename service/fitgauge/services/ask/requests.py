@@ -77,6 +77,8 @@ def question(reading: Reading) -> Question:
 def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the request by name, and notes on what no request has."""
     said: dict[str, Any] = msgspec.to_builtins(reading.understood)
+    if "model" in said:
+        said["model"] = reading.model_text  # the answer says how it was read
     notes = []
     engine = said.get("engine")
     if engine is not None and not known_engine(engine):

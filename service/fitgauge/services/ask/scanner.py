@@ -20,6 +20,8 @@ _HAN_PREFIXES = frozenset(
 )
 _LONGEST_HAN = max(map(len, v.HAN_PHRASES))
 _CLASSIFIERS = frozenset("台机个개대")
+_LONG_NAME = 4
+"""Letters from which on an engine is recognized within another word."""
 _NOUNS = frozenset({"model", "models", "llm", "llms", "parameter", "parameters", "params", "paras"})
 
 
@@ -52,6 +54,9 @@ class Scanner:
         phrases: dict[v.Phrase, tuple[str, str | None]] = {
             phrase: (kind, None) for phrase, kind in v.PHRASES.items()
         }
+        for words in map(tuple, map(str.split, v.TRAINING)):
+            if len(words) > 1 and words[:1] not in phrases:
+                phrases.setdefault(words, ("OTHER", None))
         phrases |= {phrase: ("ENGINE", name) for phrase, name in engines.items() if phrase}
         phrases |= {phrase: ("METHOD", name) for phrase, name in v.METHOD_PHRASES.items()}
         return phrases
@@ -74,7 +79,7 @@ def _read(scan: Scan, index: int) -> int:
         return scan.emit("OTHER", None, index, index)
     if piece.kind == "han":
         return _read_han(scan, index)
-    for read in (read_instance, read_gpu, read_model, read_format, _read_phrase):
+    for read in (read_instance, read_gpu, _read_engine, read_model, read_format, _read_phrase):
         if (following := read(scan, index)) is not None:
             return following
     if piece.low[0].isdigit():
@@ -126,6 +131,18 @@ def _read_han(scan: Scan, index: int) -> int:
     if texts[0] == "模" and (after := scan.peek(index + 1)) is not None and after.low == "型":
         return scan.emit("NOUN", None, index, index + 1)
     return scan.emit("OTHER", None, index, index)
+
+
+def _read_engine(scan: Scan, index: int) -> int | None:
+    """Read an engine within a word, as that of a site or a client: ollama.com, ollamajs."""
+    piece = scan.pieces[index]
+    stem, _, rest = piece.low.partition(".")
+    if not rest:
+        stem = re.sub(r"(?:js|py|rs|sharp|s)$", "", stem)
+    entry = scan.phrases.get((stem,))
+    if stem == piece.low or len(stem) < _LONG_NAME or entry is None or entry[0] != "ENGINE":
+        return None
+    return scan.emit("ENGINE", entry[1], index, index)
 
 
 def _read_phrase(scan: Scan, index: int) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from fitgauge.catalog.model_names import ModelReading
-from fitgauge.catalog.name_parts import named_size
+from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
@@ -14,6 +14,10 @@ from fitgauge.engine.quantization.same_format import holds_format
 
 _FOUR_BITS = 5
 """Published in fewer bits a weight than this, a model is not quantized again by a usual format."""
+
+
+_LINES = frozenset({"distill"})
+"""Words of models that are other ones than their names without them."""
 
 
 def size_model(text: str) -> Model | None:
@@ -30,6 +34,15 @@ def size_model(text: str) -> Model | None:
     return structs.replace(
         nominal_model(size, parameters), named_format=form or None, guessed_from=text
     )
+
+
+def is_fuller(text: str, reading: ModelReading) -> bool:
+    """Return whether the one model that a name means has a size or is a distillation that the
+    name does not say: the 14B of "deepseek r1 14b" is distilled, R1 itself has 671B."""
+    said, name = Name.of(text), Name.of(reading.id)
+    if reading.others or not (said.sizes <= name.sizes and said.versions <= name.versions):
+        return False
+    return bool((name.sizes - said.sizes) | (name.words & _LINES - said.words))
 
 
 def with_reading(text: str, model: Model, reading: ModelReading) -> Model:

@@ -23,7 +23,12 @@ from fitgauge.errors import (
 )
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import HINT, Reference, parse_reference
-from fitgauge.services.common.model_readings import replacement, size_model, with_reading
+from fitgauge.services.common.model_readings import (
+    is_fuller,
+    replacement,
+    size_model,
+    with_reading,
+)
 
 SECOND_BEST_SECONDS = 5.0
 
@@ -129,7 +134,9 @@ class ModelResolver:
     def _as_read(self, text: str, model: Model) -> Model:
         """Return the Model with what was read of its name besides: a format, other readings."""
         reading = self._readings.get(text)
-        if reading is None or (reading.format is None and not reading.others):
+        if reading is None:
+            return model
+        if reading.format is None and not reading.others and not is_fuller(text, reading):
             return model
         entry = self._named.get(text)
         if entry is None or entry[0] is not model:

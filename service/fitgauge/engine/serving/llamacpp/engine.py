@@ -70,6 +70,7 @@ ENGINE = Engine(
 
 OLLAMA = ENGINE._replace(
     name="ollama",
+    phrases=(),
     title="Ollama",
     aliases=(),
     estimate=ollama.estimate,

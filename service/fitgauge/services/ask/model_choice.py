@@ -1,0 +1,127 @@
+"""Which of the models in a question is meant: one, or several on a par."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from fitgauge.catalog.name_parts import Name
+from fitgauge.services.ask.grammar import Fact
+
+_JOINED = re.compile(
+    r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"
+)
+"""What stands between names that are on a par."""
+
+_DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
+"""What follows the name of a data set."""
+
+_CONTRAST = re.compile(r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만", re.IGNORECASE)
+"""What stands between a model that ran and the one in question."""
+
+_PAST = re.compile(
+    r"(?:\bpreviously|\bused to\b|以前|之前|原来)[^,.;?!，。？！]{0,24}$", re.IGNORECASE
+)
+"""What stands before a model that somebody no longer runs."""
+
+_BEFORE = 40
+"""Characters before a name that say when it ran."""
+
+_MOST_NAMES = 24
+"""Models that are distinguished in one question."""
+
+
+def choose_model(
+    text: str, facts: Sequence[Fact], questions: Collection[int]
+) -> tuple[str | None, list[str]]:
+    """Return the model that is meant, or several that are on a par.
+
+    facts: of models; questions: the numbers of the sentences that ask something."""
+    facts = [fact for fact in facts if not _DATA.match(text[fact.end :])]
+    current = [
+        fact for fact in facts if not _PAST.search(text[max(0, fact.start - _BEFORE) : fact.start])
+    ]
+    facts = current or facts
+    named = _distinct(facts)
+    if len(named) <= 1:
+        return (str(named[0].value) if named else None), []
+    groups = _on_a_par(text, facts, named)
+    asked = [fact for fact in named if fact.sentence in questions]
+    if len(asked) == 1 and not any(asked[0] in group for group in groups):
+        return str(asked[0].value), []
+    last = after_contrast(text, named)
+    if last is not None and last.kind != "size":
+        return str(last.value), []
+    largest = max(groups, key=len, default=[])
+    if len(largest) > 1 and (not asked or any(fact in largest for fact in asked)):
+        return None, [str(fact.value) for fact in largest]
+    return str(_most_said(asked or named, facts).value), []
+
+
+def after_contrast(text: str, named: Sequence[Fact]) -> Fact | None:
+    """Return the one name after "but"; None where none or several follow, or none precedes."""
+    contrast = max((match.end() for match in _CONTRAST.finditer(text)), default=0)
+    after = [fact for fact in named if fact.start >= contrast]
+    return after[0] if len(after) == 1 and len(named) > 1 else None
+
+
+def _on_a_par(text: str, facts: Sequence[Fact], named: Sequence[Fact]) -> list[list[Fact]]:
+    """Return the names that stand side by side: "7B, 13B and 70B". A group of more than two has
+    all names as they are written."""
+    rows: list[list[Fact]] = []
+    for one, other in itertools.pairwise(facts):
+        between = text[one.end : other.start].lower().strip()
+        if _JOINED.fullmatch(between) or between in (",", ""):
+            if rows and rows[-1][-1] is one:
+                rows[-1].append(other)
+            else:
+                rows.append([one, other])
+    groups = []
+    for row in rows:
+        first = {_key(fact): fact for fact in reversed(row)}
+        unlike = [fact for fact in row if first[_key(fact)] is fact]
+        listed = unlike if len(unlike) > 2 else [fact for fact in unlike if fact in named]
+        groups.append(listed)
+    return [group for group in groups if len(group) > 1]
+
+
+def _most_said(named: Sequence[Fact], facts: Sequence[Fact]) -> Fact:
+    """Return the model that the text names most often, the fullest name first."""
+    times = Counter(map(_key, facts))
+
+    def often(fact: Fact) -> tuple[int, bool, int]:
+        return times[_key(fact)], fact.kind != "size", -fact.start
+
+    return max(named, key=often)
+
+
+def _key(fact: Fact) -> str:
+    return re.sub(r"[^a-z0-9.]+", "", str(fact.value).lower().rpartition("/")[2])
+
+
+def _distinct(named: Sequence[Fact]) -> list[Fact]:
+    """Return each model once, the first few; a bare size or family, or a name without its
+    version, counts as the fuller name that has it."""
+    first: dict[str, Fact] = {}
+    for fact in named:
+        if len(first) < _MOST_NAMES:
+            first.setdefault(_key(fact), fact)
+    names = {key: Name.of(str(fact.value)) for key, fact in first.items()}
+    return [
+        fact
+        for key, fact in first.items()
+        if not any(
+            key != other and (key in other or _is_shorter(names[key], names[other]))
+            for other in first
+        )
+    ]
+
+
+def _is_shorter(one: Name, other: Name) -> bool:
+    """Return whether a name is another one without its version: "llama-70B" of "llama-2-70b"."""
+    return (
+        bool(one.sizes)
+        and one.sizes == other.sizes
+        and one.numbers < other.numbers
+        and one.words <= other.words
+    )

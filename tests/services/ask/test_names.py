@@ -1,0 +1,115 @@
+"""Which words of a question are the name of a model, and which are none."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.scope import out_of_scope, out_of_scope_names
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.ask import vocabulary
+from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.reading import Reader
+from fitgauge.services.ask.schemas import AskRequest
+
+MODELS = ModelNames(Snapshot())
+READER = Reader(GpuNames(bundled()), MODELS)
+
+SETTINGS = sorted("_".join(phrase) for phrase in vocabulary.PHRASES if len(phrase) > 1)
+WORDS = sorted({*vocabulary.TRAINING, *vocabulary.SERVING, "device", "prompt", "openai", "python"})
+
+
+def understood(text):
+    return READER.read(text).understood
+
+
+@pytest.fixture(scope="module")
+def ask(questions):
+    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_name_of_a_setting_is_no_model(name):
+    assert understood(f"I run a 13b on an A100 and do not know what {name} does").model == "13b"
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_word_of_training_or_serving_is_no_model(word):
+    assert understood(f"Does {word} with a 13b fit on an A100?").model == "13b"
+
+
+@pytest.mark.parametrize("family", sorted(MODELS.english))
+def test_a_word_of_the_language_is_a_model_in_a_question_about_memory(family):
+    assert understood(f"Does {family} fit in 24GB?").model is not None
+    assert understood(f"Who painted {family} first?").model is None
+
+
+@pytest.mark.parametrize("family", sorted(MODELS.english - {"llama"}))
+def test_a_size_before_a_word_of_the_language_is_its_size(family):
+    assert understood(f"7b {family} on an A100?").model == f"{family} 7b"
+
+
+@pytest.mark.parametrize(
+    "text, model",
+    [
+        ("Does mistrel 7b fit on a T4?", "mistral 7b"),
+        ("Does lamma 3 8b fit on a T4?", "llama 3 8b"),
+        ("Does deepseek-r1-disstill-qwen-7b fit on a T4?", "deepseek-r1-distill-qwen-7b"),
+    ],
+)
+def test_a_letter_too_many_or_too_few_is_mended(text, model):
+    assert understood(text).model == model
+
+
+@pytest.mark.parametrize(
+    "text, model",
+    [
+        ("Does deepseek r1 14b fit on a T4?", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B"),
+        ("Does deepseek r1 70b fit on a T4?", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"),
+        ("Does deepseek r1 671b fit on 8 H200?", "deepseek r1 671b"),
+        ("Does deepseek r1 fit on 8 H200?", "deepseek r1"),
+    ],
+)
+def test_a_size_that_only_a_distillation_has_means_the_distillation(text, model):
+    assert understood(text).model == model
+
+
+def test_the_answer_says_which_distillation_a_size_means(ask):
+    (reading,) = ask("Does deepseek r1 14b fit on a 4090?").answer["read_as"]
+    assert reading["sent"] == "deepseek r1 14b"
+    assert reading["taken"] == "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B"
+
+
+@pytest.mark.parametrize("name", out_of_scope_names())
+def test_a_generator_of_images_video_or_audio_is_named_and_out_of_scope(ask, name):
+    answer = ask(f"Does {name} fit in 24GB?")
+    assert out_of_scope(answer.understood.model) == out_of_scope(name)
+    assert answer.answer is None
+    (advice,) = answer.missing
+    assert out_of_scope(name) in advice
+
+
+@pytest.mark.parametrize("name", [name for name in ENGINES if name.isalpha() and len(name) > 3])
+@pytest.mark.parametrize("suffix", [".com", ".ai", "js", "py"])
+def test_the_site_or_client_of_an_engine_names_the_engine(name, suffix):
+    assert understood(f"Does a 7b fit on a T4 with {name}{suffix}?").engine == name
+
+
+@pytest.mark.parametrize(
+    "text, model",
+    [
+        ("Llama 3 8b ran but Llama 3 70b is out of memory on a T4", "Llama 3 70b"),
+        ("We previously ran Llama 2 13b, will Qwen2.5 14b fit on an L40S?", "Qwen2.5 14b"),
+        ("Train llama-2-70b on 8 A100? Has anybody trained llama-70b?", "llama-2-70b"),
+    ],
+)
+def test_of_two_models_the_one_in_question_is_meant(text, model):
+    assert understood(text).model == model
+
+
+def test_models_in_a_row_stay_together():
+    text = "Which GPU do I need for Llama2 7B, Llama2 7B-chat, Llama2 13B, Llama2 70B?"
+    result = understood(text)
+    assert result.model is None
+    assert result.models == ["Llama2 7B", "Llama2 7B-chat", "Llama2 13B", "Llama2 70B"]

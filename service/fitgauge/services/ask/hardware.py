@@ -94,7 +94,7 @@ class _Choice:
         if len(named) < 2:
             return None
         text = self._text[named[0].start : named[-1].end]
-        if len(text) > _MACHINE or not self._gpus.are_unlike(text):
+        if len(text) > _MACHINE or compares(text) or not self._gpus.are_unlike(text):
             return None
         return Hardware(text, None, None, None, True)
 

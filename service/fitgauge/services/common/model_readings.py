@@ -39,10 +39,10 @@ def size_model(text: str) -> Model | None:
 def is_fuller(text: str, reading: ModelReading) -> bool:
     """Return whether the one model that a name means has a size or is a distillation that the
     name does not say: the 14B of "deepseek r1 14b" is distilled, R1 itself has 671B."""
-    said, name = Name.of(text), Name.of(reading.id)
-    if reading.others or not (said.sizes <= name.sizes and said.versions <= name.versions):
+    query, name = Name.of(text), Name.of(reading.id)
+    if reading.others or not (query.sizes <= name.sizes and query.versions <= name.versions):
         return False
-    return bool((name.sizes - said.sizes) | (name.words & _LINES - said.words))
+    return bool((name.sizes - query.sizes) | (name.words & _LINES - query.words))
 
 
 def with_reading(text: str, model: Model, reading: ModelReading) -> Model:

@@ -18,12 +18,12 @@ _OF_IMAGES = {
 
 def assumptions(checked: FitEstimate) -> list[Assumption]:
     """Return the shape of a size, and the engine and the load of a request that sets none."""
-    request, workload = checked.asked.request, checked.workload
-    assumed = list(size_assumed(checked.asked.model))
+    request, workload = checked.query.request, checked.workload
+    assumed = list(size_assumed(checked.query.model))
     if request.engine is None:
         assumed.append(default_of("engine", workload.engine))
     if request.context_length is None:
-        maximum = checked.asked.spec.max_context_length
+        maximum = checked.query.spec.max_context_length
         limit = f" tokens; the model's maximum is {maximum:,}" if maximum else " tokens"
         assumed.append(default_of("context_length", workload.context_length, limit))
     if request.concurrency is None:

@@ -21,7 +21,7 @@ def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
     """Return the limits of a question: the cache of the launch that was chosen, and the longest
     context and most requests for which there is a launch that fits. Under `settings: "defaults"`
     all are of the same launch."""
-    if checked.asked.request.settings == "defaults" or checked.refused:
+    if checked.query.request.settings == "defaults" or checked.refused:
         return limits_of(checked, estimator)
     if checked.choice is not None or _copies_cache(checked):
         longest, most = _of_all_layouts(checked, estimator)
@@ -37,7 +37,7 @@ def _of_default_layout(checked: FitEstimate, estimator: Estimator) -> tuple[int,
     largest = estimator.at_largest_share(checked).pinned
     sure = sure_limits(largest)
     most = request_limit(largest, sure, estimator)
-    if sure.max_context_length != checked.asked.spec.max_context_length:
+    if sure.max_context_length != checked.query.spec.max_context_length:
         largest = estimator.ends(checked, others=False)[0].pinned
         sure = sure_limits(largest)
     return context_limit(largest, sure, estimator), most
@@ -54,8 +54,8 @@ def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, in
     own = request_limit(checked.pinned, sure_limits(checked), estimator) or 0
     if sure.max_concurrency <= own:
         return longest, own
-    more = estimator.change(checked.asked, {"concurrency": sure.max_concurrency})
-    ends = _ends(replace(checked, asked=more), estimator)
+    more = estimator.change(checked.query, {"concurrency": sure.max_concurrency})
+    ends = _ends(replace(checked, query=more), estimator)
     if any(end.verdict == "fits" for end, _ in ends):
         return longest, sure.max_concurrency
     end, sure = max(ends, key=_requests)
@@ -80,6 +80,6 @@ def _copies_cache(checked: FitEstimate) -> bool:
     return ranks > 1 and any(
         isinstance(mixer, LatentAttention)
         or (isinstance(mixer, Attention) and mixer.kv_heads < ranks)
-        for block in checked.asked.spec.blocks
+        for block in checked.query.spec.blocks
         for mixer in block.mixers
     )

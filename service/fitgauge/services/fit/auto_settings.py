@@ -45,7 +45,7 @@ class AutoSettings:
         self._trial = trial
         self._row = ENGINES[default.workload.engine]
         self._ladders = self._row.ladders
-        self._open = {name for name in _SETTINGS if getattr(default.asked.request, name) is None}
+        self._open = {name for name in _SETTINGS if getattr(default.query.request, name) is None}
         self._batch = [one for one in self._ladders.batch if one.setting in self._open]
         self._ends: dict[int, Settings] = {}
         self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {(): default}
@@ -121,13 +121,13 @@ class AutoSettings:
         yield {}
         if self._ladders.layouts is None or self._default.count == 1:
             return
-        asked, workload = self._default.asked, self._default.workload
-        for degrees in self._ladders.layouts(asked.spec, self._default.count):
+        query, workload = self._default.query, self._default.workload
+        for degrees in self._ladders.layouts(query.spec, self._default.count):
             fields = degrees._asdict()
             if fields == {name: getattr(workload, name) for name in Degrees._fields}:
                 continue
             if all(
-                name in self._open or getattr(asked.request, name) == value
+                name in self._open or getattr(query.request, name) == value
                 for name, value in fields.items()
             ):
                 yield fields
@@ -141,8 +141,8 @@ class AutoSettings:
 
     def _best_by_weights(self, layout: Settings) -> Verdict:
         default, row = self._default, self._row
-        asked, split, workload = default.asked, row.split, self._workload(layout)
-        if split is None or workload is None or asked.card.unlike:
+        query, split, workload = default.query, row.split, self._workload(layout)
+        if split is None or workload is None or query.match.unlike:
             return "fits"
         if workload.cpu_offload_bytes and not split.supports_offload:
             return "fits"
@@ -150,13 +150,13 @@ class AutoSettings:
         if share is not None and _SHARE in self._open:
             highest = max(workload.gpu_memory_utilization, share.highest)
             workload = structs.replace(workload, gpu_memory_utilization=highest)
-        accelerator = asked.accelerator
+        accelerator = query.accelerator
         try:
-            loaded = split.loaded(asked.spec, default.prepared.sharded, workload, accelerator)
+            loaded = split.loaded(query.spec, default.prepared.sharded, workload, accelerator)
         except IMPOSSIBLE:
             return "fits"
         budget = row.budget(accelerator, workload)
-        return best_verdict(loaded, budget, doubt(asked.profile, accelerator))
+        return best_verdict(loaded, budget, doubt(query.profile, accelerator))
 
     def _batch_end(self, layout: Settings) -> Settings:
         """Return step B's end: all limits of the scheduler at their lowest."""
@@ -259,8 +259,8 @@ class AutoSettings:
 
     def _values(self, ladder: Ladder, changed: Settings) -> tuple[int, ...]:
         """Return the values of a ladder, with other settings as in `changed`."""
-        workload, asked = self._workload(changed), self._default.asked
-        return ladder.values(workload, asked.spec, asked.accelerator) if workload else ()
+        workload, query = self._workload(changed), self._default.query
+        return ladder.values(workload, query.spec, query.accelerator) if workload else ()
 
     def _workload(self, changed: Settings) -> Workload | None:
         """Return the workload with these settings; None where the engine refuses it."""
@@ -268,11 +268,11 @@ class AutoSettings:
             return self._default.workload
         key = tuple(sorted(changed.items()))
         if key not in self._workloads:
-            asked = self._default.asked
+            query = self._default.query
             request = structs.replace(self._default.request, **changed)
             try:
                 self._workloads[key] = serving_workload(
-                    request, asked.spec, asked.accelerator, asked.count, asked.profile
+                    request, query.spec, query.accelerator, query.count, query.profile
                 )
             except IMPOSSIBLE:
                 self._workloads[key] = None

@@ -1,4 +1,4 @@
-"""One model over many cards: what it demands is worked out once for cards that an engine treats
+"""One model over many GPUs: what it demands is worked out once for GPUs that an engine treats
 alike, and set against each of them."""
 
 from collections import defaultdict
@@ -40,38 +40,43 @@ from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
-_WORKLOADS, _BESIDE = 4096, 512
+_WORKLOADS, _STAGE_MEMORIES = 4096, 512
 """Workloads, demands and what is held in addition to the weights kept of one question: at most
 some 5 MiB."""
 
 
 def card_class(accelerator: Accelerator) -> Hashable:
-    """Return what decides whether an engine runs a format on a card."""
+    """Return what decides whether an engine runs a format on a GPU."""
     return maker(accelerator), accelerator.compute_capability, accelerator.gfx
 
 
 class Demand(NamedTuple):
-    """What a workload requires of the fullest of its cards, the layers on that card, and what of
-    it is no cache; the same on all cards of one kind.
-
-    `parts`: where cards of a kind differ by their memory, what is `loaded` and what comes
-    `other_memory` on every stage. `required` is then the least that any of them needs."""
+    """What a workload requires of the fullest of its GPUs: the same on all GPUs of one kind."""
 
     workload: Workload
+    """The workload, settled."""
     required: Bytes
+    """What the fullest GPU needs [bytes]; with `parts`, the least that any of a kind needs."""
     layers: int
+    """Layers on that GPU."""
     fixed_bytes: int
+    """What of it is no cache."""
     parts: tuple[tuple[tuple[Term, ...], ...], tuple[StageMemory, ...]] | None = None
+    """Where GPUs of a kind differ by their memory: the loaded terms and the other memory of every
+    stage."""
 
 
 class BatchEstimate(NamedTuple):
-    """How one question turned out: what the fullest GPU needs, what the engine may use of it,
-    and how likely that suffices."""
+    """How one question turned out."""
 
     workload: Workload
+    """The workload, settled."""
     required: Bytes
+    """What the fullest GPU needs [bytes]."""
     budget: Bytes
+    """What the engine may use of it [bytes]."""
     probability: float
+    """How likely that suffices."""
     changed: Settings = MappingProxyType({})
     """Settings other than the engine's defaults."""
 
@@ -104,10 +109,10 @@ class BatchEstimator:
         self._preparer = preparer
         self._schemes: dict[tuple[str | None, EngineName], Scheme] = {}
         self._refused: dict[Hashable, UnsupportedError | None] = {}
-        self._asked: dict[Hashable, Workload] = {}
+        self._single: dict[Hashable, Workload] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
         self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
-        self._beside: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_BESIDE)
+        self._stage_memories: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_STAGE_MEMORIES)
         self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
 
     @property
@@ -160,7 +165,7 @@ class BatchEstimator:
     def refused(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
     ) -> UnsupportedError | None:
-        """Return why the engine does not run it on one such card, None where it does. Raises
+        """Return why the engine does not run it on one such GPU, None where it does. Raises
         UnsupportedError for an unknown format."""
         key = (
             request.quantization,
@@ -172,34 +177,34 @@ class BatchEstimator:
         if key not in self._refused:
             self._checkpoint()
             same_on_all = key[1:4]
-            if same_on_all not in self._asked:
-                self._asked[same_on_all] = self.workload(request, engine, accelerator, 1)
+            if same_on_all not in self._single:
+                self._single[same_on_all] = self.workload(request, engine, accelerator, 1)
             scheme = read_scheme(self._model, self._scheme(request.quantization, engine))
             self._refused[key] = refusal(
-                self._asked[same_on_all], scheme, accelerator, self._model.spec
+                self._single[same_on_all], scheme, accelerator, self._model.spec
             )
         return self._refused[key]
 
     def running(
         self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]
     ) -> set[Hashable]:
-        """Return those classes of cards on which the engine runs it, asked of a card of each.
+        """Return those classes of GPUs on which the engine runs it, asked of a GPU of each.
         Raises UnsupportedError for an unknown format."""
-        runs, found = self.prepared(request.quantization, engine).runs, set()
+        runs, running = self.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
-            known = runs.get(key)
-            if known is None:
-                known = self.refused(request, engine, accelerator) is None
-                runs.put(key, known)
-            if known:
-                found.add(name)
-        return found
+            runs_here = runs.get(key)
+            if runs_here is None:
+                runs_here = self.refused(request, engine, accelerator) is None
+                runs.put(key, runs_here)
+            if runs_here:
+                running.add(name)
+        return running
 
     def possible(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> BatchEstimate | None:
-        """Return the question on `count` cards; None where it is impossible."""
+        """Return the question on `count` GPUs; None where it is impossible."""
         try:
             return self.fitted(request, engine, accelerator, count)
         except IMPOSSIBLE:
@@ -208,12 +213,12 @@ class BatchEstimator:
     def fitted(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> BatchEstimate:
-        """Return the question on `count` cards. Raises InvalidRequestError where the engine
+        """Return the question on `count` GPUs. Raises InvalidRequestError where the engine
         cannot be laid out over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
     def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
-        """Return a demand set against a card of its kind."""
+        """Return a demand set against a GPU of its kind."""
         workload, required, layers, fixed_bytes, parts = demand
         row = ENGINES[workload.engine]
         if parts is not None and row.split is not None and row.split.for_accelerator is not None:
@@ -229,7 +234,7 @@ class BatchEstimator:
         return BatchEstimate(workload, required, budget, chance)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
-        """Return the cards of one kind have the same demand."""
+        """Return the GPUs of one kind have the same demand."""
         row, profile = ENGINES[engine], self.profile(engine)
         version = words.version(request.engine_version or profile.newest)
         return row.accelerator_kind(accelerator), row.default_batch(
@@ -239,7 +244,7 @@ class BatchEstimator:
     def demand(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Demand:
-        """Return what the question demands of a card. Raises InvalidRequestError where the
+        """Return what the question demands of a GPU. Raises InvalidRequestError where the
         engine cannot be laid out over so many."""
         return self.demand_of(
             request.quantization, self.workload(request, engine, accelerator, count), accelerator
@@ -248,7 +253,7 @@ class BatchEstimator:
     def demand_of(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator
     ) -> Demand:
-        """Return what a workload demands of a card, with the weights in a format. Raises
+        """Return what a workload demands of a GPU, with the weights in a format. Raises
         InvalidRequestError as `demand`."""
         kind = ENGINES[workload.engine].accelerator_kind(accelerator)
         key = (quantization, workload, kind)
@@ -266,7 +271,7 @@ class BatchEstimator:
         return self._demand(quantization, workload, accelerator, kind)
 
     def least_usable(self, demand: Demand, share: float | None = None) -> int:
-        """Usable bytes below which a card is more likely too small than not. share: of the card,
+        """Usable bytes below which a GPU is more likely too small than not. share: of the GPU,
         where the engine may take another than the demand's."""
         workload = demand.workload
         if not ENGINES[workload.engine].budget_is_device_share:
@@ -276,7 +281,7 @@ class BatchEstimator:
     def _demand(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> Demand:
-        """Return the engine's estimate of the fullest card; what is held in addition to the
+        """Return the engine's estimate of the fullest GPU; what is held in addition to the
         weights is estimated once for all their formats."""
         self._checkpoint()
         spec, profile, row = (
@@ -284,13 +289,13 @@ class BatchEstimator:
             self.profile(workload.engine),
             ENGINES[workload.engine],
         )
-        laid = self.prepared(quantization, workload.engine).sharded
+        sharded = self.prepared(quantization, workload.engine).sharded
         if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
-            fullest = row.estimate(spec, laid, workload, accelerator, profile).fullest
+            fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes)
         loaded, other_memory = (
-            row.split.loaded(spec, laid, workload, accelerator),
-            self._comes_beside(row.split, workload, accelerator, kind),
+            row.split.loaded(spec, sharded, workload, accelerator),
+            self._stage_memory(row.split, workload, accelerator, kind),
         )
         return Demand(
             workload,
@@ -298,40 +303,40 @@ class BatchEstimator:
             None if row.split.for_accelerator is None else (loaded, other_memory),
         )
 
-    def _comes_beside(
+    def _stage_memory(
         self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> tuple[StageMemory, ...]:
         """Return what is held in addition to the weights, worked out for one request and
         refilled for more where the engine allows."""
-        known = self._beside.get((workload, kind))
-        if known is None:
+        held = self._stage_memories.get((workload, kind))
+        if held is None:
             if split.with_concurrency and workload.concurrency > 1:
-                one = self._comes_beside(
+                one = self._stage_memory(
                     split, structs.replace(workload, concurrency=1), accelerator, kind
                 )
-                known = split.with_concurrency(one, workload)
+                held = split.with_concurrency(one, workload)
             else:
                 settled = ENGINES[workload.engine].with_defaults(
                     workload, self._model.spec, accelerator
                 )
-                known = split.stage_memory(
+                held = split.stage_memory(
                     self._model.spec,
                     settled,
                     accelerator,
                     self.profile(workload.engine),
                     self._derived[workload.engine],
                 )
-            self._beside.put((workload, kind), known)
-        return known
+            self._stage_memories.put((workload, kind), held)
+        return held
 
     def workload(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Workload:
         """Return the Workload a request means, not settled yet: the same for every format of the
-        weights and on all cards of a kind."""
-        asked = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
+        weights and on all GPUs of a kind."""
+        query = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
-        key = (asked, engine, count, self.kind(request, engine, accelerator), wide)
+        key = (query, engine, count, self.kind(request, engine, accelerator), wide)
         return self._workloads.get_or_compute(
             key,
             lambda: base_workload(

@@ -23,10 +23,12 @@ _NOTHING = Bytes(low=0, expected=0, high=0)
 
 
 class Step(NamedTuple):
-    """One way to start the engine: what is changed from its defaults, and what that demands."""
+    """One way to start the engine."""
 
     changed: Settings
+    """What is changed from the engine's defaults."""
     demand: Demand
+    """What that demands."""
 
 
 def best_estimate(
@@ -105,8 +107,8 @@ def _open_share(request: FitRequest, demand: Demand) -> Share | None:
     """Return the share of the GPU that may be changed; None where it is pinned or there is
     none."""
     pinned = request.gpu_memory_utilization is not None
-    given = demand.workload.kv_cache_memory_bytes is not None
-    return None if pinned or given else ENGINES[demand.workload.engine].ladders.share
+    is_fixed = demand.workload.kv_cache_memory_bytes is not None
+    return None if pinned or is_fixed else ENGINES[demand.workload.engine].ladders.share
 
 
 def largest_share(request: FitRequest, demand: Demand) -> float:

@@ -99,17 +99,17 @@ def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict
             yield f"serve it with {engine} in {scheme}", {"engine": engine, "quantization": scheme}
 
 
-def redundant(fields: Fields, found: Suggestion) -> bool:
+def redundant(fields: Fields, suggestion: Suggestion) -> bool:
     """Return whether a change goes further than one that fits: more changes, a larger amount, or an
     assumed format where a published repository fits."""
-    if found.verdict != "fits":
+    if suggestion.verdict != "fits":
         return False
     sent = {name: value for name, value in fields.items() if value is not None}
-    if "quantization" in sent and "model" in found.request:
+    if "quantization" in sent and "model" in suggestion.request:
         return True
-    if not found.request.keys() <= sent.keys():
+    if not suggestion.request.keys() <= sent.keys():
         return False
-    differing = [name for name, value in found.request.items() if sent[name] != value]
+    differing = [name for name, value in suggestion.request.items() if sent[name] != value]
     return not differing or (len(differing) == 1 and differing[0] in _AMOUNTS)
 
 

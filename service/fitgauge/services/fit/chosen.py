@@ -96,31 +96,31 @@ def _reason(default: FitEstimate) -> str:
     if largest.bytes <= default.estimate.budget.expected:
         largest = next((term for term in fullest.terms if term.name != "weights"), largest)
     words = term_in_words(largest)
-    if largest.name == "kv_cache" and default.asked.spec.keeps_states:
+    if largest.name == "kv_cache" and default.query.spec.keeps_states:
         words = f"{words} with {workload.max_num_seqs:,} state blocks"
     return f"{words[0].upper()}{words[1:]}: {gib(largest.bytes)}; in all {need} of {have}."
 
 
 def _pinned(checked: FitEstimate, estimator: Estimator) -> Iterator[str]:
     """Yield the settings of the request that alone stop the launch."""
-    asked = checked.asked
+    query = checked.query
     ladders = ENGINES[checked.workload.engine].ladders
     names = [*(ladder.setting for ladder in ladders.batch)]
     names += [_SHARE] if ladders.share else []
     names += [_EAGER] if ladders.without_graphs else []
     names += Degrees._fields if ladders.layouts else ()
     for name in names:
-        value = getattr(asked.request, name)
+        value = getattr(query.request, name)
         if value is None:
             continue
-        freed = estimator.possible(estimator.change(asked, {name: None}))
+        freed = estimator.possible(estimator.change(query, {name: None}))
         if freed is not None and freed.verdict == "fits":
             yield f"`{name}` {value}, which was sent, alone stops it."
 
 
 def _why(name: str, checked: FitEstimate, choice: Choice) -> str:
     """Return what the change is for: the term that it lowers most."""
-    default, spec = choice.default, checked.asked.spec
+    default, spec = choice.default, checked.query.spec
     if name in Degrees._fields:
         return _layout_reason(checked.workload, default, checked, spec)
     if name == _SHARE:

@@ -13,10 +13,10 @@ from fitgauge.services.fit.query import FitEstimate
 def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     """Return the question with every default and every chosen setting filled in, as fields to
     send."""
-    workload, model, request = checked.workload, checked.asked.model, checked.asked.request
+    workload, model, request = checked.workload, checked.query.model, checked.query.request
     filled: dict[str, str | int | float | bool] = {
         "model": named(model, request.model),
-        "gpu": checked.asked.card.name,
+        "gpu": checked.query.match.name,
         "gpu_count": checked.count,
         "engine": workload.engine,
         "engine_version": ".".join(str(part) for part in workload.engine_version),
@@ -59,7 +59,7 @@ def _options(workload: Workload) -> dict[str, int | bool]:
 def named(model: Model, text: str) -> str:
     """Return the model's id, with the revision and the file that `text` asks for."""
     try:
-        asked = parse_reference(text)
+        query = parse_reference(text)
     except InvalidRequestError:
         return model.id
-    return str(Reference(model.id, asked.revision, asked.file))
+    return str(Reference(model.id, query.revision, query.file))

@@ -1,5 +1,5 @@
 """A serving question, estimated: what it names is found, its degrees are settled, and its need
-is set against the card."""
+is set against the GPU."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
@@ -53,7 +53,7 @@ class Estimator:
         self,
         request: FitRequest,
         model: Model,
-        card: GpuMatch,
+        match: GpuMatch,
         *,
         siblings: Sequence[QuantizedRepo] = (),
         count: int | None = None,
@@ -72,8 +72,8 @@ class Estimator:
             request=settled,
             original=request,
             model=model,
-            card=card,
-            count=count or gpu_count(request, card.count),
+            match=match,
+            count=count or gpu_count(request, match.count),
             profile=profile,
             checkpoint=(
                 CheckpointChoice(model, quantization)
@@ -85,7 +85,7 @@ class Estimator:
 
     def change(
         self,
-        asked: FitQuery,
+        query: FitQuery,
         fields: Mapping[str, object],
         *,
         model: Model | None = None,
@@ -95,25 +95,25 @@ class Estimator:
         """Return the question with other `fields`, and another model, number of GPUs or other
         repositories where they are set. Raises as `ask`."""
         return self.ask(
-            structs.replace(asked.original, **fields),
-            model or asked.model,
-            asked.card,
-            siblings=asked.siblings if siblings is None else siblings,
-            count=count or asked.count,
+            structs.replace(query.original, **fields),
+            model or query.model,
+            query.match,
+            siblings=query.siblings if siblings is None else siblings,
+            count=count or query.count,
         )
 
     def _profile(self, request: FitRequest) -> EngineProfile:
         version = words.version(request.engine_version) if request.engine_version else None
         return self._engines.profile(words.engine(request.engine), version)
 
-    def prepared(self, asked: FitQuery) -> CachedWeights:
+    def prepared(self, query: FitQuery) -> CachedWeights:
         """Return the weights of the question. Raises UnsupportedError for an unknown format."""
-        return self._preparer.prepare(asked.loaded, asked.checkpoint.derived, asked.profile.engine)
+        return self._preparer.prepare(query.loaded, query.checkpoint.derived, query.profile.engine)
 
-    def is_prepared(self, asked: FitQuery) -> bool:
+    def is_prepared(self, query: FitQuery) -> bool:
         """Return whether the weights of the question are laid out already."""
         return (
-            self._preparer.peek(asked.loaded, asked.checkpoint.derived, asked.profile.engine)
+            self._preparer.peek(query.loaded, query.checkpoint.derived, query.profile.engine)
             is not None
         )
 
@@ -122,7 +122,7 @@ class Estimator:
         without, less what they take with it."""
         if not checked.workload.cpu_offload_bytes:
             return None
-        whole = self.possible(self.change(checked.pinned.asked, {"cpu_offload_gib": None}))
+        whole = self.possible(self.change(checked.pinned.query, {"cpu_offload_gib": None}))
         if whole is None:
             return None
         workload = checked.workload
@@ -135,122 +135,122 @@ class Estimator:
             return None
         return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
 
-    def check(self, asked: FitQuery, *, settle: bool = True) -> FitEstimate:
+    def check(self, query: FitQuery, *, settle: bool = True) -> FitEstimate:
         """Return the question, estimated: with the settings that the request sets, and for the
         others the engine's defaults, or under `settings: "auto"` what is nearest to them and fits.
 
         settle: return the settings nearest to the defaults also where nothing fits. Raises
         InvalidRequestError or UnsupportedError where the question is impossible.
         """
-        default = self._with_defaults(asked)
-        if asked.request.settings == "defaults" or default.verdict == "fits" or default.refused:
+        default = self._with_defaults(query)
+        if query.request.settings == "defaults" or default.verdict == "fits" or default.refused:
             return default
-        return AutoSettings(default, partial(self._trial, asked)).search(settle=settle)
+        return AutoSettings(default, partial(self._trial, query)).search(settle=settle)
 
-    def fits(self, asked: FitQuery) -> bool:
+    def fits(self, query: FitQuery) -> bool:
         """Return whether `check` finds a launch that fits."""
         try:
-            default = self._with_defaults(asked)
+            default = self._with_defaults(query)
         except IMPOSSIBLE:
             return False
-        if asked.request.settings == "defaults" or default.verdict == "fits":
+        if query.request.settings == "defaults" or default.verdict == "fits":
             return default.verdict == "fits"
-        return AutoSettings(default, partial(self._trial, asked)).can_fit()
+        return AutoSettings(default, partial(self._trial, query)).can_fit()
 
-    def attempt(self, asked: FitQuery) -> FitEstimate | None:
+    def attempt(self, query: FitQuery) -> FitEstimate | None:
         """Return the same as `possible`, but without the search for the least that it takes where
         the weights alone are too much: then the engine's defaults, which do not fit either."""
         try:
-            default = self._with_defaults(asked)
+            default = self._with_defaults(query)
         except IMPOSSIBLE:
             return None
-        if asked.request.settings == "defaults" or default.verdict == "fits" or default.refused:
+        if query.request.settings == "defaults" or default.verdict == "fits" or default.refused:
             return default
-        search = AutoSettings(default, partial(self._trial, asked))
+        search = AutoSettings(default, partial(self._trial, query))
         return default if search.is_hopeless() else search.search(settle=False)
 
-    def verdict(self, asked: FitQuery) -> Verdict | None:
+    def verdict(self, query: FitQuery) -> Verdict | None:
         """Return the verdict of `possible` alone; None where the engine refuses the question."""
         try:
-            default = self._with_defaults(asked)
+            default = self._with_defaults(query)
         except IMPOSSIBLE:
             return None
         if default.refused:
             return "unsupported"
-        if asked.request.settings == "defaults" or default.verdict == "fits":
+        if query.request.settings == "defaults" or default.verdict == "fits":
             return default.verdict
-        search = AutoSettings(default, partial(self._trial, asked))
+        search = AutoSettings(default, partial(self._trial, query))
         if search.can_fit():
             return "fits"
         return "does_not_fit" if search.is_hopeless() else search.search(settle=False).verdict
 
     def at_largest_share(self, checked: FitEstimate) -> FitEstimate:
         """Return the engine's defaults with the largest share of the GPU that may be chosen."""
-        return AutoSettings(checked, partial(self._trial, checked.asked)).at_largest_share()
+        return AutoSettings(checked, partial(self._trial, checked.query)).at_largest_share()
 
     def ends(self, checked: FitEstimate, *, others: bool = True) -> list[FitEstimate]:
         """Return the least that the question takes, by layout, with settings at the ends of
         their ladders; under `settings: "defaults"` the question itself."""
-        if checked.asked.request.settings == "defaults":
+        if checked.query.request.settings == "defaults":
             return [checked]
         default = checked.choice.default if checked.choice else checked
-        return AutoSettings(default, partial(self._trial, checked.asked)).ends(others=others)
+        return AutoSettings(default, partial(self._trial, checked.query)).ends(others=others)
 
-    def _trial(self, asked: FitQuery, request: FitRequest) -> FitEstimate | None:
+    def _trial(self, query: FitQuery, request: FitRequest) -> FitEstimate | None:
         try:
-            return self._estimated(asked, request)
+            return self._estimated(query, request)
         except IMPOSSIBLE:
             return None
 
-    def _with_defaults(self, asked: FitQuery) -> FitEstimate:
+    def _with_defaults(self, query: FitQuery) -> FitEstimate:
         """Return the estimate at the degrees asked for; those left out are the widest that the
         engine accepts. Raises as `check`."""
         try:
-            return self._estimated(asked, asked.request)
+            return self._estimated(query, query.request)
         except IMPOSSIBLE as refused:
             if (
-                asked.request.tensor_parallel is not None
+                query.request.tensor_parallel is not None
                 or refused_field(refused) != "tensor_parallel"
             ):
                 raise
-            for width in reversed(tensor_widths(asked.spec, min(asked.count, USUAL_NODE))):
+            for width in reversed(tensor_widths(query.spec, min(query.count, USUAL_NODE))):
                 try:
                     return self._estimated(
-                        asked, structs.replace(asked.request, tensor_parallel=width)
+                        query, structs.replace(query.request, tensor_parallel=width)
                     )
                 except IMPOSSIBLE:
                     continue
             raise
 
-    def possible(self, asked: FitQuery) -> FitEstimate | None:
+    def possible(self, query: FitQuery) -> FitEstimate | None:
         """Return the question, estimated; None where the engine refuses it."""
         try:
-            return self.check(asked, settle=False)
+            return self.check(query, settle=False)
         except IMPOSSIBLE:
             return None
 
-    def _estimated(self, asked: FitQuery, request: FitRequest) -> FitEstimate:
-        spec, accelerator, profile = asked.spec, asked.accelerator, asked.profile
-        workload = serving_workload(request, spec, accelerator, asked.count, profile)
-        gpus = asked.gpus
+    def _estimated(self, query: FitQuery, request: FitRequest) -> FitEstimate:
+        spec, accelerator, profile = query.spec, query.accelerator, query.profile
+        workload = serving_workload(request, spec, accelerator, query.count, profile)
+        gpus = query.gpus
         if request.other_memory_gib and not workload.other_memory_bytes:
             others = int(request.other_memory_gib * GIB)
             accelerator = shared(accelerator, others)
             gpus = tuple(shared(gpu, others) for gpu in gpus)
-        if asked.card.unlike:
+        if query.match.unlike:
             workload = over_unlike_gpus(workload, gpus)
-        prepared = self.prepared(asked)
+        prepared = self.prepared(query)
 
         def compute() -> tuple[Estimate, float]:
             estimate = ENGINES[workload.engine].estimate(
                 spec, prepared.sharded, workload, accelerator, profile
             )
             estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
-            return estimate, probability_of(asked, workload, estimate)
+            return estimate, probability_of(query, workload, estimate)
 
-        key = asked.checkpoint.derived, workload, accelerator, gpus
-        estimate, probability = self._estimates.get_or_compute(asked.loaded, key, compute)
-        return FitEstimate(asked, request, prepared, workload, estimate, probability)
+        key = query.checkpoint.derived, workload, accelerator, gpus
+        estimate, probability = self._estimates.get_or_compute(query.loaded, key, compute)
+        return FitEstimate(query, request, prepared, workload, estimate, probability)
 
 
 def _held_bytes(stage: StageEstimate) -> int:

@@ -48,14 +48,14 @@ def launch(
     workload: Workload,
     *,
     pool_tokens: int | None = None,
-    laid: ShardedWeights | None = None,
+    weights: ShardedWeights | None = None,
     nodes: int = 1,
 ) -> Launch:
     """Return the command of a workload.
 
     model: what is loaded; where it is no checkpoint of the request's format, and the engine does
     not quantize to it while it loads, the command holds a placeholder. pool_tokens: of a pool
-    given outright, which some engines take in tokens; laid: the weights, for an engine that takes
+    given outright, which some engines take in tokens; weights: those, for an engine that takes
     layers in host memory by their number; nodes: the machines it runs on."""
     row = ENGINES[workload.engine]
     source = source_of(model, request.quantization, workload.engine)
@@ -70,7 +70,7 @@ def launch(
             dtype=source.dtype,
             kv_cache_dtype=(row.cache_dtypes or {}).get(workload.kv_cache_dtype),
             pool_tokens=pool_tokens,
-            weights=laid,
+            weights=weights,
             nodes=nodes,
         )
     )
@@ -105,7 +105,7 @@ def source_of(model: Model, quantization: str | None, engine: EngineName) -> Sou
             return Source(repository, dtype=row.dtypes[dtype])
     if holds_requested(model, quantization):
         return Source(repository)
-    published_name = _known(model, row, name)
+    published_name = _published_name(model, row, name)
     if published_name is not None:
         return Source(published_name)
     return Source(_placeholder(model, _FORMAT_WORDS.get(name, name.upper()), row))
@@ -122,11 +122,11 @@ def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
     else:
         scheme = published(model.spec)
         form = scheme.name.upper() if scheme else model.spec.dtype
-    known = _known(model, row, form)
-    return Source(known if known is not None else _placeholder(model, form, row))
+    repository = _published_name(model, row, form)
+    return Source(repository if repository is not None else _placeholder(model, form, row))
 
 
-def _known(model: Model, row: Engine, form: str) -> str | None:
+def _published_name(model: Model, row: Engine, form: str) -> str | None:
     """Return a published checkpoint made for this engine, as its command writes it."""
     for kind in row.checkpoint_kinds:
         name = checkpoint_name(model.id, kind, form)

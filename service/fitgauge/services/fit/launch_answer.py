@@ -18,32 +18,32 @@ def launch_of(checked: FitEstimate) -> Launch | None:
     does not fit or is unsupported."""
     if checked.verdict == "does_not_fit" or checked.refused is not None:
         return None
-    asked, workload, request = checked.asked, checked.workload, checked.request
+    query, workload, request = checked.query, checked.workload, checked.request
     for name in ("gpu_memory_utilization", "max_num_seqs", "max_batched_tokens"):
         if getattr(request, name) is not None:
             without = structs.replace(
                 request, **{name: None}, tensor_parallel=workload.tensor_parallel
             )
             default = serving_workload(
-                without, asked.spec, asked.accelerator, asked.count, asked.profile
+                without, query.spec, query.accelerator, query.count, query.profile
             )
             if getattr(default, name) == getattr(workload, name):
                 request = structs.replace(request, **{name: None})
-    given = checked.estimate.given_pool_bytes is not None
+    is_fixed = checked.estimate.given_pool_bytes is not None
     return launch(
-        asked.loaded,
+        query.loaded,
         request,
         workload,
-        pool_tokens=cache_tokens_of(checked) if given else None,
-        laid=checked.prepared.sharded,
-        nodes=nodes_of(workload, asked.accelerator),
+        pool_tokens=cache_tokens_of(checked) if is_fixed else None,
+        weights=checked.prepared.sharded,
+        nodes=nodes_of(workload, query.accelerator),
     )
 
 
 def nodes_assumed(checked: FitEstimate) -> Iterator[Assumption]:
     """Yield how many machines the GPUs are taken to be in, and how the others are started."""
     over_nodes = ENGINES[checked.workload.engine].over_nodes
-    nodes = nodes_of(checked.workload, checked.asked.accelerator)
+    nodes = nodes_of(checked.workload, checked.query.accelerator)
     if over_nodes is None or nodes == 1:
         return
     each = checked.workload.gpus // nodes

@@ -85,11 +85,11 @@ def cache_tokens_of(checked: FitEstimate) -> int:
     A KV cache of a fixed size that does not fit next to the weights holds no request; its tokens
     are reported as long as the GPU could hold it alone."""
     estimate = checked.estimate
-    given, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
-    if given is None:
+    pool_bytes, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
+    if pool_bytes is None:
         starts = not within or checked.verdict != "does_not_fit"
     else:
-        starts = within or given <= estimate.accelerator.usable.high
+        starts = within or pool_bytes <= estimate.accelerator.usable.high
     return cache_tokens(estimate) if starts else 0
 
 
@@ -110,7 +110,7 @@ Pools = list[tuple[StageEstimate, int]]
 def _sure_context(checked: FitEstimate, pools: Pools) -> int:
     """Return the longest context that these pools hold at the requested concurrency."""
     requests = checked.workload.requests_per_replica
-    ceiling = checked.asked.spec.max_context_length or checked.workload.context_length
+    ceiling = checked.query.spec.max_context_length or checked.workload.context_length
     return min(
         (longest_context(stage, pool, requests, ceiling) for stage, pool in pools),
         default=ceiling,
@@ -136,7 +136,7 @@ def _sure_pools(checked: FitEstimate) -> Pools:
         fixed = doubted(
             total(stage.fixed),
             stage.fixed_bytes,
-            doubt(checked.asked.profile, checked.estimate.gpu_of(stage)),
+            doubt(checked.query.profile, checked.estimate.gpu_of(stage)),
         )
         key = fixed, checked.estimate.budget_of(stage)
         if key not in sizes:
@@ -145,11 +145,11 @@ def _sure_pools(checked: FitEstimate) -> Pools:
     return pools
 
 
-def _sure_pool(fixed: Bytes, budget: Bytes, given: int | None) -> int:
+def _sure_pool(fixed: Bytes, budget: Bytes, pool_bytes: int | None) -> int:
     """Return the largest cache that surely fits a budget in addition to `fixed`; given: the size
     of a cache given outright. All in bytes."""
-    if given is not None:
-        return given if fit_probability(_more(fixed, given), budget) >= SURE else 0
+    if pool_bytes is not None:
+        return pool_bytes if fit_probability(_more(fixed, pool_bytes), budget) >= SURE else 0
     most = max(0, budget.expected - fixed.expected)
     return _STEP_BYTES * largest_where(
         most // _STEP_BYTES,
@@ -182,7 +182,7 @@ def _confirmed(
             value = (best + ceiling) // 2
         if value <= best + (best >> _EXACT_BITS):
             return best
-        tried = estimator.possible(estimator.change(checked.asked, {name: value}))
+        tried = estimator.possible(estimator.change(checked.query, {name: value}))
         if tried is not None and tried.verdict == "fits":
             best = value
             if tried.estimate.fullest.fixed_bytes == fixed:
@@ -204,13 +204,13 @@ def _lacks_room_for_weights(checked: FitEstimate) -> bool:
     )
 
 
-def fewest_cards(checked: FitEstimate, estimator: Estimator) -> int | None:
+def fewest_gpus(checked: FitEstimate, estimator: Estimator) -> int | None:
     """Return the least number of GPUs, up to 64, that it fits on with nothing else changed: of 1,
     2, 4, ... 64 and the requested count first, then of those between; None for GPUs of several
     kinds too."""
-    if checked.asked.card.unlike:
+    if checked.query.match.unlike:
         return None
-    accelerator = checked.asked.accelerator
+    accelerator = checked.query.accelerator
     failed = 0
     for count in sorted({*deployable(accelerator, *COUNTS), checked.count}):
         if _fits_on(count, checked, estimator):
@@ -233,7 +233,7 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
     least = checked.prepared.total_bytes // count - checked.workload.cpu_offload_bytes
     if least > checked.estimate.accelerator.usable.expected:
         return False
-    return estimator.fits(estimator.change(checked.asked, {"gpu_count": count}, count=count))
+    return estimator.fits(estimator.change(checked.query, {"gpu_count": count}, count=count))
 
 
 def deployable(accelerator: Accelerator, *counts: int) -> tuple[int, ...]:

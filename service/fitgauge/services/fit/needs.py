@@ -143,11 +143,11 @@ def _main(
 def _needs(request: FitRequest, main: FitEstimate, estimator: Estimator) -> Iterator[MemoryNeed]:
     """Yield what the workload takes in each format, the widest first: on an engine only those that
     take less than the one before."""
-    model = main.asked.model
+    model = main.query.model
     previous: dict[EngineName, int] = {}
     for engine, quantization in _formats(request, model, main.workload.engine):
         changes = {"engine": engine, "quantization": quantization}
-        checked = estimator.possible(estimator.change(main.asked, changes))
+        checked = estimator.possible(estimator.change(main.query, changes))
         if checked is None or checked.refused:
             continue
         need = _need(checked, quantization, estimator)
@@ -156,7 +156,7 @@ def _needs(request: FitRequest, main: FitEstimate, estimator: Estimator) -> Iter
             previous[engine] = need.weights_bytes
             yield need
     if not previous:  # the engine reads none of these formats, only its own default
-        yield _need(main, main.asked.request.quantization, estimator)
+        yield _need(main, main.query.request.quantization, estimator)
 
 
 def _need(checked: FitEstimate, quantization: str | None, estimator: Estimator) -> MemoryNeed:
@@ -181,7 +181,7 @@ def _name(checked: FitEstimate, quantization: str | None) -> str:
     """Return the format's name: of published weights what they are stored in."""
     if quantization is not None and quantization != words.AS_PUBLISHED:
         return quantization
-    model = checked.asked.model
+    model = checked.query.model
     if model.is_quantized:
         return checked.prepared.scheme.name
     return model.spec.dtype.lower()
@@ -196,7 +196,7 @@ def _summary(
     cache = needs[0].kv_cache_bytes
     held = f"; {cache / GIB:.1f} GiB of it is KV cache" if cache else ""
     sizes = sizes_in_words(needs, _in)
-    return f"{main.asked.model.id} needs {sizes} for {load}{held}.{gpus_in_words(smallest, _in)}"
+    return f"{main.query.model.id} needs {sizes} for {load}{held}.{gpus_in_words(smallest, _in)}"
 
 
 def _in(name: str) -> str:

@@ -21,16 +21,18 @@ from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.services.common.model_resolver import ModelResolver
 
 _UNDER_WAY = 32
-_KEPT = 1024
+_MOST_STARTED = 1024
 _KEPT_BYTES = 16 * 2**20
 """Of all siblings in memory, with the models that they hold."""
 
 
 class QuantizedRepo(NamedTuple):
-    """A repository that holds the same weights in another format. `text`: what to send for it."""
+    """A repository that holds the same weights in another format."""
 
     text: str
+    """What to send for it."""
     model: Model
+    """The model that it holds."""
 
     @property
     def form(self) -> str:
@@ -62,36 +64,36 @@ class QuantizedRepos:
         self._hub = models.hub
         self._models = models
         self._monotonic = monotonic
-        self._known: Memo[Key, tuple[Published, float, int]] = Memo(
-            _KEPT_BYTES, lambda key, known: deep_size(known[0]), _KEPT_BYTES // 2
+        self._results: Memo[Key, tuple[Published, float, int]] = Memo(
+            _KEPT_BYTES, lambda key, result: deep_size(result[0]), _KEPT_BYTES // 2
         )
         self._serials = count()
-        self._started: Memo[Key, float] = Memo(_KEPT)
+        self._started: Memo[Key, float] = Memo(_MOST_STARTED)
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
         """Return what is known, at once; None before the first search. What is no longer fresh
         is looked up in the background."""
         key = model.id, kind_for(engine)
-        known = self._known.get(key)
-        if known is None:
+        result = self._results.get(key)
+        if result is None:
             return None
-        found, until, _ = known
+        repositories, until, _ = result
         if self._monotonic() >= until and not self._flights.is_full:
             self._search(model, key)
-        return found
+        return repositories
 
     def serial(self, model: Model, engine: EngineName) -> int | None:
         """Return a number that changes when what is known changes; None where nothing is known."""
-        known = self._known.get((model.id, kind_for(engine)))
-        return None if known is None else known[2]
+        result = self._results.get((model.id, kind_for(engine)))
+        return None if result is None else result[2]
 
     async def find(self, model: Model, engine: EngineName) -> Published:
         """Return the siblings, the larger first: those of the Hub, else of the snapshot. Never
         raises, never waits long."""
-        found = self.peek(model, engine)
-        if found is not None:
-            return found
+        repositories = self.peek(model, engine)
+        if repositories is not None:
+            return repositories
         key = model.id, kind_for(engine)
         try:
             flight = self._search(model, key)
@@ -120,27 +122,27 @@ class QuantizedRepos:
             references, lasting = (), False
         resolved = await asyncio.gather(*map(self._hub.resolve, references), return_exceptions=True)
         there = zip(references, resolved, strict=True)
-        found = tuple(
+        repositories = tuple(
             QuantizedRepo(str(reference), one)
             for reference, one in there
             if isinstance(one, Model) and _alike(model, one)
         )
         lasting &= not any(isinstance(one, HubError) for one in resolved)
         settings = self._hub.settings
-        found, serial = self._unchanged(key, found or self._bundled(model, key))
+        repositories, serial = self._unchanged(key, repositories or self._bundled(model, key))
         until = self._monotonic() + (
             settings.fresh_seconds if lasting else settings.refusal_seconds
         )
-        self._known.put(key, (found, until, serial))
-        return found
+        self._results.put(key, (repositories, until, serial))
+        return repositories
 
-    def _unchanged(self, key: Key, found: Published) -> tuple[Published, int]:
+    def _unchanged(self, key: Key, repositories: Published) -> tuple[Published, int]:
         """Return the same tuple and number as before where it holds the same: answers that rest
         on it then hold too."""
-        known = self._known.get(key)
-        if known is not None and list(map(id, _models(known[0]))) == list(map(id, _models(found))):
-            return known[0], known[2]
-        return found, next(self._serials)
+        result = self._results.get(key)
+        if result is not None and _identities(result[0]) == _identities(repositories):
+            return result[0], result[2]
+        return repositories, next(self._serials)
 
     def _bundled(self, model: Model, key: Key) -> Published:
         """Siblings that the snapshot holds; it knows no GGUF files and none of MLX."""
@@ -173,8 +175,9 @@ def wants_quantized_repos(model: Model, quantization: str | None) -> bool:
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
 
 
-def _models(found: Published) -> list[Model]:
-    return [one.model for one in found]
+def _identities(repositories: Published) -> list[int]:
+    """Return what tells whether the same models are held."""
+    return [id(one.model) for one in repositories]
 
 
 def kind_for(engine: EngineName) -> FileKind:

@@ -31,7 +31,7 @@ _NOTHING = Bytes(low=0, expected=0, high=0)
 
 @dataclass(frozen=True, slots=True)
 class FitQuery:
-    """A question with what it names: the model, the card, how many of them, and what is known of
+    """A question with what it names: the model, the GPU, how many of them, and what is known of
     the engine."""
 
     request: FitRequest
@@ -43,7 +43,7 @@ class FitQuery:
     model: Model
     """The model that the request names."""
 
-    card: GpuMatch
+    match: GpuMatch
     """The GPU."""
 
     count: int
@@ -72,34 +72,39 @@ class FitQuery:
     @property
     def accelerator(self) -> Accelerator:
         """The GPU by itself; of several kinds the smallest."""
-        return self.card.accelerator
+        return self.match.accelerator
 
     @property
     def gpus(self) -> tuple[Accelerator, ...]:
         """GPUs of several kinds, in the engine's order; empty for GPUs of one kind, and for an
         engine that takes no others."""
         line_up = ENGINES[self.profile.engine].line_up
-        return () if line_up is None else line_up(self.card.unlike)
+        return () if line_up is None else line_up(self.match.unlike)
 
     @property
     def gpus_in_words(self) -> str:
         """'2 x RTX 4090', 'RTX 4090 + RTX 3060 12GB'."""
-        return self.card.unlike_name or gpu_count_in_words(self.accelerator, self.count)
+        return self.match.unlike_name or gpu_count_in_words(self.accelerator, self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class FitEstimate:
     """One question, estimated."""
 
-    asked: FitQuery
+    query: FitQuery
+    """The question."""
 
     request: FitRequest
     """The request with the settings that were judged."""
 
     prepared: CachedWeights
+    """The sharded weights."""
     workload: Workload
+    """The workload, settled."""
     estimate: Estimate
+    """Terms of every stage."""
     probability: float
+    """How likely it fits."""
 
     choice: "Choice | None" = None
     """What was changed from the engine's defaults; None where they were judged."""
@@ -111,23 +116,23 @@ class FitEstimate:
 
     @property
     def count(self) -> int:
-        """How many cards there are."""
-        return self.asked.count
+        """How many GPUs there are."""
+        return self.query.count
 
     @property
     def required(self) -> int:
-        """What the fullest card is expected to need [bytes]."""
+        """What the fullest GPU is expected to need [bytes]."""
         return self.estimate.fullest.required.expected
 
     @property
     def outside(self) -> Bytes:
-        """What the engine and others hold of the fullest card outside the engine's share of it."""
-        asked, fullest = self.asked, self.estimate.fullest
+        """What the engine and others hold of the fullest GPU outside the engine's share of it."""
+        query, fullest = self.query, self.estimate.fullest
         terms = ENGINES[self.workload.engine].terms_outside_budget
         if terms is None:
             return total(())
         accelerator, layers = self.estimate.accelerator, fullest.layers
-        return total(terms(asked.spec, asked.profile, self.workload, accelerator, layers=layers))
+        return total(terms(query.spec, query.profile, self.workload, accelerator, layers=layers))
 
     @property
     def starting_probability(self) -> float:
@@ -141,7 +146,7 @@ class FitEstimate:
 
     @property
     def limited_by(self) -> LimitedBy:
-        """What decides: the engine's share of the fullest card, or the whole card."""
+        """What decides: the engine's share of the fullest GPU, or the whole GPU."""
         workload, estimate = self.workload, self.estimate
         row = ENGINES[workload.engine]
         if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
@@ -151,7 +156,7 @@ class FitEstimate:
 
     @property
     def shown(self) -> Bytes:
-        """What the device will show of the fullest card [bytes]: all that is needed, or, where the
+        """What the device will show of the fullest GPU [bytes]: all that is needed, or, where the
         engine fills its share with a KV cache, that share, less what it leaves free; and what is
         outside."""
         estimate, fullest = self.estimate, self.estimate.fullest
@@ -175,15 +180,15 @@ class FitEstimate:
     @property
     def too_long(self) -> UnsupportedError | None:
         """Why the model cannot read the context, None where it can."""
-        return context_refusal(self.workload.context_length, self.asked.spec)
+        return context_refusal(self.workload.context_length, self.query.spec)
 
     @property
     def refused(self) -> UnsupportedError | None:
-        """Why the engine does not run it on this card, None where it does."""
-        asked, scheme = self.asked, read_scheme(self.asked.model, self.prepared.scheme)
+        """Why the engine does not run it on this GPU, None where it does."""
+        query, scheme = self.query, read_scheme(self.query.model, self.prepared.scheme)
         refusals = (
-            refusal(self.workload, scheme, accelerator, asked.spec)
-            for accelerator in dict.fromkeys(asked.gpus or (asked.accelerator,))
+            refusal(self.workload, scheme, accelerator, query.spec)
+            for accelerator in dict.fromkeys(query.gpus or (query.accelerator,))
         )
         return self.too_long or next(filter(None, refusals), None)
 
@@ -203,15 +208,15 @@ class FitEstimate:
             request=structs.replace(self.request, gpu_memory_utilization=share),
             workload=workload,
             estimate=estimate,
-            probability=probability_of(self.asked, workload, estimate),
+            probability=probability_of(self.query, workload, estimate),
         )
 
     @property
     def pinned(self) -> "FitEstimate":
         """The same launch as a question that leaves nothing open."""
         request = structs.replace(self.request, settings="defaults")
-        sent = structs.replace(request, quantization=self.asked.original.quantization)
-        return replace(self, asked=replace(self.asked, request=request, original=sent))
+        sent = structs.replace(request, quantization=self.query.original.quantization)
+        return replace(self, query=replace(self.query, request=request, original=sent))
 
     def rest_fits(self, share: float, outside: Bytes) -> bool:
         """Return whether what lies outside this share of the GPU (`outside`) surely fits into the
@@ -240,17 +245,17 @@ class Choice:
     """How many estimates it took."""
 
 
-def probability_of(asked: FitQuery, workload: Workload, estimate: Estimate) -> float:
+def probability_of(query: FitQuery, workload: Workload, estimate: Estimate) -> float:
     """Return the chance that the launch runs the requests."""
-    given = estimate.given_pool_bytes
-    if given is not None and needed_pool_bytes(workload, estimate) > given:
+    pool_bytes = estimate.given_pool_bytes
+    if pool_bytes is not None and needed_pool_bytes(workload, estimate) > pool_bytes:
         return 0.0
     return min(
         ENGINES[workload.engine].startup_probability(
             stage.required,
             stage.layers,
-            asked.spec,
-            asked.profile,
+            query.spec,
+            query.profile,
             workload,
             estimate.gpu_of(stage),
         )

@@ -31,7 +31,7 @@ from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
-from fitgauge.services.fit.limits import cache_tokens_of, fewest_cards
+from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
@@ -47,28 +47,28 @@ class FitService:
         """checkpoints: published repositories that may be loaded instead of a model."""
         self._estimator = Estimator(engines, checkpoints)
 
-    def is_prepared(self, request: FitRequest, model: Model, found: GpuMatch) -> bool:
+    def is_prepared(self, request: FitRequest, model: Model, match: GpuMatch) -> bool:
         """Return whether the model's weights are laid out already. Raise as `check`."""
-        return self._estimator.is_prepared(self._estimator.ask(request, model, found))
+        return self._estimator.is_prepared(self._estimator.ask(request, model, match))
 
-    def prepare(self, request: FitRequest, model: Model, found: GpuMatch) -> None:
+    def prepare(self, request: FitRequest, model: Model, match: GpuMatch) -> None:
         """Lay the model's weights out, which takes longer than an estimate. Raise as `check`."""
-        self._estimator.prepared(self._estimator.ask(request, model, found))
+        self._estimator.prepared(self._estimator.ask(request, model, match))
 
-    def lacks_checkpoint(self, request: FitRequest, model: Model, found: GpuMatch) -> bool:
+    def lacks_checkpoint(self, request: FitRequest, model: Model, match: GpuMatch) -> bool:
         """Return whether the Hub may list a checkpoint in the format to serve, and none is known.
         Raise as `check`."""
         if model.source != "hub":
             return False
-        asked = self._estimator.ask(request, model, found)
-        source = source_of(asked.loaded, asked.request.quantization, asked.profile.engine)
-        return asked.checkpoint.derived is not None and source.placeholder is not None
+        query = self._estimator.ask(request, model, match)
+        source = source_of(query.loaded, query.request.quantization, query.profile.engine)
+        return query.checkpoint.derived is not None and source.placeholder is not None
 
     def check(
         self,
         request: FitRequest,
         model: Model,
-        found: GpuMatch,
+        match: GpuMatch,
         *,
         siblings: Sequence[QuantizedRepo] = (),
         as_launched: bool = False,
@@ -76,33 +76,33 @@ class FitService:
         """Return the estimate behind `answer`; as_launched: of the model and the format named,
         which no default changes. Raises InvalidRequestError where the question is impossible."""
         return self._estimator.check(
-            self._estimator.ask(request, model, found, siblings=siblings, as_launched=as_launched)
+            self._estimator.ask(request, model, match, siblings=siblings, as_launched=as_launched)
         )
 
     def checked_with(self, checked: FitEstimate, siblings: Sequence[QuantizedRepo]) -> FitEstimate:
         """Return the estimate with repositories to load or to suggest: the same one where the
         engine loads none of them."""
-        before = checked.asked
-        asked = self._estimator.change(before, {}, siblings=siblings)
-        if asked.checkpoint != before.checkpoint:
-            return self._estimator.check(asked)
+        before = checked.query
+        query = self._estimator.change(before, {}, siblings=siblings)
+        if query.checkpoint != before.checkpoint:
+            return self._estimator.check(query)
         choice = checked.choice
         if choice is not None:
-            choice = replace(choice, default=replace(choice.default, asked=asked))
-        return replace(checked, asked=asked, choice=choice)
+            choice = replace(choice, default=replace(choice.default, query=query))
+        return replace(checked, query=query, choice=choice)
 
     def answer(
         self,
         request: FitRequest,
         model: Model,
-        found: GpuMatch,
+        match: GpuMatch,
         siblings: Sequence[QuantizedRepo] = (),
     ) -> FitAnswer:
         """Return the FitAnswer. siblings: as in `answer_for`.
 
         Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
-        return self.answer_for(self.check(request, model, found, siblings=siblings), siblings)
+        return self.answer_for(self.check(request, model, match, siblings=siblings), siblings)
 
     def needs(
         self, request: FitRequest, model: Model, smallest: Callable[[], Sequence[SmallestGpus]]
@@ -117,23 +117,23 @@ class FitService:
         read more.
 
         Raises InvalidRequestError where no engine can be laid out so."""
-        asked, refused = checked.asked, checked.refused
-        if refused and not checked.too_long and (usual := self._usual(asked)):
+        query, refused = checked.query, checked.refused
+        if refused and not checked.too_long and (usual := self._usual(query)):
             instead_of = self.answer(
-                structs.replace(asked.original, engine=usual), asked.model, asked.card, siblings
+                structs.replace(query.original, engine=usual), query.model, query.match, siblings
             )
             return structs.replace(
                 instead_of, assumed=[other_engine(refused, usual), *instead_of.assumed]
             )
-        cards = asked.gpus_in_words
+        gpus = query.gpus_in_words
         workload, estimate = checked.workload, checked.estimate
-        full = asked.request.detail == "full"
+        full = query.request.detail == "full"
         answer = FitAnswer(
             verdict="unsupported",
-            summary=f"{asked.model.id} is unsupported on {cards}.",
+            summary=f"{query.model.id} is unsupported on {gpus}.",
             fit_probability=None,
-            model=answers.model_answer(asked.model),
-            gpu=answers.gpu_answer(asked.card, asked.count),
+            model=answers.model_answer(query.model),
+            gpu=answers.gpu_answer(query.match, query.count),
             per_gpu=answers.per_gpu(
                 estimate, checked.limited_by, checked.shown, workload.other_memory_bytes
             ),
@@ -142,17 +142,17 @@ class FitService:
             host_memory=None,
             suggestions=[],
             warnings=[
-                *model_notes(asked.model),
+                *model_notes(query.model),
                 *checked.prepared.scheme.warnings,
                 *notes(checked),
             ],
             assumed=[*assumptions(checked), *self._default_format(checked)],
             understood_as=understood_as(checked),
             launch=None,
-            read_as=list(size_readings(asked.original.model, asked.model)),
+            read_as=list(size_readings(query.original.model, query.model)),
         )
         if refused:
-            answer.summary = f"{asked.model.id} is unsupported on {cards}: {sentence(refused)}"
+            answer.summary = f"{query.model.id} is unsupported on {gpus}: {sentence(refused)}"
             answer.suggestions = suggest(checked, self._estimator, siblings)
             return answer
         self._judge(answer, checked, siblings)
@@ -163,15 +163,15 @@ class FitService:
     ) -> None:
         """Fill in the verdict, the limits and the launch of what the engine runs."""
         workload, estimate = checked.workload, checked.estimate
-        full = checked.asked.request.detail == "full"
+        full = checked.query.request.detail == "full"
         limits = auto_limits(checked, self._estimator)
-        fewest = fewest_cards(checked, self._estimator)
+        fewest = fewest_gpus(checked, self._estimator)
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
         answer.summary = answers.summary(
             answer.model.id,
-            checked.asked.gpus_in_words + clause(checked),
+            checked.query.gpus_in_words + clause(checked),
             workload,
             estimate,
             checked.verdict,
@@ -187,7 +187,7 @@ class FitService:
             max_concurrency=limits.max_concurrency,
             min_gpu_count=fewest,
         )
-        asked_format = words.quantization(checked.asked.original.quantization)
+        asked_format = words.quantization(checked.query.original.quantization)
         repositories = siblings if asked_format is None else ()
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         answer.launch = launch_of(checked)
@@ -202,50 +202,50 @@ class FitService:
 
     def _readings(self, checked: FitEstimate) -> list[Reading]:
         """Return what was guessed of the model and the GPU."""
-        asked = checked.asked
+        query = checked.query
 
         def judge(accelerator: Accelerator) -> Verdict | None:
-            card = structs.replace(asked.card, accelerator=accelerator)
-            return self._estimator.verdict(replace(asked, card=card))
+            other = structs.replace(query.match, accelerator=accelerator)
+            return self._estimator.verdict(replace(query, match=other))
 
         verdict = "unsupported" if checked.refused else checked.verdict
         least = checked.estimate.fullest.required.low
         return [
-            *size_readings(asked.original.model, asked.model),
-            *gpu_readings(asked.original.gpu or "", asked.card, verdict, least, judge),
+            *size_readings(query.original.model, query.model),
+            *gpu_readings(query.original.gpu or "", query.match, verdict, least, judge),
         ]
 
     def _default_format(self, checked: FitEstimate) -> Iterator[Assumption]:
         """Yield that the engine's default format is assumed, with what the published one needs."""
-        asked = checked.asked
-        quantization = asked.request.quantization
-        if asked.original.quantization is not None or quantization is None:
+        query = checked.query
+        quantization = query.request.quantization
+        if query.original.quantization is not None or quantization is None:
             return
         changes = {"quantization": words.AS_PUBLISHED}
-        wide = self._estimator.possible(self._estimator.change(asked, changes))
+        wide = self._estimator.possible(self._estimator.change(query, changes))
         published = f" (as published: {gib(wide.required)})" if wide is not None else ""
         why = f", {checked.workload.engine}'s default{published}"
         yield default_of("quantization", quantization.upper(), why)
 
-    def _usual(self, asked: FitQuery) -> EngineName | None:
+    def _usual(self, query: FitQuery) -> EngineName | None:
         """Return the engine to take where none was named and the first usual one does not run
-        these weights on the card; None for no other.
+        these weights on the GPU; None for no other.
 
-        Where the first one runs on such cards, and only not these weights, another must run
+        Where the first one runs on such GPUs, and only not these weights, another must run
         them as they are published."""
-        request = asked.request
+        request = query.request
         if (
             request.engine is not None
             or request.engine_version is not None
-            or asked.spec.task == "encoder_decoder"
+            or query.spec.task == "encoder_decoder"
         ):
             return None
         for engine in DEFAULT_ENGINES[1:]:
             changes: dict[str, object] = {"engine": engine}
-            runs = runs_engine(asked.profile.engine, asked.accelerator)
+            runs = runs_engine(query.profile.engine, query.accelerator)
             if runs and request.quantization is None:
                 changes["quantization"] = words.AS_PUBLISHED
-            tried = self._estimator.possible(self._estimator.change(asked, changes))
+            tried = self._estimator.possible(self._estimator.change(query, changes))
             if tried is not None and tried.refused is None:
                 return engine
         return None

@@ -32,20 +32,20 @@ from fitgauge.services.fit.candidates import (
 )
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch_answer import launch_of
-from fitgauge.services.fit.limits import deployable, fewest_cards, limits_of, sure_limits
+from fitgauge.services.fit.limits import deployable, fewest_gpus, limits_of, sure_limits
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, needed_pool_bytes
 
 _FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
-"""Makers whose cards read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
+"""Makers whose GPUs read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
 get_accelerator_view_from_cpu_tensor."""
 
 
 class SuggestionSearch:
     """The changes that were tried on one question, and those that help.
 
-    found: changes that fit, or are better than what was asked; failed: those that an engine runs
+    results: changes that fit, or are better than what was asked; failed: those that an engine runs
     and that do not suffice."""
 
     def __init__(
@@ -54,8 +54,8 @@ class SuggestionSearch:
         self._checked = checked
         self._estimator = estimator
         self._siblings = {sibling.text: sibling.model for sibling in siblings}
-        self._from_host = reads_host_memory(checked.asked.accelerator)
-        self.found: list[Suggestion] = []
+        self._from_host = reads_host_memory(checked.query.accelerator)
+        self.results: list[Suggestion] = []
         self.failed: list[tuple[Candidate, FitEstimate]] = []
 
     def consider(self, tried: Iterable[Candidate]) -> None:
@@ -68,8 +68,8 @@ class SuggestionSearch:
         change, fields = candidate
         if "cpu_offload_gib" in fields and not self._from_host:
             return
-        if sum(one.verdict == "fits" for one in self.found) == MOST_SUGGESTIONS or any(
-            redundant(fields, one) for one in self.found
+        if sum(one.verdict == "fits" for one in self.results) == MOST_SUGGESTIONS or any(
+            redundant(fields, one) for one in self.results
         ):
             return
         again = self._estimator.attempt(self._changed(fields))
@@ -78,18 +78,18 @@ class SuggestionSearch:
         if again.verdict in ("does_not_fit", self._checked.verdict):
             self.failed.append((candidate, again))
             return
-        sent = to_send(fields, self._checked.asked, again)
+        sent = to_send(fields, self._checked.query, again)
         if not any(
             one.verdict == again.verdict and one.request.items() <= sent.items()
-            for one in self.found
+            for one in self.results
         ):
-            self.found.append(suggestion_of(change, sent, again, self._estimator))
+            self.results.append(suggestion_of(change, sent, again, self._estimator))
 
     def _changed(self, fields: Fields) -> FitQuery:
         count = fields.get("gpu_count")
         model = self._siblings.get(str(fields.get("model")))
         return self._estimator.change(
-            self._checked.asked,
+            self._checked.query,
             fields,
             model=model,
             count=count if isinstance(count, int) else None,
@@ -127,20 +127,20 @@ def suggestions(
     alone. fewest: the least number of GPUs that it fits on."""
     if checked.verdict == "fits":
         return []
-    asked, remedies = checked.asked, SuggestionSearch(checked, estimator, siblings)
+    query, remedies = checked.query, SuggestionSearch(checked, estimator, siblings)
     few = (fewest,) if fewest is not None else ()
-    most = asked.card.quota
+    most = query.match.quota
     counts = tuple(
         count
-        for count in sorted({*deployable(asked.accelerator, *COUNTS, *few)})
-        if (most is None or count <= most) and not asked.card.unlike
+        for count in sorted({*deployable(query.accelerator, *COUNTS, *few)})
+        if (most is None or count <= most) and not query.match.unlike
     )
     remedies.consider((*_other_pool(checked), *_lower_share(checked)))
     remedies.consider(
         candidates(
-            asked.spec,
+            query.spec,
             checked.workload,
-            asked.request,
+            query.request,
             limits,
             checked.count,
             counts,
@@ -150,50 +150,50 @@ def suggestions(
     )
     if all(
         one.verdict != "fits" or {"cpu_offload_gib", "gpu_count"} & one.request.keys()
-        for one in remedies.found
+        for one in remedies.results
     ):
         for base, again in tuple(remedies.failed):
             remedies.consider(
                 combined_with(base, again.workload, sure_limits(again), again.count, counts)
             )
-    found = [
-        suggestion for suggestion in remedies.found if not dominated(suggestion, remedies.found)
+    results = [
+        suggestion for suggestion in remedies.results if not dominated(suggestion, remedies.results)
     ]
-    found += _with_experts_on_host(asked, estimator)
-    if all(one.verdict != "fits" for one in found) and not asked.request.engine_version:
-        smaller = smaller_elsewhere(engines_for(asked.accelerator))
-        elsewhere = _running(smaller, asked, estimator) if not asked.request.quantization else ()
-        found += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
-    found.sort(
+    results += _with_experts_on_host(query, estimator)
+    if all(one.verdict != "fits" for one in results) and not query.request.engine_version:
+        smaller = smaller_elsewhere(engines_for(query.accelerator))
+        elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
+        results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
+    results.sort(
         key=lambda suggestion: (
             suggestion.verdict != "fits",
             "cpu_offload_gib" in suggestion.request,
         )
     )
-    return found[:MOST_SUGGESTIONS]
+    return results[:MOST_SUGGESTIONS]
 
 
-def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggestion]:
+def _with_experts_on_host(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
     """Return a mixture served from a GGUF file, with experts in host memory where it takes that;
     nothing for other models and questions."""
     if (
-        not asked.spec.has_experts
-        or ENGINES[words.engine(asked.request.engine)].reads_gguf
-        or asked.request.engine_version is not None
+        not query.spec.has_experts
+        or ENGINES[words.engine(query.request.engine)].reads_gguf
+        or query.request.engine_version is not None
     ):
         return []
     tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files()]
     while tried:
         change, fields = tried.pop(0)
-        again = estimator.possible(estimator.change(asked, fields))
+        again = estimator.possible(estimator.change(query, fields))
         if again is None or again.refused is not None:
             continue
         if again.verdict == "fits":
-            return [suggestion_of(change, to_send(fields, asked, again), again, estimator)]
-        if not tried and reads_host_memory(asked.accelerator):
+            return [suggestion_of(change, to_send(fields, query, again), again, estimator)]
+        if not tried and reads_host_memory(query.accelerator):
             tried = [
                 combine((change, fields), more)
-                for more in in_host_memory(asked.spec, again.workload, *lacking(again))
+                for more in in_host_memory(query.spec, again.workload, *lacking(again))
             ]
     return []
 
@@ -201,15 +201,17 @@ def _with_experts_on_host(asked: FitQuery, estimator: Estimator) -> list[Suggest
 def suggest(
     checked: FitEstimate, estimator: Estimator, siblings: Sequence[QuantizedRepo]
 ) -> list[Suggestion]:
-    """Return what runs on this card where what was requested does not: a context that the model
+    """Return what runs on this GPU where what was requested does not: a context that the model
     reads, or another format or engine."""
-    asked = checked.asked
+    query = checked.query
     if checked.too_long:
         return _shorter(checked, estimator, siblings)
-    found = list(_running(alternatives(asked.request, asked.spec), asked, estimator))
-    if not found:
-        found = list(_running(smaller_elsewhere(engines_for(asked.accelerator)), asked, estimator))
-    return found[:MOST_SUGGESTIONS]
+    results = list(_running(alternatives(query.request, query.spec), query, estimator))
+    if not results:
+        results = list(
+            _running(smaller_elsewhere(engines_for(query.accelerator)), query, estimator)
+        )
+    return results[:MOST_SUGGESTIONS]
 
 
 def _shorter(
@@ -217,7 +219,7 @@ def _shorter(
 ) -> list[Suggestion]:
     """Return models alike that read the context, and the longest that this one reads; with one
     more change where they need it."""
-    asked, longest = checked.asked, checked.asked.spec.max_context_length
+    query, longest = checked.query, checked.query.spec.max_context_length
     tried: list[tuple[str, Fields, Model | None]] = [
         (
             f"use {one.text}, which reads {one.model.spec.max_context_length:,} tokens",
@@ -227,31 +229,31 @@ def _shorter(
         for one in siblings
     ]
     tried.append((f"lower context_length to {longest:,} tokens", {"context_length": longest}, None))
-    found: list[Suggestion] = []
+    results: list[Suggestion] = []
     for change, fields, model in tried:
-        again = estimator.possible(estimator.change(asked, fields, model=model))
+        again = estimator.possible(estimator.change(query, fields, model=model))
         if again is None or again.refused is not None:
             continue
-        sent = to_send(fields, asked, again)
+        sent = to_send(fields, query, again)
         if again.verdict != "does_not_fit":
-            found.append(suggestion_of(change, sent, again, estimator))
+            results.append(suggestion_of(change, sent, again, estimator))
             continue
-        fewest = fewest_cards(again, estimator)
+        fewest = fewest_gpus(again, estimator)
         more = suggestions(again, limits_of(again, estimator), fewest, estimator, ())
-        found += [
+        results += [
             structs.replace(one, change=f"{change}, and {one.change}", request=sent | one.request)
             for one in more[:2]
             if not one.request.keys() & sent.keys()
         ]
-    return found[:MOST_SUGGESTIONS]
+    return results[:MOST_SUGGESTIONS]
 
 
 def _running(
-    changes: Iterable[tuple[str, dict[str, str]]], asked: FitQuery, estimator: Estimator
+    changes: Iterable[tuple[str, dict[str, str]]], query: FitQuery, estimator: Estimator
 ) -> Iterator[Suggestion]:
-    """Yield those of `changes` that run on the card and are not sure to exceed it."""
+    """Yield those of `changes` that run on the GPU and are not sure to exceed it."""
     for change, fields in changes:
-        again = estimator.attempt(estimator.change(asked, fields))
+        again = estimator.attempt(estimator.change(query, fields))
         if again is not None and again.verdict != "does_not_fit" and again.refused is None:
             yield suggestion_of(change, dict(fields), again, estimator)
 
@@ -269,26 +271,26 @@ def lacking(checked: FitEstimate) -> tuple[int, int]:
 
 def _other_pool(checked: FitEstimate) -> Iterator[Candidate]:
     """Instead of a pool given outright, the least that holds the requests, in tenths of a GiB."""
-    given = checked.estimate.given_pool_bytes
-    if given is None:
+    pool_bytes = checked.estimate.given_pool_bytes
+    if pool_bytes is None:
         return
     size = ceil(10 * needed_pool_bytes(checked.workload, checked.estimate) / GIB) / 10
-    if size and size != given / GIB:
+    if size and size != pool_bytes / GIB:
         yield (
-            f"set the KV cache to {size:g} GiB instead of {given / GIB:g}",
+            f"set the KV cache to {size:g} GiB instead of {pool_bytes / GIB:g}",
             {"kv_cache_memory_gib": size},
         )
 
 
 def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
-    """Yield the largest share of the card that leaves room for memory of vLLM and others outside
+    """Yield the largest share of the GPU that leaves room for memory of vLLM and others outside
     it, in hundredths."""
     workload, estimate = checked.workload, checked.estimate
     row = ENGINES[workload.engine]
     if (
         not row.budget_is_device_share
         or estimate.given_pool_bytes is not None
-        or is_searched("gpu_memory_utilization", checked.asked.request)
+        or is_searched("gpu_memory_utilization", checked.query.request)
     ):
         return
     usable = estimate.accelerator.usable
@@ -302,13 +304,13 @@ def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
 
 
 def to_send(
-    fields: Fields, asked: FitQuery, again: FitEstimate
+    fields: Fields, query: FitQuery, again: FitEstimate
 ) -> dict[str, str | int | float | bool]:
     """Return the fields of a change: degrees that are set free are sent as they turned out where
     the question had set them."""
     freed = {
         name: getattr(again.workload, name)
         for name, value in fields.items()
-        if value is None and getattr(asked.request, name) is not None
+        if value is None and getattr(query.request, name) is not None
     }
     return {name: value for name, value in fields.items() if value is not None} | freed

@@ -38,19 +38,19 @@ def notes(checked: FitEstimate) -> Iterator[Note]:
 
 def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
     """Yield how contradictory or missing fields were resolved."""
-    request, card, workload, count = (
-        checked.asked.request,
-        checked.asked.card,
+    request, match, workload, count = (
+        checked.query.request,
+        checked.query.match,
         checked.workload,
         checked.count,
     )
-    yield from card.warnings
-    yield from count_conflict(request.gpu_count, card.count)
-    if card.quota is not None and count > card.quota:
+    yield from match.warnings
+    yield from count_conflict(request.gpu_count, match.count)
+    if match.quota is not None and count > match.quota:
         yield Note(
             "gpu-quota",
             "gpu_count",
-            f"{count} x {card.accelerator.name} exceed the catalog's quota of {card.quota}.",
+            f"{count} x {match.accelerator.name} exceed the catalog's quota of {match.quota}.",
         )
     if workload.gpus < count:
         yield Note(
@@ -63,8 +63,12 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
     """Yield limits of the engine on this GPU, and the fields it ignores."""
-    request, workload, card = checked.asked.request, checked.workload, checked.asked.accelerator
-    engine, newest = workload.engine, checked.asked.profile.newest
+    request, workload, accelerator = (
+        checked.query.request,
+        checked.workload,
+        checked.query.accelerator,
+    )
+    engine, newest = workload.engine, checked.query.profile.newest
     row = ENGINES[engine]
     if "max_num_seqs" in row.tunable and workload.requests_per_replica > workload.max_num_seqs:
         yield Note(
@@ -89,30 +93,30 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
     of_the_gpu = (
-        flash_attention_note(engine, card),
-        wheels_note(workload, card),
-        platforms.note(engine, card),
-        implemented.note(workload, checked.asked.spec),
+        flash_attention_note(engine, accelerator),
+        wheels_note(workload, accelerator),
+        platforms.note(engine, accelerator),
+        implemented.note(workload, checked.query.spec),
     )
     yield from filter(None, of_the_gpu)
 
 
 def _of_the_weights(checked: FitEstimate) -> Iterator[Note]:
     """Yield what is loaded where it is not the model itself."""
-    asked, engine = checked.asked, checked.workload.engine
-    row, quantization = ENGINES[engine], asked.request.quantization
-    if asked.checkpoint.repo is not None:
-        repository = asked.checkpoint.repo.text
+    query, engine = checked.query, checked.workload.engine
+    row, quantization = ENGINES[engine], query.request.quantization
+    if query.checkpoint.repo is not None:
+        repository = query.checkpoint.repo.text
         message = f"Estimated and launched: {repository}, which holds {quantization}."
         yield Note("checkpoint-loaded", "quantization", message)
-    elif asked.model.source != "size":
-        source = source_of(asked.loaded, quantization, engine)
+    elif query.model.source != "size":
+        source = source_of(query.loaded, quantization, engine)
         if source.placeholder is not None:
             form = quantization or "its own format"
             yield Note(
                 "checkpoint-needed",
                 "quantization",
-                f"No published {row.checkpoint_word} of {asked.model.id} in {form} is known here:"
+                f"No published {row.checkpoint_word} of {query.model.id} in {form} is known here:"
                 " put one in the command.",
             )
     if row.reads_server_variables:
@@ -180,17 +184,21 @@ def _spilled(checked: FitEstimate) -> Iterator[Note]:
 def _beside_others(checked: FitEstimate) -> Iterator[Note]:
     """Yield, for a GPU that may drive a display, how much memory others may use before the verdict
     changes."""
-    workload, budget, card = checked.workload, checked.estimate.budget, checked.estimate.accelerator
+    workload, budget, accelerator = (
+        checked.workload,
+        checked.estimate.budget,
+        checked.estimate.accelerator,
+    )
     if (
-        checked.asked.request.other_memory_gib is not None
+        checked.query.request.other_memory_gib is not None
         or checked.verdict == "does_not_fit"
-        or not drives_screens(card)
+        or not drives_screens(accelerator)
     ):
         return
     spare = budget.expected - checked.required
     row = ENGINES[workload.engine]
     if row.budget_is_device_share and workload.kv_cache_memory_bytes is None:
-        spare = card.usable.expected - budget.expected - checked.outside.expected
+        spare = accelerator.usable.expected - budget.expected - checked.outside.expected
     elif row.preallocates_kv_cache and workload.kv_cache_memory_bytes is None:
         spare = int(spare / workload.gpu_memory_utilization)
     note = desktop_note(spare)

@@ -37,7 +37,7 @@ def serving_workload(
     count: int,
     profile: EngineProfile,
 ) -> Workload:
-    """Return the Workload a request means on `count` cards. Raises InvalidRequestError where its
+    """Return the Workload a request means on `count` GPUs. Raises InvalidRequestError where its
     degrees are impossible."""
     return ENGINES[profile.engine].with_defaults(
         base_workload(request, spec, accelerator, count, profile), spec, accelerator
@@ -51,7 +51,7 @@ def base_workload(
     count: int,
     profile: EngineProfile,
 ) -> Workload:
-    """Return the same but for what the engine works out from the model and each card by itself
+    """Return the same but for what the engine works out from the model and each GPU by itself
     (`Engine.with_defaults`)."""
     name, row = profile.engine, ENGINES[profile.engine]
     context = context_length_of(request, spec)

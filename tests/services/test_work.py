@@ -17,7 +17,7 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
-from fitgauge.services.fit.batch_estimator import BatchEstimator, card_class
+from fitgauge.services.fit.batch_estimator import BatchEstimator, gpu_class
 from fitgauge.services.fit.workload import serving_workload
 from fitgauge.services.recommend.gpu_options import GpuPool
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -103,7 +103,7 @@ def test_cards_of_a_class_are_asked_once_whether_a_plan_runs(monkeypatch):
     refused = BatchEstimator.refused
 
     def counting(self, request, engine, accelerator):
-        asked_of[request.quantization, engine, card_class(accelerator)] += 1
+        asked_of[request.quantization, engine, gpu_class(accelerator)] += 1
         return refused(self, request, engine, accelerator)
 
     monkeypatch.setattr(BatchEstimator, "refused", counting)

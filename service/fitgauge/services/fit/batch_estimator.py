@@ -45,7 +45,7 @@ _WORKLOADS, _STAGE_MEMORIES = 4096, 512
 some 5 MiB."""
 
 
-def card_class(accelerator: Accelerator) -> Hashable:
+def gpu_class(accelerator: Accelerator) -> Hashable:
     """Return what decides whether an engine runs a format on a GPU."""
     return maker(accelerator), accelerator.compute_capability, accelerator.gfx
 

@@ -49,7 +49,7 @@ def candidates(
         if settings:
             yield combine(weights, *settings)
     yield from _slower(spec, workload, request, short_bytes, weights_bytes)
-    yield from _more_cards(count, counts)
+    yield from _more_gpus(count, counts)
 
 
 def combined_with(
@@ -57,7 +57,7 @@ def combined_with(
 ) -> Iterator[Candidate]:
     """Yield `base`, which does not suffice alone, combined with one more change: a smaller
     workload (`limits`) or more GPUs."""
-    for change in (*_fewer(workload, limits), *_more_cards(count, counts)):
+    for change in (*_fewer(workload, limits), *_more_gpus(count, counts)):
         if not change[1].keys() & base[1].keys():
             yield combine(change, base)
 
@@ -244,7 +244,7 @@ def _fewer(workload: Workload, limits: ServingLimits) -> Iterator[Candidate]:
             )
 
 
-def _more_cards(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
+def _more_gpus(count: int, counts: tuple[int, ...]) -> Iterator[Candidate]:
     """Yield more GPUs: up to a node, or to four times the count."""
     free: Fields = dict.fromkeys(
         ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")

@@ -22,7 +22,7 @@ from fitgauge.engine.performance.flops import Arithmetic
 from fitgauge.engine.performance.prefill import activated, peak_of
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.batch_estimator import BatchEstimator, card_class
+from fitgauge.services.fit.batch_estimator import BatchEstimator, gpu_class
 
 
 class GpuLimit(NamedTuple):
@@ -95,7 +95,7 @@ class GpuPool:
         self.limits = sorted(
             limits, key=lambda limit: (limit.accelerator.usable.expected, limit.accelerator.id)
         )
-        self.classes = [card_class(limit.accelerator) for limit in self.limits]
+        self.classes = [gpu_class(limit.accelerator) for limit in self.limits]
         self.first_of = {
             name: limit.accelerator for name, limit in zip(self.classes, self.limits, strict=True)
         }

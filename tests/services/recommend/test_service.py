@@ -294,10 +294,10 @@ def test_a_most_power_leaves_out_what_draws_more_or_is_unknown():
 
 def test_a_command_that_loads_another_format_says_what_to_load(recommend):
     items = recommend(gpus="H100", limit=1000).items
-    unknown = [item for item in items if item.checkpoint]
+    unknown = [item for item in items if item.launch.placeholder]
     assert unknown
-    assert all(item.quantization in item.checkpoint.lower() for item in unknown)
-    assert all(f"'{item.checkpoint}'" in item.launch.command for item in unknown)
+    assert all(item.quantization in item.launch.placeholder.lower() for item in unknown)
+    assert all(f"'{item.launch.placeholder}'" in item.launch.command for item in unknown)
     awq = next(item for item in items if item.quantization == "awq")
     assert "Qwen/Qwen3-32B-AWQ" in awq.launch.command
 

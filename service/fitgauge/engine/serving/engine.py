@@ -57,6 +57,13 @@ def always_runs(
     return None
 
 
+def fixed_batch(
+    max_num_seqs: int, max_batched_tokens: int
+) -> Callable[[Accelerator, int, Version, ModelSpec], tuple[int, int]]:
+    """Return a `default_batch` that is the same on every GPU."""
+    return lambda accelerator, context_length, version, spec: (max_num_seqs, max_batched_tokens)
+
+
 class Engine(NamedTuple):
     """All facts of one serving engine."""
 

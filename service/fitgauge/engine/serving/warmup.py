@@ -2,11 +2,14 @@
 share of what is then free to a flat pool."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, counted, exact_term, total
 from fitgauge.engine.serving.activations import activation_bytes
+from fitgauge.engine.serving.engine_facts import SplitEstimate
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
@@ -85,29 +88,6 @@ def warmed_stages(
     return tuple(stages)
 
 
-def with_reserve(
-    loaded: Sequence[tuple[Term, ...]],
-    other_memory: Sequence[StageMemory],
-    workload: Workload,
-    accelerator: Accelerator,
-    reserve: Reserve,
-) -> tuple[StageMemory, ...]:
-    """Return every stage with what is held back of this GPU, unless the pool is given outright."""
-    if workload.kv_cache_memory_bytes is not None:
-        return tuple(other_memory)
-    return tuple(
-        stage._replace(
-            fixed=(
-                *stage.fixed,
-                reserve(
-                    total((*terms, *stage.fixed)).expected, accelerator.usable.expected, workload
-                ),
-            )
-        )
-        for terms, stage in zip(loaded, other_memory, strict=True)
-    )
-
-
 def warmed_estimate(
     accelerator: Accelerator,
     workload: Workload,
@@ -122,3 +102,78 @@ def warmed_estimate(
         budget=accelerator.usable,
         given_pool_bytes=workload.kv_cache_memory_bytes,
     )
+
+
+def no_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
+    """Return no terms: the largest batch holds the usual."""
+    return ()
+
+
+class WarmupEstimate(NamedTuple):
+    """The estimate of such an engine, by what differs between them."""
+
+    block: Callable[[Workload], int]
+    """Tokens of a block."""
+
+    reserve: Reserve
+    """What is held back of a GPU."""
+
+    batch: Callable[[ModelSpec, Workload], tuple[Term, ...]] = no_terms
+    """What the largest batch holds on every rank in addition to the usual."""
+
+    def estimate(
+        self,
+        spec: ModelSpec,
+        sharded: ShardedWeights,
+        workload: Workload,
+        accelerator: Accelerator,
+        profile: EngineProfile,
+    ) -> Estimate:
+        """Return the Estimate of every pipeline stage."""
+        loaded = loaded_stages(spec, sharded, workload, accelerator)
+        other_memory = self.stage_memory(spec, workload, accelerator, profile, Memo())
+        return warmed_estimate(
+            accelerator,
+            workload,
+            loaded,
+            self.for_accelerator(loaded, other_memory, workload, accelerator),
+        )
+
+    @property
+    def split(self) -> SplitEstimate:
+        """The same in two parts."""
+        return SplitEstimate(loaded_stages, self.stage_memory, for_accelerator=self.for_accelerator)
+
+    def stage_memory(
+        self,
+        spec: ModelSpec,
+        workload: Workload,
+        accelerator: Accelerator,
+        profile: EngineProfile,
+        memo: MixedMemo,
+    ) -> tuple[StageMemory, ...]:
+        """Return what every stage holds in addition to its weights, whatever the GPU."""
+        block, batch = self.block(workload), self.batch(spec, workload)
+        return warmed_stages(spec, workload, profile, block=block, batch=batch)
+
+    def for_accelerator(
+        self,
+        loaded: Sequence[tuple[Term, ...]],
+        other_memory: Sequence[StageMemory],
+        workload: Workload,
+        accelerator: Accelerator,
+    ) -> tuple[StageMemory, ...]:
+        """Return the same on this GPU: with what is held back of it, unless the pool is given
+        outright."""
+        if workload.kv_cache_memory_bytes is not None:
+            return tuple(other_memory)
+        usable = accelerator.usable.expected
+        return tuple(
+            stage._replace(
+                fixed=(
+                    *stage.fixed,
+                    self.reserve(total((*terms, *stage.fixed)).expected, usable, workload),
+                )
+            )
+            for terms, stage in zip(loaded, other_memory, strict=True)
+        )

@@ -3,14 +3,13 @@
 Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulkan, CANN);
 docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
-from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine import Engine, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
     LogParser,
     MemoryFlag,
     Platform,
-    SplitEstimate,
 )
 from fitgauge.engine.serving.llamacpp import launch, memory, ollama, ollama_log, settings, start_log
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
@@ -26,9 +25,9 @@ ENGINE = Engine(
     phrases=(
         "llama server", "llama cli", "llamacpp cli", "llamacpp server", "llama cpp python",
     ),
-    estimate=memory.estimate,
+    estimate=memory.LLAMA_CPP.estimate,
     shard_weights=shard_weights,
-    default_batch=memory.default_batch,
+    default_batch=fixed_batch(memory.PARALLEL, memory.UBATCH),
     command=launch.command,
     ladders=settings.LADDERS,
     platforms={
@@ -36,7 +35,7 @@ ENGINE = Engine(
     },
     formats={"gguf": ANY_CAPABILITY, "mxfp4": ANY_CAPABILITY},
     served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
-    split=SplitEstimate(memory.loaded_stages, memory.stage_memory, supports_offload=False),
+    split=memory.LLAMA_CPP.split,
     min_compute_capability=(5, 0),
     own_format=("GGUF files", "q4_k_m"),
     without_flash_attention=None,
@@ -73,13 +72,13 @@ OLLAMA = ENGINE._replace(
     phrases=(),
     title="Ollama",
     aliases=(),
-    estimate=ollama.estimate,
-    default_batch=ollama.default_batch,
+    estimate=ollama.OLLAMA.estimate,
+    default_batch=fixed_batch(ollama.PARALLEL, memory.UBATCH),
     command=launch.ollama_command,
     ladders=settings.OLLAMA,
     line_up=ollama.most_free_first,
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
-    split=SplitEstimate(memory.loaded_stages, ollama.stage_memory, supports_offload=False),
+    split=ollama.OLLAMA.split,
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
     checkpoint_kinds=("ollama", "gguf"),
     hub_prefix="hf.co/",

@@ -1,10 +1,14 @@
 """Serving with llama.cpp (llama-server): layers over the GPUs, a cache allocated whole, one
 compute buffer a GPU."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly
+from fitgauge.engine.serving.engine_facts import SplitEstimate
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
@@ -31,50 +35,66 @@ IMAGE_BYTES = (64 * MIB, 256 * MIB, 1024 * MIB)
 Qwen3.6-27B's."""
 
 
-def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
-) -> tuple[int, int]:
-    """Return (n_parallel, n_ubatch), the same on every GPU."""
-    return PARALLEL, UBATCH
+WindowSizes = Callable[[ModelSpec, Workload], Windows]
+"""How an engine sizes the windows of a workload."""
 
 
-def estimate(
-    spec: ModelSpec,
-    sharded: ShardedWeights,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> Estimate:
-    """Return the Estimate of every GPU."""
-    return split_estimate(spec, sharded, workload, accelerator, profile, _windows(workload))
+class LlamaEstimate(NamedTuple):
+    """The estimate of an engine that runs llama.cpp, by what differs between them."""
+
+    windows: WindowSizes
+    """How it sizes windows."""
+
+    def estimate(
+        self,
+        spec: ModelSpec,
+        sharded: ShardedWeights,
+        workload: Workload,
+        accelerator: Accelerator,
+        profile: EngineProfile,
+    ) -> Estimate:
+        """Return the Estimate of every GPU."""
+        device_count = workload.pipeline_parallel
+        wanted = workload.cpu_offload_bytes * device_count
+        offload = offloaded(sharded, spec.layers, wanted) if wanted else Offload(0, 0)
+        split = layer_split(spec.layers, device_count, offload.layers, workload.free_bytes)
+        streamed = largest_bytes(sharded) if any(offload) else 0
+        windows = self.windows(spec, workload)
+        return Estimate(
+            accelerator=accelerator,
+            stages=stage_estimates(
+                _loaded(sharded, split, offload),
+                _stage_memories(spec, split, workload, profile, windows, streamed),
+            ),
+            budget=accelerator.usable,
+        )
+
+    @property
+    def split(self) -> SplitEstimate:
+        """The same in two parts, where no weights stay on the host."""
+        return SplitEstimate(loaded_stages, self.stage_memory, supports_offload=False)
+
+    def stage_memory(
+        self,
+        spec: ModelSpec,
+        workload: Workload,
+        accelerator: Accelerator,
+        profile: EngineProfile,
+        memo: MixedMemo,
+    ) -> tuple[StageMemory, ...]:
+        """Return what every GPU holds in addition to its weights, none of which stay on the
+        host."""
+        split = layer_split(spec.layers, workload.pipeline_parallel)
+        windows = self.windows(spec, workload)
+        return _stage_memories(spec, split, workload, profile, windows, 0)
 
 
-def _windows(workload: Workload) -> Windows:
+def llama_windows(spec: ModelSpec, workload: Workload) -> Windows:
+    """Return the windows as llama-server sizes them."""
     return Windows(sequences=workload.max_num_seqs, memory=0, ubatch=workload.max_batched_tokens)
 
 
-def split_estimate(
-    spec: ModelSpec,
-    sharded: ShardedWeights,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-    windows: Windows,
-) -> Estimate:
-    """Return the Estimate with `windows` as the engine sizes them."""
-    device_count = workload.pipeline_parallel
-    wanted = workload.cpu_offload_bytes * device_count
-    offload = offloaded(sharded, spec.layers, wanted) if wanted else Offload(0, 0)
-    split = layer_split(spec.layers, device_count, offload.layers, workload.free_bytes)
-    streamed = largest_bytes(sharded) if any(offload) else 0
-    return Estimate(
-        accelerator=accelerator,
-        stages=stage_estimates(
-            _loaded(sharded, split, offload),
-            _stage_memories(spec, split, workload, profile, windows, streamed),
-        ),
-        budget=accelerator.usable,
-    )
+LLAMA_CPP = LlamaEstimate(llama_windows)
 
 
 def loaded_stages(
@@ -95,26 +115,6 @@ def _loaded(
             ),
         )
         for number, layers in enumerate(split.ranges)
-    )
-
-
-def stage_memory(
-    spec: ModelSpec,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-    memo: MixedMemo,
-) -> tuple[StageMemory, ...]:
-    """Return what every GPU holds in addition to its weights, none of which stay on the host."""
-    return split_memories(spec, workload, profile, _windows(workload))
-
-
-def split_memories(
-    spec: ModelSpec, workload: Workload, profile: EngineProfile, windows: Windows
-) -> tuple[StageMemory, ...]:
-    """Return the same with `windows` as the engine sizes them."""
-    return _stage_memories(
-        spec, layer_split(spec.layers, workload.pipeline_parallel), workload, profile, windows, 0
     )
 
 

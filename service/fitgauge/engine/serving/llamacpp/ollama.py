@@ -7,14 +7,10 @@ is left free on every GPU)."""
 from collections.abc import Sequence
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.estimate import Estimate, StageMemory
 from fitgauge.engine.serving.llamacpp.kv_cache import Windows
-from fitgauge.engine.serving.llamacpp.memory import UBATCH, split_estimate, split_memories
-from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.llamacpp.memory import LlamaEstimate
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import ShardedWeights
 
 PARALLEL = 1
 
@@ -25,13 +21,6 @@ again."""
 RETAINING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
 
 
-def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
-) -> tuple[int, int]:
-    """Return (parallel requests, tokens of one forward pass), the same on every GPU."""
-    return PARALLEL, UBATCH
-
-
 def most_free_first(gpus: Sequence[Accelerator]) -> tuple[Accelerator, ...]:
     """Return GPUs in the order in which Ollama divides layers over them.
 
@@ -40,29 +29,8 @@ def most_free_first(gpus: Sequence[Accelerator]) -> tuple[Accelerator, ...]:
     return tuple(sorted(gpus, key=lambda gpu: -gpu.usable.expected))
 
 
-def estimate(
-    spec: ModelSpec,
-    sharded: ShardedWeights,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> Estimate:
-    """Return the Estimate of every GPU."""
-    return split_estimate(spec, sharded, workload, accelerator, profile, _windows(spec, workload))
-
-
-def stage_memory(
-    spec: ModelSpec,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-    memo: MixedMemo,
-) -> tuple[StageMemory, ...]:
-    """Return what every GPU holds in addition to its weights, none of which stay on the host."""
-    return split_memories(spec, workload, profile, _windows(spec, workload))
-
-
-def _windows(spec: ModelSpec, workload: Workload) -> Windows:
+def ollama_windows(spec: ModelSpec, workload: Workload) -> Windows:
+    """Return the windows as Ollama sizes them."""
     memory = RETAINED_TOKENS if spec.model_type in RETAINING else 0
     return Windows(
         sequences=workload.max_num_seqs,
@@ -70,3 +38,6 @@ def _windows(spec: ModelSpec, workload: Workload) -> Windows:
         ubatch=workload.max_batched_tokens,
         capped=False,
     )
+
+
+OLLAMA = LlamaEstimate(ollama_windows)

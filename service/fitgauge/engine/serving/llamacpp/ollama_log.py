@@ -9,11 +9,12 @@ from fitgauge.engine.serving.llamacpp import start_log as llamacpp
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
     Measurement,
-    Outcome,
     StartLog,
     find_readings,
     first,
-    has,
+    last_integers,
+    measured,
+    outcome,
     rule,
 )
 from fitgauge.engine.serving.start_log.names import device_count, gpu_name
@@ -59,15 +60,7 @@ def read(lines: list[Line]) -> StartLog:
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
     flags = llamacpp.flags_of(loaded)
-    for table in (_COMMAND, _INTEGERS):
-        for name, (key, pattern) in table.items():
-            matches = [
-                match
-                for line in loaded
-                if key in line.text and (match := pattern.search(line.text))
-            ]
-            if matches:
-                flags[name] = int(matches[-1][1])
+    flags |= last_integers(loaded, _COMMAND) | last_integers(loaded, _INTEGERS)
     cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
     if cache and cache["type"] != "f16":
         flags["kv_cache_dtype"] = cache["type"]
@@ -85,7 +78,16 @@ def read(lines: list[Line]) -> StartLog:
         flags=flags,
         remarks=llamacpp.remarks_of(loaded, flags),
         readings=tuple(readings),
-        outcome=_outcome(loaded, readings),
+        outcome=outcome(
+            loaded,
+            oom=(
+                "cudaMalloc failed: out of memory",
+                "CUDA error: out of memory",
+                "unable to allocate CUDA",
+            ),
+            served=("llama runner started",),
+            has_pool=measured(readings, "process"),
+        ),
     )
 
 
@@ -107,17 +109,3 @@ def _of_host(reading: Measurement) -> Measurement:
     if not reading.rank.startswith("CPU"):
         return reading
     return structs.replace(reading, name="host_" + reading.name)
-
-
-def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
-    if has(
-        lines,
-        "cudaMalloc failed: out of memory",
-        "CUDA error: out of memory",
-        "unable to allocate CUDA",
-    ):
-        return "oom"
-    started = has(lines, "llama runner started") or any(
-        reading.name == "process" for reading in readings
-    )
-    return "served" if started else None

@@ -13,11 +13,11 @@ from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
     Measurement,
-    Outcome,
     StartLog,
     find_readings,
     first,
     has,
+    outcome,
     rule,
 )
 from fitgauge.engine.serving.start_log.names import device_count, gpu_name, hub_id
@@ -128,7 +128,22 @@ def read(lines: list[Line]) -> StartLog:
         flags=settings,
         remarks=remarks_of(lines, settings),
         readings=tuple(readings),
-        outcome=_outcome(lines),
+        outcome=outcome(
+            lines,
+            oom=(
+                "cudaMalloc failed: out of memory",
+                "CUDA error: out of memory",
+                "ErrorOutOfDeviceMemory",
+                "failed to allocate buffer for kv cache",
+            ),
+            served=(
+                "server is listening",
+                "model loaded",
+                "all slots are idle",
+                "starting the main loop",
+                "graph splits",
+            ),
+        ),
     )
 
 
@@ -256,23 +271,3 @@ def remarks_of(lines: list[Line], flags: dict[str, Flag]) -> tuple[str, ...]:
         ),
     }
     return tuple(name for name, true in remarks.items() if true)
-
-
-def _outcome(lines: list[Line]) -> Outcome | None:
-    if has(
-        lines,
-        "cudaMalloc failed: out of memory",
-        "CUDA error: out of memory",
-        "ErrorOutOfDeviceMemory",
-        "failed to allocate buffer for kv cache",
-    ):
-        return "oom"
-    served = has(
-        lines,
-        "server is listening",
-        "model loaded",
-        "all slots are idle",
-        "starting the main loop",
-        "graph splits",
-    )
-    return "served" if served else None

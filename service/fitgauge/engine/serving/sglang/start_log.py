@@ -10,16 +10,16 @@ import re
 from msgspec import structs
 
 from fitgauge.engine.serving.start_log.arguments import argument, flag, flags
-from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
     Measurement,
-    Outcome,
     StartLog,
     find_readings,
     first,
-    has,
     last_start,
+    measured,
+    outcome,
     rule,
 )
 from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
@@ -87,9 +87,7 @@ _VERSION = re.compile(r"sglang(?:==| version:? | v)(?P<version>\d[\w.+-]{1,40})"
 def read(lines: list[Line]) -> StartLog:
     """Return what SGLang's log says."""
     lines = last_start(lines, "server_args=", _RULES)
-    commands = " ".join(
-        line.text for line in lines if any(start in line.text for start in _COMMANDS)
-    )
+    commands = joined(lines, *_COMMANDS)
     values = _by_replica(flags(commands, _SHORT) | flags(commands, _ARGUMENTS), commands)
     context, chunk = (
         first(lines, "context_len=", _LINE),
@@ -120,7 +118,15 @@ def read(lines: list[Line]) -> StartLog:
         flags=values,
         remarks=("draft_model",) if drafts or argument(commands, "speculative_algorithm") else (),
         readings=tuple(readings),
-        outcome=_outcome(lines, readings),
+        outcome=outcome(
+            lines,
+            kv_too_small=(
+                "Not enough memory. Please try",
+                "leave no GPU memory for the KV cache",
+            ),
+            served=("The server is fired up", "Uvicorn running on"),
+            has_pool=measured(readings, "kv_tokens"),
+        ),
     )
 
 
@@ -218,14 +224,3 @@ def _together(pool: Measurement, other: Measurement) -> Measurement:
     return structs.replace(
         pool, value=pool.value + other.value, resolution=pool.resolution + other.resolution
     )
-
-
-def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
-    if has(lines, "CUDA out of memory", "OutOfMemoryError", "HIP out of memory"):
-        return "oom"
-    if has(lines, "Not enough memory. Please try", "leave no GPU memory for the KV cache"):
-        return "kv_too_small"
-    served = has(lines, "The server is fired up", "Uvicorn running on") or any(
-        reading.name == "kv_tokens" for reading in readings
-    )
-    return "served" if served else None

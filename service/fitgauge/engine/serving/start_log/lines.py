@@ -38,3 +38,10 @@ def clean_lines(text: str) -> list[Line]:
             if entry and not entry.isspace()
         )
     return lines
+
+
+def joined(lines: list[Line], *literals: str) -> str:
+    """Return the lines that hold any of these literals, as one text."""
+    return " ".join(
+        line.text for line in lines if any(literal in line.text for literal in literals)
+    )

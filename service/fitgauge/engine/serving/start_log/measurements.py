@@ -1,7 +1,7 @@
 """Measurements as a log prints them, and the rules that find them."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -136,3 +136,41 @@ def first(lines: Iterable[Line], key: str, pattern: re.Pattern[str]) -> re.Match
     return next(
         (match for line in lines if key in line.text and (match := pattern.search(line.text))), None
     )
+
+
+def last_integers(
+    lines: Iterable[Line], patterns: Mapping[str, tuple[str, re.Pattern[str]]]
+) -> dict[str, Flag]:
+    """Return the last number that each pattern matches, in a line that holds its literal."""
+    result: dict[str, Flag] = {}
+    for line in lines:
+        for name, (key, pattern) in patterns.items():
+            if key in line.text and (match := pattern.search(line.text)):
+                result[name] = int(match[1])
+    return result
+
+
+def measured(readings: Iterable[Measurement], name: str) -> bool:
+    """Return whether there is a reading of this name."""
+    return any(reading.name == name for reading in readings)
+
+
+OUT_OF_MEMORY = ("CUDA out of memory", "OutOfMemoryError", "HIP out of memory")
+"""What PyTorch prints where an allocation fails."""
+
+
+def outcome(
+    lines: list[Line],
+    *,
+    oom: Sequence[str] = OUT_OF_MEMORY,
+    kv_too_small: Sequence[str] = (),
+    served: Sequence[str] = (),
+    has_pool: bool = False,
+) -> Outcome | None:
+    """Return what became of a start, by the literals that tell. has_pool: the log has the size of
+    what comes last, so that the engine came up."""
+    if has(lines, *oom):
+        return "oom"
+    if has(lines, *kv_too_small):
+        return "kv_too_small"
+    return "served" if has_pool or has(lines, *served) else None

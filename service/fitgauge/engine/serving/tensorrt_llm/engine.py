@@ -1,13 +1,11 @@
 """TensorRT-LLM. Source: TensorRT-LLM 1.2 support matrix (docs, reference/support-matrix)."""
 
-from fitgauge.engine.serving import warmup
-from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.engine import Engine, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
     LogParser,
     MemoryFlag,
     Platform,
-    SplitEstimate,
 )
 from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
@@ -19,9 +17,9 @@ ENGINE = Engine(
     options=frozenset({"enforce_eager"}),
     title="TensorRT-LLM",
     aliases=("trtllm", "tensorrt", "trt", "nim"),
-    estimate=memory.estimate,
+    estimate=memory.WARMUP.estimate,
     shard_weights=shard_weights,
-    default_batch=memory.default_batch,
+    default_batch=fixed_batch(memory.MAX_BATCH_SIZE, memory.MAX_NUM_TOKENS),
     command=launch.command,
     ladders=LADDERS,
     platforms={"nvidia": Platform()},
@@ -31,9 +29,7 @@ ENGINE = Engine(
         "modelopt": (8, 9), "int8": (8, 0), "int4": (8, 0), "compressed-tensors": (8, 9),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
-    split=SplitEstimate(
-        warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
-    ),
+    split=memory.WARMUP.split,
     min_compute_capability=(8, 0),
     architectures=ArchitectureList(ARCHITECTURES | BUILT, (1, 2), "1.2", generates_only=True),
     cache_dtypes=launch.CACHE_DTYPES,

@@ -8,15 +8,14 @@ profiling pass comes before the real one."""
 import re
 
 from fitgauge.engine.serving.start_log.arguments import argument, flags
-from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
-    Measurement,
-    Outcome,
     StartLog,
     find_readings,
     first,
-    has,
+    measured,
+    outcome,
     rule,
 )
 from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
@@ -72,9 +71,7 @@ _RANK = re.compile(r"\[RANK (?P<rank>\d{1,4})\]")
 
 def read(lines: list[Line]) -> StartLog:
     """Return what TensorRT-LLM's log says."""
-    commands = " ".join(
-        line.text for line in lines if any(start in line.text for start in _COMMANDS)
-    )
+    commands = joined(lines, *_COMMANDS)
     values = flags(commands, _SHORT) | flags(commands, _ARGUMENTS)
     share = first(lines, "fraction is set", _FRACTION)
     if share:
@@ -92,7 +89,12 @@ def read(lines: list[Line]) -> StartLog:
         gpu=gpu_name(lines),
         flags=values,
         readings=tuple(readings),
-        outcome=_outcome(lines, readings),
+        outcome=outcome(
+            lines,
+            oom=("CUDA out of memory", "OutOfMemoryError", "cudaMalloc failed"),
+            served=("Application startup complete", "ready to serve"),
+            has_pool=measured(readings, "kv_tokens"),
+        ),
     )
 
 
@@ -100,12 +102,3 @@ def rank_of(text: str) -> str:
     """Return the MPI rank that printed a line."""
     match = _RANK.search(text)
     return f"rank {match['rank']}" if match else ""
-
-
-def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
-    if has(lines, "CUDA out of memory", "OutOfMemoryError", "cudaMalloc failed"):
-        return "oom"
-    served = has(lines, "Application startup complete", "ready to serve") or any(
-        reading.name == "kv_tokens" for reading in readings
-    )
-    return "served" if served else None

@@ -1,14 +1,12 @@
 """text-generation-inference. Source: release 3.3, server/layers; docs, conceptual/quantization
 and installation_amd."""
 
-from fitgauge.engine.serving import warmup
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
     LogParser,
     MemoryFlag,
     Platform,
-    SplitEstimate,
 )
 from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
@@ -19,7 +17,7 @@ ENGINE = Engine(
     name="tgi",
     title="TGI",
     aliases=("textgenerationinference",),
-    estimate=memory.estimate,
+    estimate=memory.WARMUP.estimate,
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
@@ -36,9 +34,7 @@ ENGINE = Engine(
         "compressed-tensors": (8, 0), "int8": (7, 5), "int4": (7, 5),
     },
     served_formats=("fp8", "awq", "gptq"),
-    split=SplitEstimate(
-        warmup.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
-    ),
+    split=memory.WARMUP.split,
     min_compute_capability=(7, 0),
     architectures=ArchitectureList(
         MODEL_TYPES | AUTOMATIC,

@@ -5,23 +5,12 @@ Source: text-generation-inference 3.3, server/text_generation_server/models/flas
 warmup: blocks = (free - (1 - cuda_memory_fraction) x total) x wiggle room // bytes of a block;
 every layer keeps every token, windows too."""
 
-from collections.abc import Sequence
-
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.activations import math_scores_term
-from fitgauge.engine.serving.estimate import Estimate, StageMemory
-from fitgauge.engine.serving.profile import EngineProfile
-from fitgauge.engine.serving.warmup import (
-    loaded_stages,
-    warmed_estimate,
-    warmed_stages,
-    with_reserve,
-)
+from fitgauge.engine.serving.warmup import WarmupEstimate
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import ShardedWeights
 
 PREFILL_TOKENS = 4096
 """`max_batch_prefill_tokens` of the launcher where it is not asked for and the model's work
@@ -53,43 +42,6 @@ def default_batch(
     """Return (rows of logits, tokens of the warm-up prefill), the same on every GPU."""
     since, tokens = VISION_PREFILL_TOKENS.get(spec.model_type, ((), PREFILL_TOKENS))
     return SEQUENCES, tokens if version >= since else PREFILL_TOKENS
-
-
-def estimate(
-    spec: ModelSpec,
-    sharded: ShardedWeights,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-) -> Estimate:
-    """Return the Estimate of every pipeline stage."""
-    loaded = loaded_stages(spec, sharded, workload, accelerator)
-    other_memory = for_accelerator(
-        loaded, stage_memory(spec, workload, accelerator, profile, Memo()), workload, accelerator
-    )
-    return warmed_estimate(accelerator, workload, loaded, other_memory)
-
-
-def stage_memory(
-    spec: ModelSpec,
-    workload: Workload,
-    accelerator: Accelerator,
-    profile: EngineProfile,
-    memo: MixedMemo,
-) -> tuple[StageMemory, ...]:
-    """Return what every stage holds in addition to its weights, whatever the GPU."""
-    block, scores = block_tokens(workload.engine_version), scores_terms(spec, workload)
-    return warmed_stages(spec, workload, profile, block=block, batch=scores)
-
-
-def for_accelerator(
-    loaded: Sequence[tuple[Term, ...]],
-    other_memory: Sequence[StageMemory],
-    workload: Workload,
-    accelerator: Accelerator,
-) -> tuple[StageMemory, ...]:
-    """Return the same on this GPU, by its memory: with what is held back of it."""
-    return with_reserve(loaded, other_memory, workload, accelerator, left_free)
 
 
 def scores_terms(spec: ModelSpec, workload: Workload) -> tuple[Term, ...]:
@@ -143,3 +95,10 @@ def left_free(taken: int, usable: int, workload: Workload) -> Term:
         formula,
         "text-generation-inference 3.3 server/text_generation_server/models/flash_causal_lm.py",
     )
+
+
+WARMUP = WarmupEstimate(
+    block=lambda workload: block_tokens(workload.engine_version),
+    reserve=left_free,
+    batch=scores_terms,
+)

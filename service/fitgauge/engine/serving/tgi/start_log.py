@@ -7,13 +7,13 @@ server/text_generation_server/models/flash_causal_lm.py (`KV-cache blocks`)."""
 import re
 
 from fitgauge.engine.serving.start_log.arguments import argument, flags
-from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
-    Outcome,
     StartLog,
     find_readings,
-    has,
+    measured,
+    outcome,
     rule,
 )
 from fitgauge.engine.serving.start_log.names import gpu_name, hub_id
@@ -64,15 +64,11 @@ def read(lines: list[Line]) -> StartLog:
         for name, word in _WORDS.items()
         if (flag := _argument(arguments, word, _KINDS.get(name, int))) is not None
     }
-    text = " ".join(
-        line.text
-        for line in lines
-        if "max_batch_prefill_tokens" in line.text or "text-generation-inference:" in line.text
-    )
+    text = joined(lines, "max_batch_prefill_tokens", "text-generation-inference:")
     prefill, release = _PREFILL.search(text), _RELEASE.search(text)
     if prefill:
         values["max_batched_tokens"] = int(prefill["tokens"])
-    command = " ".join(line.text for line in lines if "text-generation-" in line.text)[:8192]
+    command = joined(lines, "text-generation-")[:8192]
     values = flags(command, _ARGUMENTS) | values
     readings = tuple(find_readings(lines, _RULES))
     model = _argument(arguments, "model_id", str) or argument(command, "model_id")
@@ -83,7 +79,11 @@ def read(lines: list[Line]) -> StartLog:
         gpu=gpu_name(lines),
         flags=values,
         readings=readings,
-        outcome=_outcome(lines, served=any(reading.name == "kv_tokens" for reading in readings)),
+        outcome=outcome(
+            lines,
+            kv_too_small=("Not enough memory to handle",),
+            has_pool=measured(readings, "kv_tokens"),
+        ),
     )
 
 
@@ -95,11 +95,3 @@ def _argument(arguments: str, word: str, kind: type[Flag]) -> Flag | None:
         return kind(match["value"].lower() if word == "quantize" else match["value"])
     except ValueError:
         return None
-
-
-def _outcome(lines: list[Line], *, served: bool) -> Outcome | None:
-    if has(lines, "CUDA out of memory", "OutOfMemoryError"):
-        return "oom"
-    if has(lines, "Not enough memory to handle"):
-        return "kv_too_small"
-    return "served" if served else None

@@ -12,8 +12,9 @@ import re
 from msgspec import structs
 
 from fitgauge.engine.serving.start_log.arguments import argument, flags
-from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
+    OUT_OF_MEMORY,
     Flag,
     Measurement,
     Outcome,
@@ -130,9 +131,7 @@ def read(lines: list[Line]) -> StartLog:
     """Return what vLLM's log says."""
     lines = last_start(lines, "non-default args:", _RULES)
     config = _joined(lines, _ENGINE)
-    commands = " ".join(
-        line.text for line in lines if any(start in line.text for start in _COMMANDS)
-    )[:_LONGEST_COMMAND]
+    commands = joined(lines, *_COMMANDS)[:_LONGEST_COMMAND]
     values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG)
     share = first(lines, "utilization", _UTILIZATION)
     if share and "gpu_memory_utilization" not in values:
@@ -254,7 +253,7 @@ def _with_tokens(readings: list[Measurement], context_length: Flag | None) -> li
 
 
 def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:
-    if has(lines, "CUDA out of memory", "OutOfMemoryError", "HIP out of memory"):
+    if has(lines, *OUT_OF_MEMORY):
         return "oom"
     if has(
         lines,

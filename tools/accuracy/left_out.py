@@ -108,7 +108,7 @@ def _bare(result: FitEstimate) -> FitEstimate:
 
 
 def _need(run: Run, estimate: FitEstimate) -> Interval | None:
-    """Return all but the pool: the engine's share, as printed or else as it follows from the card,
+    """Return all but the pool: the engine's share, as printed or else as it follows from the GPU,
     less the pool that was left."""
     pool, share = run.measured.get("kv_gib"), run.question.get("gpu_memory_utilization")
     if run.engine != "vllm" or run.outcome != "served" or not pool or pool < 0:

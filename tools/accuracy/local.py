@@ -70,7 +70,7 @@ def report(runs: tuple[Run, ...]) -> Iterator[str]:
             f" {run.question.get('model', 'unknown model')}"
         )
         if "model" not in run.question or "gpu" not in run.question:
-            yield f"{name}: the model or the card is not known"
+            yield f"{name}: the model or the GPU is not known"
             continue
         try:
             errors_in_words = [f"{scored} {error:+.2%}" for scored, error in errors(run)]

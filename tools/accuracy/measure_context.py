@@ -24,8 +24,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers
-from measure_steps import Fake, _size, cuda_dropout, optimizer_of, snapshot
+from measure_steps import Fake, _size, cuda_dropout, optimizer_of
 from measure_tensor import LiveHere
+from step_models import snapshot
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.experimental import context_parallel
 from torch.testing._internal.distributed.fake_pg import FakeStore

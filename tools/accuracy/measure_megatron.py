@@ -18,17 +18,17 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from measure_steps import snapshot
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer import TransformerConfig
+from step_models import snapshot
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 VOCABULARY_MULTIPLE = 128
 torch.Tensor.cuda = lambda tensor, *args, **kwargs: (
     tensor
-)  # what is exchanged is put on a card first; there is none
+)  # what is exchanged is put on a GPU first; there is none
 
 
 def transformer(config: Any, row: dict[str, Any]) -> TransformerConfig:

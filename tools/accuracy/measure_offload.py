@@ -1,4 +1,4 @@
-"""Measures what a rank keeps on its card and in host memory: rows of kind `offload` of
+"""Measures what a rank keeps on its GPU and in host memory: rows of kind `offload` of
 training_parallel.jsonl, in and out.
 
     DS_ACCELERATOR=cpu LOCAL_RANK=0 python tools/accuracy/measure_offload.py \\
@@ -6,12 +6,12 @@ training_parallel.jsonl, in and out.
 
 DeepSpeed or FSDP2 themselves, on a CPU under a fake process group, real tensors, a small model
 of the architecture `config` names. Which device a tensor is meant for shows in how it is made:
-the card is called cpu:0, host memory is cpu. What is made of tensors is where they are; what is
+the GPU is called cpu:0, host memory is cpu. What is made of tensors is where they are; what is
 copied or pinned is where it goes. One row a process. Settings: framework (deepspeed | fsdp),
 config (of transformers), zero_stage, offload (optimizer; parameters: of both; none), ranks, seq,
 batch, micro_batches; overlap of DeepSpeed, regime and checkpointing of FSDP. `bytes`: on the
-card between steps, and the most in a third step: in host memory (page-locked memory by the
-blocks of PyTorch's allocator), and on the card in the passes and in the step."""
+GPU between steps, and the most in a third step: in host memory (page-locked memory by the
+blocks of PyTorch's allocator), and on the GPU in the passes and in the step."""
 
 import importlib.metadata
 import json
@@ -55,7 +55,7 @@ class Held:
 
 class Places(TorchDispatchMode):
     """Where every storage is meant to be: `card`, `host` or `pinned`; how much of each is alive,
-    and the most on the card (`peak`) and off it (`most`, page-locked memory by its blocks)."""
+    and the most on the GPU (`peak`) and off it (`most`, page-locked memory by its blocks)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +215,7 @@ def offloading(row: dict[str, Any]) -> Any:
 
 
 def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
-    """Return the most on the card in every part of one step."""
+    """Return the most on the GPU in every part of one step."""
     peaks = {"forward": 0, "backward": 0}
     tokens = torch.zeros((row["batch"], row["seq"]), dtype=torch.long, device="cpu:0")
     for _ in range(row["micro_batches"]):
@@ -232,7 +232,7 @@ def step(engine: Any, row: dict[str, Any], places: Places) -> dict[str, int]:
 
 
 def measure(row: dict[str, Any]) -> dict[str, int]:
-    """Return the bytes of the third step on the card, and what lies in host memory after it."""
+    """Return the bytes of the third step on the GPU, and what lies in host memory after it."""
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
     dist.init_process_group("fake", rank=0, world_size=row["ranks"], store=FakeStore())
     places = Places()

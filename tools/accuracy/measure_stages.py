@@ -20,7 +20,8 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 import transformers
-from measure_steps import cuda_dropout, snapshot
+from measure_steps import cuda_dropout
+from step_models import snapshot
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed._tools.fsdp2_mem_tracker import FSDPMemTracker

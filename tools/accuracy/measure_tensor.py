@@ -23,7 +23,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import transformers
-from measure_steps import Fake, Live, _size, cuda_dropout, inputs, optimizer_of, snapshot
+from measure_steps import Fake, Live, _size, cuda_dropout, inputs, optimizer_of
+from step_models import snapshot
 from torch._guards import active_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.distributed._functional_collectives import AsyncCollectiveTensor

@@ -66,7 +66,7 @@ _UNSTATED = re.compile(
     r"(?:utilization|command|fraction|flags)\b[^.;(]*"
     r"\b(?:not (?:printed|restated|stated|in the)|unknown)"
 )
-"""Says that nobody printed which share of the card the engine was given."""
+"""Says that nobody printed which share of the GPU the engine was given."""
 _ODD_GPU = re.compile(r"[(,+]|card|device")
 _LOG = re.compile(r"log (accuracy/\S+\.log)")
 

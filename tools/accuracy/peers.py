@@ -3,7 +3,7 @@ attention.
 
 weights = parameters / t x bytes (of the published format: 2, or 1 in 8 bit, 0.5 in 4 bit) KV
 cache of a token = 2 x layers x KV heads x head size x 2 B / t (every layer as if it attended to
-everything; MLA by its heads) need = weights x 1.2 pool = card x gpu_memory_utilization - need"""
+everything; MLA by its heads) need = weights x 1.2 pool = GPU x gpu_memory_utilization - need"""
 
 from accuracy.score import Error, Interval, Judged, estimates
 from accuracy.truth import GIB, Run, model
@@ -65,7 +65,7 @@ def token_bytes(run: Run, result: FitEstimate) -> float:
 
 
 def budget(result: FitEstimate) -> float:
-    """card x gpu_memory_utilization [bytes], of the marketed size."""
+    """GPU x gpu_memory_utilization [bytes], of the marketed size."""
     return result.estimate.accelerator.marketed_bytes * result.workload.gpu_memory_utilization
 
 

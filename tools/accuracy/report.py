@@ -1,4 +1,4 @@
-"""docs/ACCURACY.md: the figures, what must be reached, errors by engine, architecture and card,
+"""docs/ACCURACY.md: the figures, what must be reached, errors by engine, architecture and GPU,
 the worst cases, the peers' rules."""
 
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from accuracy import peers, report_odds, score
+from accuracy.report_causes import CAUSES, WHY
 from accuracy.score import Error, Interval, Judged
 from accuracy.table import table
 from accuracy.truth import GIB, Run, model, runs
@@ -36,95 +37,6 @@ BARS = (
     Bar("outcome, balanced over served and failed", "outcome", "balanced", 95.0, None),
     Bar("`fits` with 90 % or more that did not serve", "outcome", "broken_promises", None, 0.0, ""),
 )
-
-WHY = {
-    ("outcome", "balanced"): "; ".join(
-        (
-            "what served is judged rightly, of what failed the runs listed under Outcomes are not",
-            "most by what no question says: others held memory at start, releases were not printed",
-            "the table under Outcomes has the figure without those; `tight` counts as promised"
-            " here.",
-        )
-    ),
-    (
-        "outcome",
-        "broken_promises",
-    ): (
-        "each by what its question does not say; the table under Outcomes has the figure without"
-        " those."
-    ),
-}
-"""What is said of a bar that is not reached."""
-
-CAUSES = {
-    "v003": (
-        "release not printed; 11.1 GiB were held beside 73.8 GiB of weights, of which 5.7 are"
-        " derived"
-    ),
-    "v008": (
-        "first engine chosen by hand; its peak is 2.5 GiB, that of the engine which the question"
-        " means 2.1"
-    ),
-    "v145": (
-        "31.2 GiB were held under a budget of 29.8 on a card of 31.4, 0.06 of it CUDA graphs; what"
-        " else took 1.3 is not told"
-    ),
-    "v171": (
-        "release not printed: an error message of the first engine, judged as the newest release"
-    ),
-    "v229": (
-        "a desktop held 2.6 GiB of the card, which leaves 0.3 GiB beside vLLM's share; warming up"
-        " the sampler took more"
-    ),
-    "v241": "the printed peak (1.44 GiB) holds the estimate of CUDA graphs, a term of its own here",
-    "v119": (
-        "release not printed: its peak is that of the sampler until 0.16 (9.5 copies of the logits)"
-    ),
-    "v146": "release not printed; a bench command, whose defaults are not the server's",
-    "v111": "release not printed: a log of the first engine, judged as the newest release",
-    "v154": (
-        "release not printed; four cards hold 1.7 GiB beside PyTorch's tensors, the median of logs"
-        " says 2.1"
-    ),
-    "v255": "WSL: 0.56 GiB beside the weights, twice the median of logs",
-    "e01": (
-        "1.79 GiB beside PyTorch's tensors on one card, where other logs of the first engine show"
-        " 0.1 to 0.4"
-    ),
-    "e02": (
-        "3.58 GiB beside PyTorch's tensors, where other logs of the first engine show 0.1 to 0.4"
-    ),
-    "e47": (
-        "the peak is that of the sampler since 0.17 (3.8 copies of the logits), the release stated"
-        " is 0.11"
-    ),
-    "v049": "served in float32, activations and cache too, which the question cannot say",
-    "v120": "unified memory: 2.2 GiB beside the weights, not explained",
-    "e20": "67.7 of 77.6 GiB are weights: 1 GiB of libraries is a tenth of what is left",
-    "f197": (
-        "3.9 GiB beside the weights on one card; two cards of the same campaign show 1.7; not"
-        " explained"
-    ),
-    "f195": "0.5 GiB beyond the layers for two cards without NVLink, where logs of Hopper show 1.8",
-    "f063": (
-        "--enable-dp-attention, which the question has no word for; f064 is the same command"
-        " without it, served"
-    ),
-    "f007": (
-        "its pool holds 46,611 tokens of a context of 131,072: SGLang starts nevertheless and"
-        " refuses longer requests"
-    ),
-    "s078": "an error of a multimodal model's first release, of which the source quotes no line",
-    "f042": "release not printed: November 2023, years before the release that is derived",
-    "f043": (
-        "release not printed; 125.7 GiB a card were loaded, what is published comes to 101.9: the"
-        " format it was loaded in is not told"
-    ),
-    "f032": "release not printed: an old one that profiled the whole prompt",
-    "f099": "how many cards the replica has is not printed",
-    "v105": "67.7 of 75.2 GiB are weights: 0.3 GiB is 6 % of the pool",
-}
-"""What is known of runs that come out worst."""
 
 
 def must_reach(figures: Figures) -> str:
@@ -355,7 +267,7 @@ def misjudged(judged: list[Judged]) -> str:
         if not one.right
     ]  # fmt: skip
     return table(
-        ("run", "part", "model", "card", "engine", "happened", "said", "why", "source"), rows
+        ("run", "part", "model", "GPU", "engine", "happened", "said", "why", "source"), rows
     )
 
 
@@ -387,7 +299,7 @@ MEANING = """\
 PyTorch's allocator rounds up, what is repacked and what modules allocate (the terms `weights`,
 `fragmentation`, `workspace`, `repacking`). *Total need* is everything but the pool: the budget
 (total x gpu_memory_utilization) less the pool the engine logged. Many runs are one campaign's, on
-one kind of card: `by_source` in `tools/accuracy/headline.json` lets every campaign weigh the
+one kind of GPU: `by_source` in `tools/accuracy/headline.json` lets every campaign weigh the
 same."""
 
 
@@ -403,7 +315,7 @@ def document(figures: Figures, odds: report_odds.Odds) -> str:
             must_reach(figures),
             MEANING,
             "## Beside the rules that calculators use",
-            "Parameters x bytes x 1.2, every layer full attention, the card's marketed size: on the"
+            "Parameters x bytes x 1.2, every layer full attention, the GPU's marketed size: on the"
             " same runs.",
             side_by_side(),
             "## Outcomes",
@@ -415,8 +327,8 @@ def document(figures: Figures, odds: report_odds.Odds) -> str:
             grouped("release", release),
             "## By architecture",
             grouped("architecture", architecture),
-            "## By card",
-            grouped("card", lambda run: str(run.question.get("gpu", "not printed"))),
+            "## By GPU",
+            grouped("GPU", lambda run: str(run.question.get("gpu", "not printed"))),
             "## The ten worst needs, one a campaign",
             worst(score.needs(None)),
             report_odds.section(odds),

@@ -11,7 +11,9 @@ from accuracy import training_score as score
 from accuracy import training_truth as truth
 from accuracy.report import Figures, table
 from accuracy.training_calibrate import campaign, routed
+from accuracy.training_causes import RUN_CAUSES, STEP_CAUSES
 from accuracy.training_score import Counted
+from accuracy.training_texts import KERNELS, NOT_MEASURED, PARALLEL, PREFACE, PUBLISHED
 from accuracy.training_truth import Published, Step
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
@@ -58,72 +60,6 @@ BARS = (
         None,
     ),
 )
-
-PARALLEL = """\
-One rank each, measured in the frameworks' own code without a GPU (tools/accuracy/README.md): the
-most it holds at once, where nothing else is said. Beside these, what every rank of {schedules}
-pipeline schedules of torch.distributed.pipelining, megatron-core and DeepSpeed holds, and the
-parameters of {stages} stages that megatron-core makes, are met exactly."""
-
-TRACKER = (
-    "the tracker counts what no device holds in its first step (tests/engine/training/test_fsdp.py)"
-)
-NOISE = "a CPU keeps dropout's noise in the format of its input, CUDA a byte a number"
-STEP_CAUSES = (
-    (
-        "openai-community/gpt2",
-        "sdpa",
-        (
-            "a CPU writes the scores of an attention with dropout out; CUDA's kernel, estimated"
-            " here, does not"
-        ),
-    ),
-    ("openai-community/gpt2", "", NOISE),
-    ("facebook/opt", "", NOISE),
-    ("google/gemma-3-1b", "", TRACKER),
-    ("Qwen/Qwen3-8B", "", TRACKER),
-    ("meta-llama/Llama-3.1-8B", "", TRACKER),
-)
-"""What is known of steps that come out worst: the beginning of the model's name, the attention,
-the cause; the first that fits."""
-
-ROCM = (
-    "a process under ROCm holds more than under CUDA: what is not PyTorch's is 2.4 GiB in each of"
-    " the fp32 runs of BERT, 1.2 on H100"
-)
-OLD_ZERO_GRAD = (
-    "PyTorch before 2.0 kept gradients through the next forward pass (zero_grad wrote zeros)"
-)
-ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
-RUN_CAUSES = {
-    "t106": (
-        "whether layers were recomputed is not printed; estimated as the project's other recipes,"
-        " which do"
-    ),
-    "t394": (
-        "what stays on the card beside FSDP's offload is not derived for this project; which"
-        " counter is not printed"
-    ),
-    "t098": "of a page about 4-bit training: what its linears save is not derived",
-    "t099": (
-        "of a page about 8-bit training that names no model: what its linears save is not derived"
-    ),
-    "t110": "not explained; the unit differs from the other rows of its table",
-    "t108": "not explained: FSDP's offload of parameters, gradients and states",
-    "t438": "neither precision nor unit is printed",
-    "t172": f"the card is full, which shows the card and not the need; {ROUTING}",
-    "t173": ROUTING,
-    "t174": ROUTING,
-    "t175": ROUTING,
-    **dict.fromkeys(("f081", "f082", "f083"), ROUTING),
-    **dict.fromkeys(("f056", "f057", "f061", "f062", "f074", "f075", "f076"), ROCM),
-    **dict.fromkeys(("t467", "t525", "t527", "t529"), OLD_ZERO_GRAD),
-    "f048": (
-        "the source's row contradicts itself: layers' inputs and logits of four sequences are more"
-        " than is printed"
-    ),
-}
-"""What is known of published runs that come out worst."""
 
 
 def must_reach(figures: Figures) -> str:
@@ -314,43 +250,7 @@ def misjudged(runs: Iterable[Published]) -> str:
         for one in (*score.outcomes(chosen, ran=False), *score.outcomes(chosen, ran=True))
         if not one.right
     ]
-    return table(("run", "model", "card", "happened", "said", "source"), rows) if rows else "None."
-
-
-PREFACE = """\
-Three truths. *Steps*: one training step of one process, every tensor counted by PyTorch under fake
-tensors (`training.jsonl`: {given} given; `training_own.jsonl`: {own} of our own, made with
-`measure_steps.py`), against `allocated`: the most that any step after the first holds. *Ranks*: one
-rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that
-projects and papers printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against
-the counter it names: PyTorch's allocated or reserved peak, or the device's. Steps are arithmetic:
-nothing is fitted to them. Fragmentation (what PyTorch's allocator reserves beyond what is
-allocated) and the width of intervals are fitted to the fit part of the runs
-(`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
-
-PUBLISHED = """\
-`training_found.jsonl` ({rows} published runs, {asked} of which the API can be asked): looked for
-when all was fitted, where the first set is thin. None is fitted to, and none was left out for its
-error: a run is not asked where a setting has no word in the API, which its `note` names. By
-campaign too, since the runs of one share what is wrong. When they were first asked, before anything
-was mended, the median was 9.5 %, the 90th percentile 27.9 % and 73.5 % lay in their intervals. One
-cause was mended since, from sources and not by a fit: torchtitan uses expandable segments."""
-
-KERNELS = """\
-Dropout: a CPU keeps its noise in the format of its input and writes the scores of an attention with
-dropout out; CUDA keeps a byte a number and no scores. Estimates are of CUDA, so given steps of
-GPT-2 and OPT, which were measured on a CPU, show that difference; our own steps are measured with
-CUDA's kernels (`measure_steps.py`, cuda_dropout)."""
-
-NOT_MEASURED = """\
-Kernels: steps run without a GPU, so what CUDA's and Triton's kernels keep is from their sources and
-met by published runs alone: Liger's, those of Mamba and linear attention (whose references in
-PyTorch are among the families never taught). Optimizers beside AdamW, SGD, Adafactor and
-bitsandbytes' 8-bit AdamW and Lion: their states are from their sources. Whole steps of ModernBERT,
-whose layers were compared, and mixtures that loop over their experts: fake tensors cannot follow
-them. Towers of vision-language models are measured on small ones of their architecture, computed in
-earnest on square images; whole ones by published runs alone. Audio towers are counted as weights
-alone."""
+    return table(("run", "model", "GPU", "happened", "said", "source"), rows) if rows else "None."
 
 
 def parallel_errors() -> Iterator[tuple[str, float]]:
@@ -373,7 +273,7 @@ def parallel_errors() -> Iterator[tuple[str, float]]:
         if row["offload"] != "none":
             yield f"offload under {framework}, host memory", stage.host / row["bytes"]["host"] - 1
         yield (
-            f"offload under {framework}, left on the card",
+            f"offload under {framework}, left on the GPU",
             passes / max(row["bytes"]["forward"], row["bytes"]["backward"]) - 1,
         )
     for row in parallel.of_kind("megatron_activations"):

@@ -26,7 +26,7 @@ RUNS = (
 )
 FIT_SHARE = 70
 FULL = 0.93
-"""Of a card: what is held beyond it shows the card, not the need."""
+"""Of a GPU: what is held beyond it shows the GPU, not the need."""
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 MOST_SLACK = 7
 """Percent. Intervals grow narrower still beyond it."""
@@ -97,7 +97,7 @@ def allocated(row: Row) -> float | None:
 
 def reserved(run: Published) -> float | None:
     """Return the bytes that its allocator held, as printed, or the device's less what is
-    expected around it; None where the card was full."""
+    expected around it; None where the GPU was full."""
     measured, stage = run.row["measured"], run.trained.fullest
     around = stage.shown.expected - stage.reserved.expected
     seen = (

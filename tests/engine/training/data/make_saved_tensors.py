@@ -1,7 +1,8 @@
 """Writes saved_tensors.jsonl: what autograd saves of the second layer of small models, storage by
 storage. Needs torch and transformers.
 
-    PYTHONPATH=tests python tests/engine/training/data/make_saved_tensors.py > saved_tensors.jsonl
+    cd tests/engine/training/data
+    PYTHONPATH=../../../../tools/accuracy python make_saved_tensors.py > saved_tensors.jsonl
 
 Two sequences of 64 tokens, fake tensors (nothing is computed), PyTorch's saved_tensors_hooks;
 parameters are left out, and so is what the first layer saved already (rotary tables). Dropout is
@@ -16,6 +17,8 @@ import warnings
 
 import torch
 import transformers
+from measure_steps import cuda_dropout
+from step_models import adapt
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import (
     AutoConfig,
@@ -24,8 +27,6 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     masking_utils,
 )
-
-from accuracy.measure_steps import adapt, cuda_dropout
 
 LLAMA = {
     "vocab_size": 1000, "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 2,

@@ -43,3 +43,6 @@ def kv_layout(
         max_num_seqs=max_num_seqs,
         version=version,
     )
+
+
+HOPPER = (9, 0)

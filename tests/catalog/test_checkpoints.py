@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from bundled_models import SNAPSHOT, model_of
-from fitgauge.catalog.checkpoints import checkpoint_name, models_of, rows
+from fitgauge.catalog.checkpoints import checkpoint_name, rows
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.weights.rank_bytes import rank_weights
@@ -32,7 +32,6 @@ def test_one_name_is_known_of_a_model_in_a_format() -> None:
 def test_a_name_is_looked_up_whatever_the_case() -> None:
     assert checkpoint_name("qwen/qwen3-32b", "ollama", "q4_k_m") == "qwen3:32b"
     assert checkpoint_name("Qwen/Qwen3-32B", "ollama", "Q2_K") is None
-    assert models_of("qwen3:32b") == ["Qwen/Qwen3-32B"]
 
 
 def test_the_files_of_ollamas_library_are_as_large_as_their_format_makes_the_model() -> None:

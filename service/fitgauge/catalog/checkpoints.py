@@ -35,11 +35,6 @@ def checkpoint_name(model_id: str, kind: CheckpointKind, form: str) -> str | Non
     return _names().get((model_id.lower(), kind, form.lower()))
 
 
-def models_of(name: str) -> list[str]:
-    """Return the models that a repository or tag holds; none for an unknown one."""
-    return list(dict.fromkeys(row.model for row in rows() if row.name == name))
-
-
 @cache
 def rows() -> tuple[PublishedCheckpoint, ...]:
     """Return the table."""

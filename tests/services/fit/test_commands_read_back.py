@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fitgauge.catalog.checkpoints import models_of
+from fitgauge.catalog.checkpoints import rows
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import clean_lines
@@ -74,7 +74,8 @@ def served_by_llamacpp(command: str, asked: Question) -> Question:
     parts = shlex.split(command)
     flags = dict(zip(parts[1::2], parts[2::2], strict=True))
     repository, _, label = flags.pop("-hf").partition(":")
-    fields: Question = {"model": models_of(repository)[0], "quantization": label or None}
+    model = next(row.model for row in rows() if row.name == repository)
+    fields: Question = {"model": model, "quantization": label or None}
     requests = asked.get("concurrency", 1)
     fields["context_length"] = int(flags.pop("-c")) // requests
     assert flags.pop("-ngl") == "all"

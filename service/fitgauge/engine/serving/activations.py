@@ -27,7 +27,6 @@ def activation_bytes(
     sequences: int,
     tensor_parallel: int,
     samples: bool,
-    eager_length: int = 0,
     sampler: Coefficient | None = None,
     workspaces: int = 0,
     expert_parallel: int = 1,
@@ -36,10 +35,9 @@ def activation_bytes(
     `activations` and `logits` of the sampler's.
 
     tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this
-    stage holds the head. eager_length: length of the score matrices that eager attention keeps,
-    0 for fused attention. sampler: copies of the logits, the profile's own unless given.
-    workspaces: bytes that outlive the layers (workspaces of experts) and so add to the sampler's
-    peak. The two peaks follow each other, so the higher one counts. Source: vLLM
+    stage holds the head. sampler: copies of the logits; None for the profile's own. workspaces:
+    bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak. The
+    two peaks follow each other, so the higher one counts. Source: vLLM
     v1/worker/gpu_model_runner.py, profile_run: a forward of max_num_batched_tokens, then the
     sampler on max_num_seqs rows; posted logs agree (see `logits_copies`)."""
     layers = layer_peak(
@@ -47,7 +45,6 @@ def activation_bytes(
         profile,
         tokens=tokens,
         tensor_parallel=tensor_parallel,
-        eager_length=eager_length,
         expert_parallel=expert_parallel,
     )
     if not samples:
@@ -71,11 +68,9 @@ def layer_peak(
     *,
     tokens: int,
     tensor_parallel: int,
-    eager_length: int = 0,
     expert_parallel: int = 1,
 ) -> Term:
-    """Return the widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes], and
-    with eager attention its scores."""
+    """Return the widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes]."""
     width, widest = max(
         (
             (layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel), block)
@@ -90,17 +85,13 @@ def layer_peak(
         if widest
         else "0"
     )
-    scores = tokens * eager_length * max(1, spec.query_heads // tensor_parallel) * (HALF + _FLOAT)
     copies = profile.hidden_copies
     row = tokens * HALF
     formula = (
         f"{tokens} tokens x 2 B x ({copies.expected:g} x {spec.hidden_size} hidden + {product} of"
         " the widest product)"
     )
-    if eager_length:
-        heads = max(1, spec.query_heads // tensor_parallel)
-        formula += f" + {tokens} x {eager_length} scores x {heads} heads x {HALF + _FLOAT} B"
-    return copies.term("activations", row * spec.hidden_size, row * width + scores, formula)
+    return copies.term("activations", row * spec.hidden_size, row * width, formula)
 
 
 def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Term:

@@ -32,8 +32,6 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     max_num_seqs: int
     """Requests that the sampler is sized for."""
     enforce_eager: bool = False
-    eager_attention: bool = False
-    """Attention computes its scores outright: no request field, derived from the model."""
     cpu_offload_bytes: int = 0
     """Weights of every GPU in host memory."""
     kv_cache_memory_bytes: int | None = None

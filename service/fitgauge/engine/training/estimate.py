@@ -49,7 +49,7 @@ SOURCES = {
         "service/fitgauge/engine/training/states/optimizer_states.py, step_bytes"
     ),
     "activations": (
-        "transformers 5.23 modeling code, played by autograd's rules"
+        "transformers 5.23 modeling code, simulated by autograd's rules"
         " (service/fitgauge/engine/training/autograd/layers/layer.py)"
     ),
     "gathered_weights": (
@@ -66,7 +66,7 @@ SOURCES = {
 }
 
 _MEGATRON = (
-    "Megatron-Core's layers with their fused kernels, played by autograd's rules"
+    "Megatron-Core's layers with their fused kernels, simulated by autograd's rules"
     " (service/fitgauge/engine/training/autograd/layers/megatron.py, layer.py)"
 )
 

@@ -153,7 +153,7 @@ def scores_terms(spec: ModelSpec, workload: Workload, layers: range) -> tuple[Te
     """`attention_scores` where these layers have full attention that only PyTorch's math kernel
     runs: heads wider than 256 numbers that share keys, in the releases that ask for it, as long
     as no mask is built (a window builds one, and then keys are repeated)."""
-    if workload.engine_version >= _GROUPED_WHATEVER_WIDTH_UNTIL or workload.eager_attention:
+    if workload.engine_version >= _GROUPED_WHATEVER_WIDTH_UNTIL:
         return ()
     heads = max(
         (
@@ -195,14 +195,12 @@ def _stage(
     requests = workload.requests_per_replica
     prompt = requests * workload.context_length
     cache = DynamicCache(spec, workload, layers)
-    mask = 0
-    if not workload.eager_attention:
-        mask = mask_bytes(
-            spec,
-            requests=requests,
-            length=workload.context_length,
-            tensor_parallel=workload.tensor_parallel,
-        )
+    mask = mask_bytes(
+        spec,
+        requests=requests,
+        length=workload.context_length,
+        tensor_parallel=workload.tensor_parallel,
+    )
     fixed = (
         weights,
         *activation_bytes(
@@ -212,7 +210,6 @@ def _stage(
             sequences=requests,
             tensor_parallel=workload.tensor_parallel,
             samples=last,
-            eager_length=workload.context_length if workload.eager_attention else 0,
         ),
         *(
             (

@@ -1,4 +1,4 @@
-"""A tape that Megatron-Core plays: gradients of weights are added where they are kept, parts of
+"""The tape of Megatron-Core: gradients of weights are added where they are kept, parts of
 a layer run again in the backward pass."""
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A segment: one part of a model, played once on a tape, with what checkpointing makes of it."""
+"""A segment: one part of a model, simulated once on a tape, with what checkpointing makes of it."""
 
 from collections.abc import Sequence
 
@@ -72,7 +72,7 @@ def trace_segment(
     checkpointed: str,
     logits: int = 0,
 ) -> Segment:
-    """Return what is written on a tape, played. `own_units`: the units whose parameters it holds;
+    """Return what a tape holds, simulated. `own_units`: the units whose parameters it holds;
     `checkpointed`: none, selective or full."""
     again = checkpointed != "none"
     retained = _retained_bytes(tape, output, checkpointed, workload, layered=bool(layers))

@@ -1,5 +1,5 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
-each played once on a tape."""
+each simulated once on a tape."""
 
 from typing import Any, NamedTuple
 
@@ -204,7 +204,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
 
 def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return the model's segments. What checkpointing does not change is written, and what
-    experts do not change is played, once for all of it."""
+    experts do not change is simulated, once for all of it."""
     context, kind = layer_context(spec, workload), workload.activation_checkpointing
     shown = "full" if _needs_input_gradient(workload) else "none"
     started = _started(spec, workload)

@@ -64,7 +64,7 @@ class Tape(Recorder):
 
         `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a
         checkpoint's recomputation, which keeps them too and ends after the last operation that
-        saves anything; what later operations would have read is there until that moment. Played
+        saves anything; what later operations would have read is there until that moment. Simulated
         once for all that ask the same of as many operations."""
         key = ("forward", output.number, saving, early_stop, len(self.operations))
         forward: Pass = self._memo.get_or_compute(
@@ -156,25 +156,22 @@ class Tape(Recorder):
         """Return the bytes that the backward pass makes for the gradient of a value."""
         return value.bytes
 
-    def backward(self, output: Value, *, seed: int | None = None) -> Pass:
+    def backward(self, output: Value) -> Pass:
         """Return the backward pass: what is saved and the gradient of `output` are there before it;
-        gradients of inputs and parameters after it.
-
-        `seed`: bytes of that gradient where it is not as large as the output. Played once, as
-        `forward` is."""
+        gradients of inputs and parameters after it. Simulated once, as `forward` is."""
         backward: Pass = self._memo.get_or_compute(
-            ("backward", output.number, seed, len(self.operations)),
-            lambda: self._backward(output, seed),
+            ("backward", output.number, len(self.operations)),
+            lambda: self._backward(output),
         )
         return backward
 
-    def _backward(self, output: Value, seed: int | None) -> Pass:
+    def _backward(self, output: Value) -> Pass:
         readers: dict[int, int] = {}
         for operation in self.operations:
             for value in operation.saved:
                 readers[value.storage] = readers.get(value.storage, 0) + 1
         readers.pop(UNCOUNTED, None)
-        pending: dict[int, list[int]] = {output.number: [output.bytes if seed is None else seed, 1]}
+        pending: dict[int, list[int]] = {output.number: [output.bytes, 1]}
         live = peak = of_parameters = parameters_at_peak = 0
         lead: int | None = None
         for operation in reversed(self.operations):

@@ -233,7 +233,7 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
 
 
 def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | None = None) -> Step:
-    """Return the step of a model: its segments played in the compute format, its units' shards.
+    """Return the step of a model: its segments simulated in the compute format, its units' shards.
     `loss_head`: in place of the model's own.
 
     The caller lets the logits go with the forward pass; a tied embedding's gradient is made

@@ -200,7 +200,7 @@ def source_segments(
 def _layers(
     all_units: list[Unit], size: int, context: LayerContext, workload: TrainingWorkload
 ) -> list[Segment]:
-    """Return a segment for every layer of an encoder, in order: those made alike are played
+    """Return a segment for every layer of an encoder, in order: those made alike are simulated
     once, the first of a frozen base by itself."""
     frozen = workload.uses_adapters and workload.activation_checkpointing == "none"
     traced: dict[tuple[int, bool], Segment] = {}

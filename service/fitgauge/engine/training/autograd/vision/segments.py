@@ -133,7 +133,7 @@ def scattered(
     """Return words, images, and the words' embeddings with images in their places (masked_scatter,
     which keeps its mask).
 
-    `tied_bytes`: of a gradient that the words' meets at the end, which whoever plays the whole
+    `tied_bytes`: of a gradient that the words' meets at the end, which whoever simulates the whole
     adds to all of it."""
     style = STYLES[spec.model_type]
     early = [

@@ -46,6 +46,7 @@ def decoder(
     layers: Sequence[parts.Layer],
     *,
     base: str = "model",
+    stack: str = "layers",
     embedding: str = "embed_tokens",
     final_norm: str = "norm",
     head: str = "lm_head",
@@ -56,9 +57,9 @@ def decoder(
 ) -> ModelSpec:
     """Return the ModelSpec of a language model: embedding, `layers`, final norm and head.
 
-    `base`: what the names of its tensors begin with; `embedding`, `final_norm`: what follows
-    that; `head`: the whole name of the output head. Sizes are read from `config`, which holds
-    the family's defaults. Raises MalformedModelError where one is missing or absurd."""
+    `base`: what the names of its tensors begin with; `stack`, `embedding`, `final_norm`: what
+    follows that; `head`: the whole name of the output head. Sizes are read from `config`, which
+    holds the family's defaults. Raises MalformedModelError where one is missing or absurd."""
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     tied = config.flag("tie_word_embeddings")
     return ModelSpec(
@@ -71,7 +72,7 @@ def decoder(
         tied_embeddings=tied,
         blocks=(
             parts.embedding(vocabulary, hidden, name=f"{base}.{embedding}"),
-            *parts.blocks(Part.LANGUAGE, f"{base}.layers.{{}}.", layers),
+            *parts.blocks(Part.LANGUAGE, f"{base}.{stack}.{{}}.", layers),
             parts.final_norm(hidden, name=f"{base}.{final_norm}", bias=norm_bias),
             *parts.head(vocabulary, hidden, tied=tied, name=head, bias=head_bias),
         ),

@@ -4,6 +4,7 @@ Tensors and names: transformers 5.23, models/mamba and models/mamba2. Division a
 0.33, model_executor/layers/mamba/mamba_mixer.py, mamba_mixer2.py and mamba_utils.py. vLLM keeps
 A in F32."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -182,16 +183,7 @@ def read_mamba(config: Config) -> ModelSpec:
         bias=config.flag("use_bias"),
         conv_bias=config.flag("use_conv_bias", default=True),
     )
-    layer = parts.Layer(
-        (*parts.norm("norm", hidden), *mamba1_tensors("mixer", sizes)), (mamba1_mixer(sizes),)
-    )
-    return decoder(
-        config,
-        [layer] * config.layers(),
-        base="backbone",
-        embedding="embeddings",
-        final_norm="norm_f",
-    )
+    return _backbone(config, hidden, mamba1_tensors("mixer", sizes), mamba1_mixer(sizes))
 
 
 def read_mamba2(config: Config) -> ModelSpec:
@@ -208,12 +200,16 @@ def read_mamba2(config: Config) -> ModelSpec:
         bias=config.flag("use_bias"),
         conv_bias=config.flag("use_conv_bias", default=True),
     )
-    layer = parts.Layer(
-        (*parts.norm("norm", hidden), *mamba2_tensors("mixer", sizes)), (mamba2_mixer(sizes),)
-    )
+    return _backbone(config, hidden, mamba2_tensors("mixer", sizes), mamba2_mixer(sizes))
+
+
+def _backbone(
+    config: Config, hidden: int, tensors: Sequence[Tensor], mixer: Recurrent
+) -> ModelSpec:
+    """Return a model whose layers are a norm and this mixer."""
     return decoder(
         config,
-        [layer] * config.layers(),
+        [parts.Layer((*parts.norm("norm", hidden), *tensors), (mixer,))] * config.layers(),
         base="backbone",
         embedding="embeddings",
         final_norm="norm_f",

@@ -3,15 +3,15 @@ models/rwkv. vLLM does not serve it."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.stack import context_length, filled, vector
-from fitgauge.engine.model.spec import Mlp, ModelSpec, Part, Recurrent, Split, State
+from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.stack import decoder, filled, vector
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Recurrent, Split, State
 
 
 def read_rwkv(config: Config) -> ModelSpec:
     """RWKV 4: time mixing and channel mixing; the first layer has one norm more."""
     config = filled(config, DEFAULTS)
-    hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
+    hidden = config.integer("hidden_size", low=1)
     inner = config.integer("attention_hidden_size", default=hidden, low=1)
     width = config.integer("intermediate_size", default=4 * hidden)
     mixing = (
@@ -44,25 +44,15 @@ def read_rwkv(config: Config) -> ModelSpec:
         Mlp(intermediate_size=width, gated=False),
     )
     first = parts.Layer((*parts.norm("pre_ln", hidden, bias=True), *tensors), mixers, mlp)
-    tied = config.flag("tie_word_embeddings")
-    return ModelSpec(
-        model_type=config.text("model_type"),
-        architecture=architecture_name(config),
-        dtype=config.dtype(),
-        hidden_size=hidden,
-        vocabulary_size=vocabulary,
-        max_context_length=context_length(config),
-        tied_embeddings=tied,
-        blocks=(
-            parts.embedding(vocabulary, hidden, "rwkv.embeddings"),
-            *parts.blocks(
-                Part.LANGUAGE,
-                "rwkv.blocks.{}.",
-                [first, *[parts.Layer(tensors, mixers, mlp)] * (config.layers() - 1)],
-            ),
-            parts.final_norm(hidden, name="rwkv.ln_out", bias=True),
-            *parts.head(vocabulary, hidden, tied=tied, name="head"),
-        ),
+    return decoder(
+        config,
+        [first, *[parts.Layer(tensors, mixers, mlp)] * (config.layers() - 1)],
+        base="rwkv",
+        stack="blocks",
+        embedding="embeddings",
+        final_norm="ln_out",
+        head="head",
+        norm_bias=True,
     )
 
 

@@ -2,6 +2,8 @@
 
 Source: transformers 5.23, models/*/modeling_*.py and integrations/."""
 
+from typing import NamedTuple
+
 from fitgauge.engine.model.spec import Attention, LatentAttention
 from fitgauge.engine.training.autograd.layers.context import (
     repeated_heads,
@@ -11,6 +13,31 @@ from fitgauge.engine.training.autograd.layers.context import (
 from fitgauge.engine.training.autograd.layers.modules import Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
+
+
+class LatentProjections(NamedTuple):
+    """The linear layers of latent attention."""
+
+    narrow: Parameter | None
+    """To the latents of queries; None where queries come from the stream."""
+    wide: Parameter
+    """To the queries of every head."""
+    down: Parameter
+    """To the latents of keys and values."""
+    up: Parameter
+    """From these to keys and values of every head."""
+    out: Parameter
+    """The output projection."""
+
+
+def expanded(mixer: LatentAttention) -> Attention:
+    """Return the attention that latents are expanded to, with keys and values for every head."""
+    return Attention(
+        query_heads=mixer.query_heads,
+        kv_heads=mixer.query_heads,
+        head_dim=mixer.nope_dim + mixer.rope_dim,
+        value_dim=mixer.value_dim,
+    )
 
 
 class AttentionModules(Modules):
@@ -309,14 +336,10 @@ class AttentionModules(Modules):
         (PyTorch, _efficient_attention_forward)."""
         tape, tokens = self.tape, self.context.tokens
         heads = max(1, mixer.query_heads // self.context.heads)
-        narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
-        down, up, out = (
-            self._ending("kv_a_proj_with_mqa"),
-            self._ending("kv_b_proj"),
-            self._ending("o_proj"),
-        )
-        if wide is None or down is None or up is None or out is None:
+        projections = self.latent_projections()
+        if projections is None:
             return self.unknown(x)
+        narrow, wide, down, up, out = projections
         q = x if narrow is None else self.norm("self_attn.q_a_layernorm", self.linear(narrow, x))
         q = tape.copy(
             "query.joined", self.linear(wide, q), tokens * heads * (mixer.nope_dim + mixer.rope_dim)
@@ -324,20 +347,14 @@ class AttentionModules(Modules):
         latent, _ = tape.split(
             "latent.split", self.linear(down, x), tokens * mixer.latent_dim, tokens * mixer.rope_dim
         )
-        expanded = self.linear(up, self.norm("self_attn.kv_a_layernorm", latent))
         nope, v = tape.split(
             "expanded.split",
-            expanded,
+            self.linear(up, self.norm("self_attn.kv_a_layernorm", latent)),
             tokens * heads * mixer.nope_dim,
             tokens * heads * mixer.value_dim,
         )
         k = tape.copy("key.joined", nope, q.elements)
-        plain = Attention(
-            query_heads=mixer.query_heads,
-            kv_heads=mixer.query_heads,
-            head_dim=mixer.nope_dim + mixer.rope_dim,
-            value_dim=mixer.value_dim,
-        )
+        plain = expanded(mixer)
         if self.traits.eager(self.context.attention):
             return self.linear(out, self.eager(q, k, v, heads, plain))
         mixed = self.fused_attention(q, k, v, heads, plain)
@@ -345,6 +362,15 @@ class AttentionModules(Modules):
             out,
             tape.copy("attention.output", mixed) if plain.head_dim == plain.value_dim else mixed,
         )
+
+    def latent_projections(self) -> LatentProjections | None:
+        """Return the linear layers of latent attention; None where one has another name."""
+        wide = self._ending("q_b_proj", "q_proj")
+        down, up = self._ending("kv_a_proj_with_mqa"), self._ending("kv_b_proj")
+        out = self._ending("o_proj")
+        if wide is None or down is None or up is None or out is None:
+            return None
+        return LatentProjections(self._ending("q_a_proj"), wide, down, up, out)
 
     def _ending(self, *modules: str) -> Parameter | None:
         return next(

@@ -7,6 +7,7 @@ their fusions on, rotation fused. Source: Megatron-LM megatron/training/argument
 modules: tools/accuracy/measure_megatron_activations.py."""
 
 from fitgauge.engine.model.spec import Attention, Kind, LatentAttention, Split
+from fitgauge.engine.training.autograd.layers.attention import expanded
 from fitgauge.engine.training.autograd.layers.context import (
     passed_backward_bytes,
     passed_forward_bytes,
@@ -132,14 +133,10 @@ class MegatronLayer(MegatronModules):
         MLASelfAttention.get_query_key_value_tensors."""
         tape, tokens, stream = self.tape, self.context.tokens, self.context.stream
         heads = max(1, mixer.query_heads // self.context.heads)
-        narrow, wide = self._ending("q_a_proj"), self._ending("q_b_proj", "q_proj")
-        down, up, out = (
-            self._ending("kv_a_proj_with_mqa"),
-            self._ending("kv_b_proj"),
-            self._ending("o_proj"),
-        )
-        if wide is None or down is None or up is None or out is None:
+        projections = self.latent_projections()
+        if projections is None:
             return self.unknown(x)
+        narrow, wide, down, up, out = projections
         own = tokens // stream
         q = (
             x
@@ -152,12 +149,7 @@ class MegatronLayer(MegatronModules):
         latent = self.norm("self_attn.kv_a_layernorm", latent)
         if stream > 1:
             turning = tape.copy("key.gathered", turning, tokens * mixer.rope_dim)
-        plain = Attention(
-            query_heads=mixer.query_heads,
-            kv_heads=mixer.query_heads,
-            head_dim=mixer.nope_dim + mixer.rope_dim,
-            value_dim=mixer.value_dim,
-        )
+        plain = expanded(mixer)
         width = tokens * heads
         tape.lasts(self.context.sequence * mixer.rope_dim, FLOAT)
         with self.again("mla_up_proj", discards=True):

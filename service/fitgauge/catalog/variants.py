@@ -92,6 +92,13 @@ FORMATS: Mapping[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "gptq_int4": ("GPTQ, 4 bits in groups of 128", _gptq(4)),
+    "gptq_int4_experts": (
+        "GPTQ, 4 bits in groups of 128, attention and shared experts in 16 bits",
+        {
+            **_gptq(4),
+            "dynamic": {f"-:.*{name}.*": {} for name in ("attn", "shared_expert", "mtp", "visual")},
+        },
+    ),
     "gptq_int8": ("GPTQ, 8 bits in groups of 128", _gptq(8)),
     "bnb_4bit": ("bitsandbytes NF4", _bitsandbytes(4)),
     "bnb_8bit": ("bitsandbytes, 8 bits", _bitsandbytes(8)),
@@ -154,7 +161,8 @@ FORMATS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """What the config of such a repository usually holds, with a few words for it. Source: defaults of
 AutoAWQ, GPTQModel, bitsandbytes in transformers, llm-compressor, ModelOpt and mlx-lm; the FP8
-blocks are those of DeepSeek-V3 and Qwen3; the experts' groups of 32 those of Kimi K2 Thinking."""
+blocks are those of DeepSeek-V3 and Qwen3; the experts' groups of 32 those of Kimi K2 Thinking, what
+GPTQ leaves alone that of Qwen3.5."""
 
 UNQUANTIZED = "none"
 """A format: the 16-bit weights of a base that was published quantized."""

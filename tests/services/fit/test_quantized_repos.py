@@ -145,3 +145,19 @@ def test_what_is_quantized_already_has_no_siblings():
 )
 def test_an_engine_is_given_files_that_it_loads(engine, kind):
     assert kind_for(engine) == kind
+
+
+def test_gptq_of_qwen_3_5_leaves_attention_and_shared_experts_in_16_bits(check_fit):
+    """Source: quantization_config.dynamic of the repository's config.json."""
+
+    def weights(model, **fields):
+        answer = check_fit(model=model, gpu="H100", engine="vllm", **fields)
+        return next(term.bytes for term in answer.terms if term.name == "weights")
+
+    base = "Qwen/Qwen3.5-35B-A3B"
+    linear = 30 * (2048 * (12288 + 64) + 4096 * 2048)
+    attention = 10 * (2048 * (8192 + 2 * 512) + 4096 * 2048)
+    shared = 40 * 3 * 2048 * 512
+    saved = (linear + attention + shared) * (2 - (4 + (16 + 4) / 128) / 8)
+    difference = weights(f"{base}-GPTQ-Int4") - weights(base, quantization="gptq")
+    assert difference == pytest.approx(saved, rel=0.02)

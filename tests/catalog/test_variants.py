@@ -78,6 +78,8 @@ def test_a_format_is_one_that_the_readers_know(form: str) -> None:
         ("TheBloke/Llama-2-13B-chat-GPTQ", None, "meta-llama/Llama-2-13b-chat-hf", 4.1, 4.8),
         ("acme/Qwen3-14B-GPTQ-Int8", None, "Qwen/Qwen3-14B", 8.0, 9.5),
         ("acme/qwen3-8b-awq-int4", None, "Qwen/Qwen3-8B", 4.2, 7.0),
+        ("acme/chatglm2-6b-int4", None, "THUDM/chatglm2-6b", 4.1, 5.5),
+        ("acme/chatglm2-6b-int8", None, "THUDM/chatglm2-6b", 8.0, 9.0),
         ("RedHatAI/Qwen3-32B-FP8-dynamic", None, "Qwen/Qwen3-32B", 8.0, 8.8),
         ("acme/Qwen2.5-7B-Instruct-quantized.w8a8", None, "Qwen/Qwen2.5-7B-Instruct", 8.0, 11.0),
         ("acme/gemma-3-27b-it-bnb-4bit", None, "google/gemma-3-27b-it", 4.0, 6.0),

@@ -67,26 +67,37 @@ junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
 
 
 class Fact(NamedTuple):
-    """What one phrase says: `kind` and `value`, where it stands, and the index of its sentence."""
+    """What one phrase says, and where it stands."""
 
     kind: str
+    """What it is about."""
     value: Any
+    """What it says."""
     start: int
+    """Where it begins in the text."""
     end: int
+    """Where it ends."""
     sentence: int
+    """Index of its sentence."""
 
 
 class Hardware(msgspec.Struct, frozen=True):
-    """What one phrase says of GPUs. `named`: words such as "GPU" or "VRAM" stand in it; `ram`: its
-    size is of the host's memory; `machines`: how many, where each of them has `count` GPUs."""
+    """What one phrase says of GPUs."""
 
     name: str | None = None
+    """Name of the GPU."""
     count: int | None = None
+    """How many, or how many in each machine."""
     memory: float | None = None
+    """Memory of one [GB]."""
     ram: float | None = None
+    """Memory of the host [GB]."""
     named: bool = False
+    """Whether words such as "GPU" or "VRAM" stand in the phrase."""
     mac: bool = False
+    """Whether it is a Mac."""
     machines: int | None = None
+    """Machines with `count` GPUs each."""
 
 
 _MOST_IN_A_NODE = 16

@@ -61,14 +61,14 @@ class _Choice:
 
     def hardware(self) -> tuple[Hardware | None, list[Hardware]]:
         """Return the GPUs that are meant, or several that are on a par."""
-        said = [fact for fact in self._facts if self._is_hardware(fact)]
-        named = [fact for fact in said if fact.value.name]
+        facts = [fact for fact in self._facts if self._is_hardware(fact)]
+        named = [fact for fact in facts if fact.value.name]
         named = [fact for fact in named if not _AVOIDED.search(self._before(fact))] or named
         distinct: dict[object, Fact] = {}
         for fact in named:
             match = self._gpus.find(fact.value.name)
             distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
-        bare = [fact for fact in said if not fact.value.name]
+        bare = [fact for fact in facts if not fact.value.name]
         if (together := self._together(named)) is not None:
             return together, []
         if len(distinct) == 1:
@@ -76,10 +76,10 @@ class _Choice:
             return self._completed([fact.value for fact in named], bare, first), []
         if not distinct:
             return self._unnamed(bare), []
-        asked = [fact for fact in distinct.values() if fact.sentence in self._questions]
+        in_questions = [fact for fact in distinct.values() if fact.sentence in self._questions]
         by_sentence = [
             [fact for fact in distinct.values() if fact.sentence == sentence]
-            for sentence in sorted({fact.sentence for fact in asked})
+            for sentence in sorted({fact.sentence for fact in in_questions})
         ]
         alone = next((facts_[0] for facts_ in by_sentence if len(facts_) == 1), None)
         if alone is not None:
@@ -128,12 +128,12 @@ class _Choice:
             return None
         sized = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]
         own = [fact for fact in sized if _OWN.search(self._before(fact))]
-        asked = own or [
+        in_questions = own or [
             fact for fact in sized if fact.sentence in self._questions and fact.value.named
         ]
         strong = [fact for fact in sized if fact.value.named or fact.value.count is not None]
         each = [fact for fact in sized if fact.value.memory and (fact.value.count or 0) > 1]
-        chosen = next(iter(each or asked or strong or sized), None)
+        chosen = next(iter(each or in_questions or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
             return Hardware(None, counts[0], None, None, True) if counts else None

@@ -46,16 +46,16 @@ def choose_model(
     if len(named) <= 1:
         return (str(named[0].value) if named else None), []
     groups = _on_a_par(text, facts, named)
-    asked = [fact for fact in named if fact.sentence in questions]
-    if len(asked) == 1 and not any(asked[0] in group for group in groups):
-        return str(asked[0].value), []
+    in_questions = [fact for fact in named if fact.sentence in questions]
+    if len(in_questions) == 1 and not any(in_questions[0] in group for group in groups):
+        return str(in_questions[0].value), []
     last = after_contrast(text, named)
     if last is not None and last.kind != "size":
         return str(last.value), []
     largest = max(groups, key=len, default=[])
-    if len(largest) > 1 and (not asked or any(fact in largest for fact in asked)):
+    if len(largest) > 1 and (not in_questions or any(fact in largest for fact in in_questions)):
         return None, [str(fact.value) for fact in largest]
-    return str(_most_said(asked or named, facts).value), []
+    return str(_most_said(in_questions or named, facts).value), []
 
 
 def after_contrast(text: str, named: Sequence[Fact]) -> Fact | None:

@@ -5,7 +5,7 @@ import re
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
 from fitgauge.services.ask.names import DESCRIPTIVE, is_size, is_version
-from fitgauge.services.ask.scan import CARDS, MACHINES, Scan
+from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
@@ -145,7 +145,7 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
                 after.low in ("x", "*", "%", "gpu", "gpus", "-", "bit", "bits")
                 and not (after.low == "-" and scan.peek(index + 2) is not None)
             )
-            or after.low in CARDS
+            or after.low in GPU_CLASSIFIERS
             or after.low in MACHINES
             or scan.counts_something(index)
             or (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import Piece
-from fitgauge.services.ask.scan import CARDS, MACHINES, MEMORY_UNITS, Scan
+from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, MEMORY_UNITS, Scan
 
 _NUMBER = re.compile(
     r"(?P<amount>\d{1,12}(?:\.\d{1,6})?)"
@@ -43,7 +43,7 @@ def read_classified(scan: Scan, number: int, first: int, sign: int) -> int:
     """Emit a number before its classifier: cards, machines, or pieces of anything."""
     low = scan.pieces[sign].low
     last = scan.last_kind()
-    if low in CARDS or (low == "개" and last == "GPU"):
+    if low in GPU_CLASSIFIERS or (low == "개" and last == "GPU"):
         after = scan.peek(sign + 1)
         return scan.emit("COUNT", number, first, sign + (after is not None and after.low == "卡"))
     if low in MACHINES:
@@ -98,7 +98,7 @@ def read_number(scan: Scan, index: int) -> int:
                 not following.low.isdigit() or scan.gpus.anchors(following.low)
             ):
                 return scan.emit("COUNT", int(amount), index, index + 1)
-        elif after.low in CARDS or after.low in MACHINES or after.low in "个개":
+        elif after.low in GPU_CLASSIFIERS or after.low in MACHINES or after.low in "个개":
             return read_classified(scan, int(amount), index, index + 1)
         elif scan.last_kind() == "COUNT" and _is_memory_of(scan, amount, after.low):
             unit = "g"
@@ -129,16 +129,18 @@ def split(piece: Piece, gpus: GpuNames, models: ModelNames) -> Iterator[Piece]:
     for _ in range(_MOST_CUTS):
         if piece.kind != "word" or piece.low.isalpha() or piece.low.isdigit():
             break
-        cut = _cut(piece.low, gpus, models)
-        if cut is None:
+        boundary = _boundary(piece.low, gpus, models)
+        if boundary is None:
             break
-        middle = piece.start + cut
-        yield Piece("word", piece.text[:cut], piece.low[:cut], piece.start, middle, piece.glued)
-        piece = Piece("word", piece.text[cut:], piece.low[cut:], middle, piece.end, True)
+        middle = piece.start + boundary
+        yield Piece(
+            "word", piece.text[:boundary], piece.low[:boundary], piece.start, middle, piece.glued
+        )
+        piece = Piece("word", piece.text[boundary:], piece.low[boundary:], middle, piece.end, True)
     yield piece
 
 
-def _cut(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
+def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
     """Return where to cut a word, None for nowhere."""
     if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low):
         return None

@@ -20,16 +20,20 @@ _ENDINGS = re.compile(r"\.(?:py|md|sh|json|yaml|yml|txt|log|ipynb|cpp|html|git|t
 
 
 class Piece(NamedTuple):
-    """One word or sign. `low`: in small letters; `start`, `end`: its place in the text.
-
-    `glued`: nothing stands between it and the piece before."""
+    """One word or sign."""
 
     kind: str
+    """The kind of piece: word, number or sign."""
     text: str
+    """As it was written."""
     low: str
+    """The same in small letters."""
     start: int
+    """Where it begins in the text."""
     end: int
+    """Where it ends."""
     glued: bool
+    """Whether nothing stands between it and the piece before."""
 
 
 def plain(text: str) -> str:

@@ -48,13 +48,18 @@ _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|in
 
 
 class Reading(NamedTuple):
-    """What a question means: its operation, what it says, and the numbers that nothing used."""
+    """What a question means."""
 
     operation: Operation | None
+    """The operation that is meant; None for no question about GPU memory."""
     understood: Understood
+    """What the question says."""
     not_understood: list[str]
+    """Numbers that nothing used."""
     text: str
+    """The question."""
     training: bool
+    """Whether it is about training."""
     model_text: str | None = None
     """The model as the text names it."""
 
@@ -81,12 +86,12 @@ class _Choice:
         self,
         text: str,
         tokens: Sequence[Token],
-        said: list[Fact],
+        facts: list[Fact],
         gpus: GpuNames,
         models: ModelNames,
     ) -> None:
         self._text = text
-        self._facts = said
+        self._facts = facts
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -142,19 +147,19 @@ class _Choice:
 
     def _settings(self) -> dict[str, object]:
         """Return the value of every setting that the text says."""
-        said: dict[str, object] = {}
+        fields: dict[str, object] = {}
         length = self._length()
         if length is not None:
-            said["sequence_length" if self._training else "context_length"] = length
+            fields["sequence_length" if self._training else "context_length"] = length
         if self._training:
-            said["micro_batch_size"] = self._largest("batch")
-            said["global_batch_size"] = self._largest("global_batch")
-            said["zero_stage"] = self._largest("zero")
-            said["lora_rank"] = self._largest("rank")
-            said |= self._method()
+            fields["micro_batch_size"] = self._largest("batch")
+            fields["global_batch_size"] = self._largest("global_batch")
+            fields["zero_stage"] = self._largest("zero")
+            fields["lora_rank"] = self._largest("rank")
+            fields |= self._method()
         else:
-            said["concurrency"] = self._largest("users") or self._largest("batch")
-            said["gpu_memory_utilization"] = self._largest("utilization")
+            fields["concurrency"] = self._largest("users") or self._largest("batch")
+            fields["gpu_memory_utilization"] = self._largest("utilization")
         for field, kind in (
             ("tensor_parallel", "tp"),
             ("pipeline_parallel", "pp"),
@@ -162,13 +167,13 @@ class _Choice:
             ("expert_parallel", "ep"),
             ("max_usd_per_hour", "budget"),
         ):
-            said[field] = self._largest(kind)
-        said["kv_cache_dtype"] = next((self._use(fact) for fact in self._of("cache")), None)
-        said["engine"] = self._engine()
-        said["quantization"] = self._quantization()
+            fields[field] = self._largest(kind)
+        fields["kv_cache_dtype"] = next((self._use(fact) for fact in self._of("cache")), None)
+        fields["engine"] = self._engine()
+        fields["quantization"] = self._quantization()
         return {
             name: value if name in _SHARES or not isinstance(value, float) else int(value)
-            for name, value in said.items()
+            for name, value in fields.items()
             if value is not None and (not isinstance(value, float) or _is_sound(name, value))
         }
 
@@ -207,8 +212,8 @@ class _Choice:
         for group in (labelled, bare, thousands):
             if group:
                 self._used.update(fact.start for fact in group)
-                asked = [fact for fact in group if fact.sentence in self._questions]
-                return max(fact.value for fact in (asked or group))
+                in_questions = [fact for fact in group if fact.sentence in self._questions]
+                return max(fact.value for fact in (in_questions or group))
         return None
 
     def _quantization(self) -> object:

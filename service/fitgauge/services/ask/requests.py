@@ -40,13 +40,14 @@ _SHORT_LIST = 10
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A request that a service can answer, or what is missing for one.
-
-    `notes`: what the text says and the request leaves out."""
+    """A request that a service can answer, or what is missing for one."""
 
     request: msgspec.Struct | None
+    """The request; None where something is missing."""
     missing: tuple[str, ...] = ()
+    """What to add or to change."""
     notes: tuple[str, ...] = ()
+    """What the text says and the request leaves out."""
 
 
 def question(reading: Reading) -> Question:
@@ -54,12 +55,12 @@ def question(reading: Reading) -> Question:
     if reading.operation is None:
         return Question(None)
     kind = REQUESTS[reading.operation]
-    said, notes = _fields(reading)
-    known = {field.name: field for field in structs.fields(kind)}
-    sent = {name: value for name, value in said.items() if name in known and value is not None}
+    fields, notes = _fields(reading)
+    accepted = {field.name: field for field in structs.fields(kind)}
+    sent = {name: value for name, value in fields.items() if name in accepted and value is not None}
     missing = [
         _ADVICE.get(name, f"{name}: add it.")
-        for name, field in known.items()
+        for name, field in accepted.items()
         if field.required and name not in sent
     ]
     if reading.operation == "list_models_that_fit" and reading.training:
@@ -76,57 +77,57 @@ def question(reading: Reading) -> Question:
 
 def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the request by name, and notes on what no request has."""
-    said: dict[str, Any] = msgspec.to_builtins(reading.understood)
-    if "model" in said:
-        said["model"] = reading.model_text  # the answer says how it was read
+    fields: dict[str, Any] = msgspec.to_builtins(reading.understood)
+    if "model" in fields:
+        fields["model"] = reading.model_text  # the answer says how it was read
     notes = []
-    engine = said.get("engine")
+    engine = fields.get("engine")
     if engine is not None and not known_engine(engine):
-        del said["engine"]
+        del fields["engine"]
         notes.append(f"engine: {engine} is not estimated; the answer is of the default engine.")
-    method = said.get("method")
+    method = fields.get("method")
     if method is not None and method not in _ADAPTERS:
-        said["algorithm"] = said.pop("method")
+        fields["algorithm"] = fields.pop("method")
     training = reading.training
     if reading.operation == "recommend_gpus":
-        said |= {
+        fields |= {
             "task": "training" if training else "serving",
-            "gpus": _gpus(said),
+            "gpus": _gpus(fields),
             "limit": _SHORT_LIST,
         }
     elif reading.operation == "compare_fit":
-        said |= {
-            "models": said.get("models") or _listed(said.get("model")),
-            "gpus": _gpus(said),
-            "quantizations": _listed(said.get("quantization")),
-            "engines": _listed(said.get("engine")),
-            "context_lengths": said.get("context_length"),
-            "concurrencies": said.get("concurrency"),
+        fields |= {
+            "models": fields.get("models") or _listed(fields.get("model")),
+            "gpus": _gpus(fields),
+            "quantizations": _listed(fields.get("quantization")),
+            "engines": _listed(fields.get("engine")),
+            "context_lengths": fields.get("context_length"),
+            "concurrencies": fields.get("concurrency"),
         }
     elif reading.operation == "list_models_that_fit":
-        said |= {"quantizations": _listed(said.get("quantization")), "limit": _SHORT_LIST}
+        fields |= {"quantizations": _listed(fields.get("quantization")), "limit": _SHORT_LIST}
     elif reading.operation == "explain_log":
-        said |= {"log": reading.text}
+        fields |= {"log": reading.text}
     if reading.operation in ("check_fit", "check_training_fit", "plan_training"):
-        notes += _several(said)
+        notes += _several(fields)
     if training:
-        said.pop("engine", None)  # of serving
-    return said, notes
+        fields.pop("engine", None)  # of serving
+    return fields, notes
 
 
-def _several(said: dict[str, Any]) -> list[str]:
+def _several(fields: dict[str, Any]) -> list[str]:
     """Return a note where the text names several of what a request has one of."""
     return [
-        f"{name}: say which one is meant: {', '.join(said[name + 's'])}."
+        f"{name}: say which one is meant: {', '.join(fields[name + 's'])}."
         for name in ("model", "gpu")
-        if said.get(name + "s") and not said.get(name)
+        if fields.get(name + "s") and not fields.get(name)
     ]
 
 
-def _gpus(said: Mapping[str, Any]) -> list[str] | None:
+def _gpus(fields: Mapping[str, Any]) -> list[str] | None:
     """Return the GPUs with their counts, as lists take them."""
-    names = said.get("gpus") or _listed(said.get("gpu"))
-    count = said.get("gpu_count")
+    names = fields.get("gpus") or _listed(fields.get("gpu"))
+    count = fields.get("gpu_count")
     if not names:
         return None
     return [f"{count}x {name}" if count and count > 1 else name for name in names]

@@ -11,7 +11,7 @@ Phrases = Mapping[v.Phrase, tuple[str, str | None]]
 """Phrases, each with its kind of token and its value where it has one."""
 
 DASHES = frozenset("-–—_/~")
-CARDS = frozenset("张块片枚張塊卡장대")
+GPU_CLASSIFIERS = frozenset("张块片枚張塊卡장대")
 MACHINES = frozenset("台机")
 MEMORY_UNITS = frozenset({"gib", "gbs", "gb", "gigs", "gig", "g"})
 
@@ -23,16 +23,20 @@ _LONGEST_PHRASE = 5
 
 
 class Token(NamedTuple):
-    """One token of the grammar. `value`: what it says; `sentence`: the number of its sentence.
-
-    `text`: as it was written, for what nothing reads."""
+    """One token of the grammar."""
 
     kind: str
+    """The terminal of the grammar."""
     value: object
+    """What it says."""
     text: str
+    """As it was written, for what nothing reads."""
     start: int
+    """Where it begins in the text."""
     end: int
+    """Where it ends."""
     sentence: int
+    """Index of its sentence."""
 
     def __str__(self) -> str:
         return self.text

@@ -11,7 +11,7 @@ from fitgauge.services.ask.model_spans import is_repository, read_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.numbers import read_classified, read_count_after, read_number, split
 from fitgauge.services.ask.pieces import pieces
-from fitgauge.services.ask.scan import CARDS, Phrases, Scan, Token
+from fitgauge.services.ask.scan import GPU_CLASSIFIERS, Phrases, Scan, Token
 
 _SILENT = frozenset("-–—_=:~≈()（）[]'\"`*「」“”<>{}|#【】&约")
 _HAN_USERS = tuple(text for text, (kind, _) in v.HAN_PHRASES.items() if kind == "USERS")
@@ -121,7 +121,7 @@ def _read_han(scan: Scan, index: int) -> int:
         if text in v.HAN_NUMBERS:
             number = v.HAN_NUMBERS[text]
             after = scan.peek(last + 1)
-            if after is not None and (after.low in CARDS or after.low in _CLASSIFIERS):
+            if after is not None and (after.low in GPU_CLASSIFIERS or after.low in _CLASSIFIERS):
                 return read_classified(scan, number, index, last + 1)
             ahead = "".join(piece.low for piece in scan.pieces[last + 1 : last + 5])
             if ahead.startswith(_HAN_USERS):

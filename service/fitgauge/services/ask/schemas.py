@@ -35,35 +35,43 @@ class AskRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class Understood(Struct, kw_only=True, omit_defaults=True):
     """What the question says, under the names of the requests' fields; nothing else."""
 
-    model: str | None = None
+    model: Annotated[str | None, Meta(description="The model.")] = None
     models: Annotated[
         list[str] | None, Meta(description="Where the question names several on a par.")
     ] = None
-    gpu: str | None = None
+    gpu: Annotated[str | None, Meta(description="The GPU.")] = None
     gpus: Annotated[
         list[str] | None, Meta(description="Where the question names several on a par.")
     ] = None
-    gpu_count: int | None = None
-    quantization: str | None = None
-    kv_cache_dtype: str | None = None
-    context_length: int | None = None
-    concurrency: int | None = None
-    engine: str | None = None
+    gpu_count: Annotated[int | None, Meta(description="Number of GPUs.")] = None
+    quantization: Annotated[str | None, Meta(description="Format of the weights.")] = None
+    kv_cache_dtype: Annotated[str | None, Meta(description="Number format of the KV cache.")] = None
+    context_length: Annotated[int | None, Meta(description="Tokens of a request.")] = None
+    concurrency: Annotated[int | None, Meta(description="Requests at once.")] = None
+    engine: Annotated[str | None, Meta(description="Serving engine.")] = None
     method: Annotated[
         str | None, Meta(description="full, lora or qlora; else the algorithm, such as grpo.")
     ] = None
-    algorithm: str | None = None
-    sequence_length: int | None = None
-    micro_batch_size: int | None = None
-    global_batch_size: int | None = None
-    tensor_parallel: int | None = None
-    pipeline_parallel: int | None = None
-    data_parallel: int | None = None
-    expert_parallel: int | None = None
-    zero_stage: int | None = None
-    lora_rank: int | None = None
-    gpu_memory_utilization: float | None = None
-    max_usd_per_hour: float | None = None
+    algorithm: Annotated[str | None, Meta(description="Training algorithm.")] = None
+    sequence_length: Annotated[int | None, Meta(description="Tokens of a training sequence.")] = (
+        None
+    )
+    micro_batch_size: Annotated[
+        int | None, Meta(description="Sequences per GPU and forward pass.")
+    ] = None
+    global_batch_size: Annotated[
+        int | None, Meta(description="Sequences of one optimizer step.")
+    ] = None
+    tensor_parallel: Annotated[int | None, Meta(description="Tensor-parallel ranks.")] = None
+    pipeline_parallel: Annotated[int | None, Meta(description="Pipeline stages.")] = None
+    data_parallel: Annotated[int | None, Meta(description="Data-parallel ranks.")] = None
+    expert_parallel: Annotated[int | None, Meta(description="Expert-parallel ranks.")] = None
+    zero_stage: Annotated[int | None, Meta(description="ZeRO stage.")] = None
+    lora_rank: Annotated[int | None, Meta(description="Rank of adapters.")] = None
+    gpu_memory_utilization: Annotated[
+        float | None, Meta(description="Share of the GPU that the engine may use.")
+    ] = None
+    max_usd_per_hour: Annotated[float | None, Meta(description="Budget [USD/h].")] = None
 
 
 class AskAnswer(Struct, kw_only=True):
@@ -72,7 +80,10 @@ class AskAnswer(Struct, kw_only=True):
     operation: Annotated[
         Operation | None, Meta(description="null where the question is not about GPU memory.")
     ]
-    understood: Understood
+    understood: Annotated[
+        Understood,
+        Meta(description="What the question says, under the names of the requests' fields."),
+    ]
     missing: Annotated[list[str], Meta(description="What to add or to change, one sentence each.")]
     not_understood: Annotated[
         list[str],

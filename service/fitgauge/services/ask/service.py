@@ -33,12 +33,12 @@ class AskService:
         """Return what was understood, and the answer where nothing is missing. Raises
         QueueFullError where too many long questions wait."""
         reading = self._reader.read(request.question)
-        asked = question(reading)
-        missing = [*asked.missing, *asked.notes]
+        asked_question = question(reading)
+        missing = [*asked_question.missing, *asked_question.notes]
         result = None
-        if reading.operation is not None and asked.request is not None:
+        if reading.operation is not None and asked_question.request is not None:
             try:
-                result = await self._answered(reading.operation, asked.request)
+                result = await self._answered(reading.operation, asked_question.request)
             except QueueFullError:
                 raise
             except FitgaugeError as error:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fitgauge.catalog.sizes import nominal_model
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind
@@ -70,3 +71,18 @@ def test_tokens_sorted_by_expert_are_saved_for_its_adapters():
 
     assert saved("megatron")["experts.tokens"] == 8 * 2048 * HIDDEN
     assert "experts.tokens" not in saved("deepspeed")
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_a_quantized_model_of_a_size_saves_no_copy_of_its_matrices(checkpointing):
+    spec = nominal_model("7b", 7 * 10**9).spec
+    asked = {
+        "framework": "transformers",
+        "method": "qlora",
+        "activation_checkpointing": checkpointing,
+    }
+    kinds = segments(spec, work(**asked)).layers
+    matrices = {f"{name}_proj.cast" for name in ("q", "k", "v", "o", "gate", "up", "down")}
+    saved = [tensor.name for layer in kinds for tensor in layer.saved]
+    assert saved
+    assert not [name for name in saved if name.endswith(tuple(matrices))]

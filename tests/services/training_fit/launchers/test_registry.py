@@ -151,6 +151,15 @@ def test_unsloths_kernels_are_of_the_families_it_writes_anew(train):
     assert kernels == ["unsloth", "none"]
 
 
+def test_unsloth_offloads_activations_only_where_it_checkpoints(train):
+    asked = {"gpu": "A100 80GB", "framework": "unsloth", "method": "lora", "model": "Qwen/Qwen3-8B"}
+    offloads = [
+        train(**asked, **settings).understood_as["activation_offload"]
+        for settings in ({}, {"activation_checkpointing": "none"})
+    ]
+    assert offloads == [True, False]
+
+
 def test_unsloth_is_not_counted_in_shards(train):
     answer = train(
         model="meta-llama/Llama-3.1-8B",

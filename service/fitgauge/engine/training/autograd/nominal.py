@@ -19,7 +19,7 @@ def is_count(unit: Unit) -> bool:
 
 def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:
     """Return a layer that is only a count of parameters, drawn with the linears and norms of its
-    shape."""
+    shape, the linears in the format that the count is stored in."""
     mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
     width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
     drawn = [
@@ -31,6 +31,7 @@ def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:
             units=t.units,
             count=1,
             dtype=form.weights,
+            form=unit.parameters[0].form,
             trained=not workload.uses_adapters,
         )
         for t in nominal_linears(unit.block)

@@ -126,7 +126,8 @@ def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
 def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, ...]:
     """Return the head of `segments` as older releases run it, where a question leaves the release
     open and the loss depends on it: of transformers (releases.py), and of what compiles the loss
-    with the layers, as torchtitan does since April 2025 (torchtitan/train.py, build_loss_fn)."""
+    with the layers, as torchtitan does since April 2025 (its pull request 1033; 755 had stopped
+    it)."""
     if workload.loss != "full" or spec.task != "generate" or workload.framework == "megatron":
         return ()
     others: list[dict[str, Any]] = [{"transformers_version": version} for version in OLDER]

@@ -60,6 +60,8 @@ class Default:
     """With several micro-batches too."""
     families: tuple[str, ...] = ()
     """Model types it applies to; empty for all."""
+    checkpointed: bool = False
+    """Not to a request without activation checkpointing."""
 
     def applies(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
         """Return whether it applies to a request of this method, on `count` GPUs, for this
@@ -71,6 +73,7 @@ class Default:
             and spec.parameters >= self.parameters
             and (not self.families or spec.model_type in self.families)
             and (self.accumulates or (request.micro_batches or 1) == 1)
+            and not (self.checkpointed and request.activation_checkpointing == "none")
         )
 
 

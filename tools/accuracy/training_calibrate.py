@@ -43,7 +43,8 @@ FITTED = (
 POOLED: frozenset[AllocatorKind] = frozenset({"transformers", "fsdp1", "fsdp2"})
 """Kinds that share one spread around their own median: FSDP2 has too few runs for its own."""
 FEW = 5
-"""A kind with fewer runs takes the spread of all kinds."""
+"""A kind with fewer runs takes the spread of all kinds; a campaign with fewer weighs as so many
+shares of one."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -76,14 +77,15 @@ def ran(which: str) -> Iterator[Published]:
 
 def quantile(seen: Iterable[Seen], share: float) -> float:
     """Return the least value with at least `share` of the weight at or below it, every campaign
-    weighing the same."""
+    weighing the same, but one of few runs less."""
     ordered = sorted(seen, key=lambda one: one.value)
     counts = {
         one.campaign: sum(other.campaign == one.campaign for other in ordered) for one in ordered
     }
-    below, total = 0.0, float(len(counts))
+    weights = {name: 1 / max(FEW, count) for name, count in counts.items()}
+    below, total = 0.0, sum(counts[name] * weight for name, weight in weights.items())
     for one in ordered:
-        below += 1 / counts[one.campaign]
+        below += weights[one.campaign]
         if below >= share * total - 1e-9:
             return one.value
     return ordered[-1].value
@@ -174,7 +176,8 @@ def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]
         for name in names:
             own = [one for one in seen if one.kind == name]
             alike = {
-                one.campaign: sum(other.campaign == one.campaign for other in own) for one in own
+                one.campaign: max(FEW, sum(other.campaign == one.campaign for other in own))
+                for one in own
             }
             total += sum(
                 abs(one.share(times).value - result[name])

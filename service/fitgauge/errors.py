@@ -5,6 +5,7 @@ FitgaugeError
 ├── InvalidSettingsError          environment variables the process cannot run with (settings.py)
 ├── UnlikeGpusError               GPUs of several kinds in one question
 ├── UnknownAcceleratorError       the text names no accelerator of the catalog
+├── UnknownAnswerError            the text is not the id of an answer
 ├── QuestionTooLargeError         a request whose answer takes longer than allowed
 ├── QueueFullError                too many long requests are waiting (`retry_after_seconds`)
 ├── InvalidCatalogError           a catalog overlay with an unusable row
@@ -46,6 +47,7 @@ ErrorCode = Literal[
     "queue-full",
     "renamed-model",
     "too-many-cells",
+    "unknown-answer",
     "unknown-engine",
     "unknown-gpu",
     "unknown-kv-cache-dtype",
@@ -124,6 +126,12 @@ class UnknownAcceleratorError(FitgaugeError):
     """The text names no accelerator of the catalog."""
 
     code: ErrorCode = "unknown-gpu"
+
+
+class UnknownAnswerError(FitgaugeError):
+    """The text is not the id of an answer."""
+
+    code: ErrorCode = "unknown-answer"
 
 
 class InvalidCatalogError(FitgaugeError):

@@ -72,3 +72,15 @@ def client(url: str, **options: Any) -> httpx.Client:
     return httpx.Client(
         base_url=url, trust_env=False, timeout=10, event_hooks={"response": [conform]}, **options
     )
+
+
+def every_gpu(http: httpx.Client) -> list[dict[str, Any]]:
+    """Return all rows of the catalog, page by page, each as long as an answer may be."""
+    rows: list[dict[str, Any]] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = http.get("/v1/gpus", params={"limit": 1000, "offset": offset})
+        assert len(page.text) < 100_000
+        rows += page.json()["items"]
+        offset = page.json()["next_offset"]
+    return rows

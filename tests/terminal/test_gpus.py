@@ -17,7 +17,7 @@ def test_every_accelerator_is_listed_with_its_price(run):
     result = run()
     assert result.exit_code == 0
     assert "rtx-4090-24gb" in result.output
-    assert "USD/h: one card on demand" in result.output
+    assert "USD/h: one GPU on demand" in result.output
 
 
 def test_one_accelerator_is_shown_with_the_machines_that_hold_it(run):

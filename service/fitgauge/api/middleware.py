@@ -52,7 +52,8 @@ class ObservabilityMiddleware:
         write: Callable[[str], object] | None = None,
         weights: Mapping[str, int] | None = None,
     ) -> None:
-        """weights: requests that one counts as under the limit, by path; 1 where absent. write:
+        """weights: requests that one counts as under the limit, by path or by its
+        last folder, such as /v1/answers/; 1 where absent. write:
         takes each line of the log; a stream's own method, because logging would cost a fifth of a
         warm answer."""
         self._write = write
@@ -92,7 +93,7 @@ class ObservabilityMiddleware:
             try:
                 path, wait = scope["path"], 0.0
                 if self._bucket and not path.startswith(_UNLIMITED):
-                    wait = self._bucket.wait_seconds(self._weights.get(path, 1))
+                    wait = self._bucket.wait_seconds(self._weight(path))
                 if wait:
                     await _too_many(wait)(inner, receive, sent)
                 else:
@@ -102,6 +103,11 @@ class ObservabilityMiddleware:
                 self._observe(route, method, status)(time.perf_counter() - started)
 
         return observed
+
+    def _weight(self, path: str) -> int:
+        """Return as how many requests one of this path counts."""
+        template = path[: path.rfind("/") + 1]
+        return self._weights.get(path) or self._weights.get(template, 1)
 
     def _observer(self, route: str, method: str, status: int) -> Callable[[float], None]:
         """Return a function that records the seconds of such a request."""

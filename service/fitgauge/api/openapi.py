@@ -40,9 +40,10 @@ def document(server: str = "/") -> dict[str, Any]:
 
 
 def weights() -> dict[str, int]:
-    """Return how many requests one counts as under the rate limit, by path; 1 where absent."""
+    """Return how many requests one counts as under the rate limit, by path, up to its first
+    parameter; 1 where absent."""
     by_path = {
-        path: handler.opt["weight"]
+        path.partition("{")[0]: handler.opt["weight"]
         for path, handler in _handlers(_application())
         if "weight" in handler.opt
     }

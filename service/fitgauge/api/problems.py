@@ -25,6 +25,7 @@ from fitgauge.errors import (
     QueueFullError,
     RenamedModelError,
     UnknownAcceleratorError,
+    UnknownAnswerError,
     UnknownModelError,
     UnlikeGpusError,
 )
@@ -39,6 +40,7 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     QuestionTooLargeError: (422, "question-too-large"),
     QueueFullError: (503, "queue-full"),
     UnknownAcceleratorError: (404, "unknown-accelerator"),
+    UnknownAnswerError: (404, "unknown-answer"),
     InvalidCatalogError: (503, "invalid-catalog"),
     UnknownModelError: (404, "unknown-model"),
     GatedModelError: (403, "gated-model"),

@@ -57,6 +57,11 @@ class Catalog:
         return self._rows.all()
 
     @property
+    def date(self) -> str | None:
+        """The newest date among its prices (YYYY-MM-DD); None where nothing is priced."""
+        return self.offers.newest
+
+    @property
     def patterns(self) -> tuple[Pattern, ...]:
         """Ways to write them, the commoner reading first."""
         return self._rows.patterns

@@ -149,10 +149,11 @@ class PriceRange(msgspec.Struct, frozen=True, gc=False):
 class Offers:
     """Offers of clouds, found by accelerator or by name. Never changes."""
 
-    __slots__ = ("_by_accelerator", "_by_name", "_clouds", "_families", "_rows")
+    __slots__ = ("_by_accelerator", "_by_name", "_clouds", "_families", "_rows", "newest")
 
     def __init__(self, rows: Iterable[Offer]) -> None:
         self._rows = tuple(rows)
+        self.newest = max((row.as_of for row in self._rows if row.as_of), default=None)
         ordered = sorted(
             self._rows,
             key=lambda row: (row.accelerator_id, row.cloud, row.count, _price(row), row.instance),

@@ -5,6 +5,7 @@ them.
 A line is decoded only when it is asked for: the index holds the place of every id and nothing else.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from importlib.resources import files
@@ -26,6 +27,7 @@ _SHAPE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "kv
 """Keys of a config that the size of the KV cache follows from."""
 
 _FIRST = b'{"id":"'
+_DATE = re.compile(rb'"date":"([0-9-]{10})"')
 _TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 """What llama.cpp holds in a file of its own."""
 
@@ -175,6 +177,12 @@ class Snapshot:
             rule=derived.rule,
             form=derived.quantization,
         )
+
+    @cached_property
+    def date(self) -> str:
+        """The newest date at which a row was read (YYYY-MM-DD)."""
+        dates: list[bytes] = _DATE.findall(self._lines, 0, self._derived_from)
+        return max(dates).decode()
 
     def ids(self) -> tuple[str, ...]:
         """Return every id, in alphabetical order."""

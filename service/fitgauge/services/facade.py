@@ -1,25 +1,25 @@
 """Facade over all services, for the API and the terminal."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
-from fitgauge.engine.serving.workload import EngineName
-from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.errors import FitgaugeError, HubError, ModelError, UnknownAcceleratorError
+from fitgauge.errors import HubError, ModelError, UnknownAcceleratorError
 from fitgauge.logs.trace import TraceReader
+from fitgauge.services.ask.requests import REQUESTS as ASKED
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest
 from fitgauge.services.ask.service import AskService
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.answer_facts import AnswerAgain, AsOf
+from fitgauge.services.common.answer_ids import read_answer_id
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
@@ -27,34 +27,32 @@ from fitgauge.services.common.long_questions import (
     QUESTION_SECONDS,
     Checkpoint,
     LongQuestions,
-    queue_full,
 )
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.name_readings import (
     find_gpu,
-    gguf_engine,
     model_readings,
-    with_gguf_engine,
-    with_named_format,
 )
 from fitgauge.services.common.name_search import Names, search_names
-from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.common.pages import take_page
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
-from fitgauge.services.compare.service import Comparer, Comparison, cells
+from fitgauge.services.compare.service import Comparer, Comparison
+from fitgauge.services.compare.tables import Tables
 from fitgauge.services.explain_log.parsed_log import RAN_OUT, read, without_names
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import LogExplainer
 from fitgauge.services.fit.checkpoints import Checkpoints
-from fitgauge.services.fit.longer_models import LongerModels
-from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
+from fitgauge.services.provenance import LINKED, Provenance
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from fitgauge.services.recommend.smallest_training import smallest_training
+from fitgauge.services.serving_questions import CacheDependencies, ServingQuestions
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
@@ -65,30 +63,8 @@ from fitgauge.services.utilization.schemas import UtilizationAnswer, Utilization
 from fitgauge.services.utilization.service import explain_utilization
 from fitgauge.services.utilization.trace import explain_trace
 
-_ROWS = 100
-"""Rows of a table that are estimated at once: some ten milliseconds."""
-
-_OPEN_TABLES = 16
-"""Tables read at once. One took some 0.7 MiB between its rows, for as long as its
-reader waits."""
-
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
-
-
-class CacheDependencies(NamedTuple):
-    """What an answer depends on: it is valid as long as these are current."""
-
-    catalog: Catalog
-    """The catalog of the answer."""
-    text: str
-    """The model as the request names it."""
-    model: Model | None = None
-    """None where the answer must not be cached."""
-    engine: EngineName | None = None
-    """Set where the answer depends on quantized repositories."""
-    siblings: int | None = None
-    """Serial number of the list of quantized repositories."""
 
 
 class Services:
@@ -103,31 +79,29 @@ class Services:
     ) -> None:
         """question_seconds: the longest that a long question may take."""
         self._models = models
-        self._siblings = QuantizedRepos(models)
-        self._longer = LongerModels(models)
         self._checkpoints = Checkpoints(models)
         self._engines = engines
-        self._serving = FitService(engines, self._checkpoints)
+        serving = FitService(engines, self._checkpoints)
         self._training = TrainingFitService(load_training(), engines)
-        self._ledger = LogExplainer(self._serving, self._training)
-        self._comparer = Comparer(engines, self._checkpoints)
+        self._ledger = LogExplainer(serving, self._training)
         self._models_for_gpu = ModelsForGpu(engines, models.snapshot, self._checkpoints)
         self._long = LongQuestions(question_seconds)
-        self._open_tables = asyncio.Semaphore(_OPEN_TABLES)
+        self._questions = ServingQuestions(models, serving, self._long)
+        self._tables = Tables(models, Comparer(engines, self._checkpoints), self._long)
         self._planner = Planner(load_training())
-        self._ask = AskService(
-            models.snapshot,
-            catalog,
-            {
-                "check_fit": self._fit_answer,
-                "check_training_fit": self._training_answer,
-                "recommend_gpus": self.recommend_gpus,
-                "list_models_that_fit": self.list_models_that_fit,
-                "compare_fit": self.whole_comparison,
-                "plan_training": self._plan_answer,
-                "explain_log": self.explain_log,
-            },
-        )
+        self._provenance = Provenance(models.snapshot, engines)
+        answers: dict[str, Callable[[Any], Awaitable[Struct]]] = {
+            "check_fit": self._fit_answer,
+            "check_training_fit": self._training_answer,
+            "recommend_gpus": self.recommend_gpus,
+            "list_models_that_fit": self.list_models_that_fit,
+            "compare_fit": self.compare_page,
+            "plan_training": self._plan_answer,
+            "explain_log": self.explain_log,
+            "explain_utilization": self.explain_utilization,
+        }
+        self._linked = {operation: answers[operation] for operation in LINKED}
+        self._ask = AskService(models.snapshot, catalog, {name: answers[name] for name in ASKED})
         self.use(catalog)
 
     def use(self, catalog: Catalog) -> None:
@@ -141,6 +115,10 @@ class Services:
         """The catalog in force."""
         return self._catalog
 
+    def as_of(self) -> AsOf:
+        """Return how old the facts in force are."""
+        return self._provenance.as_of(self._catalog)
+
     @property
     def long_questions_under_way(self) -> int:
         """Number of long questions that wait or are computed."""
@@ -148,105 +126,15 @@ class Services:
 
     @as_invalid_request
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
-        """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
-
-        Where the model does not surely fit, or no checkpoint is known in the format to serve, look
-        up quantized repositories of it, briefly."""
-        if request.gpu is None:
-            return await self._serving_needs(request)
-        gpu = self._gpu(request.gpu, request.model, unlike=True)
-        model = await self._models.find(request.model)
-        filled = with_gguf_engine(with_named_format(request, model), model)
-        if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
-            gpu = self._gpu(request.gpu, request.model)
-        dependencies, answer = await self._fit(filled, model, gpu)
-        if filled.engine is not None and request.engine is None:
-            answer.assumed = [gguf_engine(filled.engine), *answer.assumed]
-        verdict_of = partial(self._verdict, filled, gpu)
-        answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
+        """Return the answer and what it depends on. Raises the errors of fitgauge.errors."""
+        catalog = self._catalog
+        dependencies, answer = await self._questions.answer(request, catalog, self._recommender)
+        self._provenance.link(answer, request, catalog)
         return dependencies, answer
 
-    def _gpu(self, gpu: str, model: str, *, unlike: bool = False) -> GpuMatch:
-        """Return the GPU that is meant. unlike: also GPUs of several kinds. Raises the errors of
-        fitgauge.errors."""
-        return find_gpu(self._catalog, self._models.snapshot, gpu, model, unlike=unlike)
-
-    def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
-        """Return the verdict of a question with another model; None where it has none."""
-        model = self._models.bundled(name)
-        if model is None:
-            return None
-        try:
-            checked = self._serving.check(request, model, gpu)
-        except (FitgaugeError, UnsupportedError):
-            return None
-        return "unsupported" if checked.refused else checked.verdict
-
-    async def _fit(
-        self, request: FitRequest, model: Model, gpu: GpuMatch
-    ) -> tuple[CacheDependencies, FitAnswer]:
-        """Return the answer about a model and a GPU, and what it depends on."""
-        dependencies = CacheDependencies(self._catalog, request.model)
-        if request.draft_model:
-            model = await self._drafted(model, request, request.draft_model)
-        if not self._serving.is_prepared(request, model, gpu):
-            await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
-        checked = self._serving.check(request, model, gpu)
-        if checked.too_long:
-            longer = self._longer.find(model, checked.workload.context_length)
-            return dependencies._replace(model=model), self._serving.answer_for(checked, longer)
-        if not self._serving.lacks_checkpoint(request, model, gpu) and (
-            not wants_quantized_repos(model, words.quantization(request.quantization))
-            or checked.verdict == "fits"
-        ):
-            return dependencies._replace(model=model), self._serving.answer_for(checked)
-        engine = words.engine(request.engine)
-        siblings = await self._siblings.find(model, engine)
-        dependencies = dependencies._replace(
-            model=model, engine=engine, siblings=self._siblings.serial(model, engine)
-        )
-        if request.draft_model:
-            siblings = tuple(
-                [
-                    one._replace(model=await self._drafted(one.model, request, request.draft_model))
-                    for one in siblings
-                ]
-            )
-        checked = self._serving.checked_with(checked, siblings)
-        return dependencies, self._serving.answer_for(checked, siblings)
-
-    async def _serving_needs(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
-        """Return what a model needs where no GPU is named. Raises the errors of
-        fitgauge.errors."""
-        dependencies = CacheDependencies(self._catalog, request.model)
-        model = await self._models.find(request.model)
-        filled = with_named_format(request, model)
-        if filled.draft_model:
-            model = await self._drafted(model, filled, filled.draft_model)
-        recommender = self._recommender
-        answer = await self._long.run(
-            lambda checkpoint: self._serving.needs(
-                filled, model, lambda: recommender.smallest(filled, model, checkpoint)
-            )
-        )
-        answer.read_as = [
-            *model_readings(model, lambda _: None, answer.verdict),
-            *answer.read_as,
-        ]
-        return dependencies._replace(model=model), answer
-
-    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
-        """Return the model with its draft model, attached as the engine does, else as a default
-        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
-        `draft_model` as their field."""
-        try:
-            draft = await self._models.find(name)
-        except FitgaugeError as error:
-            error.field = "draft_model"
-            raise
-        engines = (words.engine(request.engine), *DEFAULT_ENGINES)
-        attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
-        return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))
+    def _gpu(self, gpu: str, model: str) -> GpuMatch:
+        """Return the GPU that is meant. Raises the errors of fitgauge.errors."""
+        return find_gpu(self._catalog, self._models.snapshot, gpu, model)
 
     @as_invalid_request
     async def check_training_fit(
@@ -275,6 +163,7 @@ class Services:
             *model_readings(model, lambda _: None, answer.verdict),
             *answer.read_as,
         ]
+        self._provenance.link(answer, request, dependencies.catalog)
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
 
@@ -297,11 +186,15 @@ class Services:
         answer = await self._long.run(
             lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
         )
+        self._provenance.link(answer, request, dependencies.catalog)
         return dependencies._replace(model=model), answer
 
     async def ask(self, request: AskRequest) -> AskAnswer:
         """Return what a question in plain words means, and its answer. Raises QueueFullError."""
-        return await self._ask.answer(request)
+        catalog = self._catalog
+        answer = await self._ask.answer(request)
+        self._provenance.date(answer, catalog)
+        return answer
 
     async def _fit_answer(self, request: FitRequest) -> FitAnswer:
         return (await self.check_fit(request))[1]
@@ -314,57 +207,60 @@ class Services:
 
     async def whole_comparison(self, request: CompareRequest) -> CompareAnswer:
         """Return all rows of a table at once. Raises the errors of fitgauge.errors."""
-        comparison = await self.compare_fit(request)
-        return CompareAnswer(
-            items=[row async for some in self.rows(comparison) for row in some],
-            total=comparison.total,
-        )
+        return await self._tables.whole(await self.compare_fit(request))
 
     @as_invalid_request
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """Return the GPUs to use for a model. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
+        catalog, asked = self._catalog, request
         if request.quantization is None and model.named_format is not None:
-            request = structs.replace(request, quantization=model.named_format)
-        return await self._long.run(
-            lambda checkpoint: recommender.answer(request, model, checkpoint)
+            asked = structs.replace(request, quantization=model.named_format)
+        answer = await self._long.run(
+            lambda checkpoint: recommender.answer(asked, model, checkpoint)
         )
+        self._provenance.link(answer, request, catalog)
+        return answer
 
     @as_invalid_request
     async def list_models_that_fit(self, request: ModelsForGpuRequest) -> ModelsForGpuAnswer:
         """Return the bundled models that run on a GPU. Raises the errors of fitgauge.errors."""
-        gpu = self._catalog.find(request.gpu)
+        catalog = self._catalog
+        gpu = catalog.find(request.gpu)
         many = len(words.split_list(request.quantizations)) > _FEW_FORMATS
         large = many or request.quantizations is None
-        return await self._long.run(
+        answer = await self._long.run(
             lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint), large=large
         )
+        self._provenance.link(answer, request, catalog)
+        return answer
 
-    @as_invalid_request
     async def compare_fit(self, request: CompareRequest) -> Comparison:
         """Return the table, whose cells `rows` estimates. Raises the errors of fitgauge.errors."""
-        gpus = [self._catalog.find(text) for text in words.split_list(request.gpus)]
-        names = words.split_list(request.models)
-        cells(len(names), len(gpus), 1)
-        return self._comparer.compare(
-            request, await asyncio.gather(*map(self._models.find, names)), gpus
-        )
+        return await self._tables.compare(request, self._catalog)
 
-    async def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
+    def rows(self, comparison: Comparison) -> AsyncIterator[list[CompareRow]]:
         """Yield the rows of a table in batches, at the pace of its reader. Raises QueueFullError
         before the first."""
-        if self._open_tables.locked():
-            raise queue_full()
-        async with self._open_tables:
-            some = await self._long.run(lambda checkpoint: comparison.take(_ROWS, checkpoint))
-            while some:
-                yield some
-                some = await self._long.resume(
-                    lambda checkpoint: comparison.take(_ROWS, checkpoint)
-                )
+        return self._tables.rows(comparison)
+
+    async def compare_page(self, request: CompareRequest) -> CompareAnswer:
+        """Return a page of a table. Raises the errors of fitgauge.errors."""
+        catalog = self._catalog
+        answer = await self._tables.page(request, catalog)
+        self._provenance.link(answer, request, catalog)
+        return answer
+
+    async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
+        """Compare what a start-up log measured with the estimate. Raises the errors of
+        fitgauge.errors."""
+        catalog = self._catalog
+        answer = await self._explained_log(request)
+        self._provenance.date(answer, catalog)
+        return answer
 
     @as_invalid_request
-    async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
+    async def _explained_log(self, request: ExplainLogRequest) -> LogAnswer:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         reading = await self._long.run(lambda _: read(request, self._engines))
@@ -394,7 +290,9 @@ class Services:
         model = None
         if request.model is not None:
             model = await self._models.find(request.model)
-        return explain_utilization(request, model, gpu)
+        answer = explain_utilization(request, model, gpu)
+        self._provenance.link(answer, request, self._catalog)
+        return answer
 
     @as_invalid_request
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
@@ -403,37 +301,51 @@ class Services:
         reader = TraceReader()
         async for chunk in chunks:
             await self._long.resume(partial(_feed, reader, chunk))
-        return explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
+        answer = explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
+        self._provenance.date(answer, self._catalog)
+        return answer
 
     def holds(self, dependencies: CacheDependencies, model: Model | None) -> bool:
         """Return whether an answer is still valid. model: the one it was given from, or None where
         nothing else holds it in memory."""
-        return (
-            model is not None
-            and dependencies.catalog is self._catalog
-            and self._models.peek(dependencies.text) is model
-            and (
-                dependencies.engine is None
-                or self._siblings.serial(model, dependencies.engine) == dependencies.siblings
-            )
-        )
+        return dependencies.catalog is self._catalog and self._questions.holds(dependencies, model)
 
     async def close(self) -> None:
         """Stop the background work."""
         self._long.close()
-        await self._siblings.close()
+        await self._questions.close()
+
+    async def answer_again(self, answer_id: str) -> AnswerAgain:
+        """Return the answer of a permalink, computed again. Raises UnknownAnswerError, and the
+        errors of fitgauge.errors."""
+        operation, request = read_answer_id(answer_id, LINKED)
+        answer = await self._linked[operation](request)
+        fields = msgspec.to_builtins(request)
+        sent = {name: value for name, value in fields.items() if value is not None}
+        return AnswerAgain(operation, sent, msgspec.to_builtins(answer))
 
     @as_invalid_request
     async def get_model(self, name: str) -> ModelDetail:
         """Return what a model is made of."""
-        return model_detail(await self._models.find(name))
+        answer = model_detail(await self._models.find(name))
+        self._provenance.date(answer, self._catalog)
+        return answer
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:
         """Return a page of the catalog."""
         rows, offers = self._catalog.all(), self._catalog.offers
+        items, following = take_page(
+            rows[offset:],
+            limit,
+            offset,
+            len(rows),
+            lambda row: gpu_detail(row, offers, full=False),
+        )
         return GpuList(
-            items=[gpu_detail(row, offers, full=False) for row in rows[offset : offset + limit]],
+            items=items,
             total=len(rows),
+            next_offset=following,
+            as_of=self.as_of(),
         )
 
     def search_names(self, text: str) -> Names:
@@ -443,7 +355,9 @@ class Services:
     def get_gpu(self, text: str) -> GpuDetail:
         """Return one accelerator by its id or any usual name. Raises
         UnknownAcceleratorError."""
-        return gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
+        answer = gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
+        self._provenance.date(answer, self._catalog)
+        return answer
 
 
 def _feed(reader: TraceReader, chunk: bytes, _: Checkpoint) -> None:

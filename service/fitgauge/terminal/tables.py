@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.compare.schemas import CompareAnswer
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRow
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer
 from fitgauge.services.recommend.option_schemas import Recommendation
 from fitgauge.services.recommend.schemas import RecommendAnswer
@@ -63,30 +63,43 @@ def show_comparison(answer: CompareAnswer, console: Console | None = None) -> No
     wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False)
     settings = ("engine", "quantization", "context_length", "concurrency")
-    differing = [name for name in settings if len({getattr(row, name) for row in answer.items}) > 1]
+    answered = [row for row in answer.items if row.error is None]
+    differing = [name for name in settings if len({getattr(row, name) for row in answered}) > 1]
     for name in ("model", "GPUs", *(name.replace("_", " ") for name in differing)):
         table.add_column(name, overflow="fold")
     for name in ("verdict", *(("needs of budget",) if wide else ()), "GiB"):
         table.add_column(name, no_wrap=True)
     for row in answer.items:
-        verdict = Text(row.verdict.replace("_", " "), style=COLOURS[row.verdict])
+        verdict = row.verdict or "unknown"
         need = (
-            need_bar(row.required_bytes, row.budget_bytes or 0, row.verdict)
+            need_bar(row.required_bytes, row.budget_bytes or 0, verdict)
             if row.required_bytes
             else (Text(), "")
         )
         table.add_row(
             row.model,
-            f"{row.gpu_count} x {row.gpu}",
-            *(str(getattr(row, name)) for name in differing),
-            verdict,
+            row.gpu if row.gpu_count is None else f"{row.gpu_count} x {row.gpu}",
+            *(str(_setting(row, name)) for name in differing),
+            Text(verdict.replace("_", " "), style=COLOURS.get(verdict, "red")),
             *(need if wide else need[1:]),
         )
     console.print(table)
-    for note in dict.fromkeys(
+    if len(answer.items) < answer.total:
+        console.print(f"{len(answer.items)} of {answer.total}")
+    errors = dict.fromkeys(
+        f"{row.error.detail} {as_typed(row.error.hint)}" for row in answer.items if row.error
+    )
+    notes = dict.fromkeys(
         f"{row.model} on {row.gpu}: {row.note.message}" for row in answer.items if row.note
-    ):
+    )
+    for note in (*errors, *notes):
         console.print(f"[dim]- {escape(note)}[/dim]", soft_wrap=True)
+
+
+def _setting(row: CompareRow, name: str) -> object:
+    """Return a setting of a row; "?" where an error leaves it open."""
+    value = getattr(row, name)
+    return "?" if value is None else value
 
 
 def show_recommendations(answer: RecommendAnswer, console: Console | None = None) -> None:

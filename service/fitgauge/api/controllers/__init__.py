@@ -2,6 +2,7 @@
 
 from litestar import Controller
 
+from fitgauge.api.controllers.answers import AnswersController
 from fitgauge.api.controllers.ask import AskController
 from fitgauge.api.controllers.catalog import CatalogController, HealthController
 from fitgauge.api.controllers.compare import CompareController
@@ -26,6 +27,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TrainingPlanController,
     UtilizationController,
     AskController,
+    AnswersController,
     ModelsController,
     GpusController,
     NamesController,

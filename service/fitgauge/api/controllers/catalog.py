@@ -40,7 +40,9 @@ class CatalogController(Controller):
         overlay: NamedDependency[OverlayReload | None],
     ) -> CatalogState:
         """Describe the catalog in force."""
-        return catalog_state(services.catalog, overlay)
+        state = catalog_state(services.catalog, overlay)
+        state.as_of = services.as_of()
+        return state
 
     @get(
         "/v1/accuracy",

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-from litestar import Controller, Response, post
+from litestar import Controller, MediaType, Response, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from litestar.response import Stream
@@ -15,7 +15,6 @@ from fitgauge.api.media_types import NDJSON
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
 from fitgauge.services import Services
 from fitgauge.services.compare.schemas import (
-    MOST_AT_ONCE,
     CompareAnswer,
     CompareRequest,
     CompareRow,
@@ -31,9 +30,8 @@ class CompareController(Controller):
         status_code=200,
         summary="Which of these models fit on which of these GPUs?",
         description=(
-            "A table of models, GPUs, engines, formats, contexts and concurrencies with a verdict"
-            " and the bytes of every cell. Up to 1,000 cells come as JSON, up to 10,000 as NDJSON"
-            " (application/x-ndjson), row by row."
+            "A table with verdict and bytes of every cell, by pages; with Accept:"
+            " application/x-ndjson all rows."
         ),
         responses=errors(*BODY_ERRORS, *MODEL_ERRORS, 503),
         opt={
@@ -62,17 +60,26 @@ class CompareController(Controller):
         request: ApiRequest,
         services: NamedDependency[Services],
     ) -> Response[CompareAnswer]:
-        """Answer a small table as JSON and a large one as NDJSON."""
-        return await while_connected(request, _table(services, data))
+        """Answer a page as JSON, or all rows as NDJSON."""
+        answer = _lines if _wants_lines(request) else _page
+        return await while_connected(request, answer(services, data))
 
 
-async def _table(services: Services, question: CompareRequest) -> Response[CompareAnswer]:
-    comparison = await services.compare_fit(question)
-    rows = services.rows(comparison)
-    if comparison.total <= MOST_AT_ONCE:
-        items = [row async for some in rows for row in some]
-        return Response(CompareAnswer(items=items, total=comparison.total))
-    first = await anext(rows)  # a full queue is refused before the answer begins
+def _wants_lines(request: ApiRequest) -> bool:
+    """Return whether the caller accepts NDJSON and not JSON."""
+    accepted = str(request.headers.get("accept", "")).lower()
+    return NDJSON in accepted and MediaType.JSON.value not in accepted
+
+
+async def _page(services: Services, question: CompareRequest) -> Response[CompareAnswer]:
+    return Response(await services.compare_page(question))
+
+
+async def _lines(services: Services, question: CompareRequest) -> Response[CompareAnswer]:
+    rows = services.rows(await services.compare_fit(question))
+    # A full queue is refused before the answer begins; beyond the last row there is nothing.
+    none: list[CompareRow] = []
+    first = await anext(rows, none)
     return Stream(_ndjson(first, rows), media_type=NDJSON)  # type: ignore[return-value]
 
 

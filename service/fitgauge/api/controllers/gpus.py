@@ -11,6 +11,7 @@ from fitgauge.api.documentation import NAME_SCHEMA, errors
 from fitgauge.api.query_parameters import strict_query
 from fitgauge.services import Services
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
+from fitgauge.services.common.pages import PAGE_ITEMS
 
 
 class GpusController(Controller):
@@ -33,9 +34,12 @@ class GpusController(Controller):
         limit: Annotated[
             int,
             QueryParameter(
-                ge=1, le=1000, description="Rows of a page.", examples=[Example(value=10)]
+                ge=1,
+                le=1000,
+                description="Rows of a page.",
+                examples=[Example(value=10)],
             ),
-        ] = 100,
+        ] = PAGE_ITEMS,
         offset: Annotated[
             int,
             QueryParameter(

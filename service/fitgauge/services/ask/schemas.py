@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
+
+from fitgauge.services.common.answer_facts import AnswerAsOf
 
 Operation = Literal[
     "check_fit",
@@ -93,3 +95,4 @@ class AskAnswer(Struct, kw_only=True):
         dict[str, Any] | None,
         Meta(description="The answer of `operation`; null where something needed is missing."),
     ]
+    as_of: AnswerAsOf = UNSET

@@ -4,11 +4,12 @@ used."""
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.catalog.accuracy import AccuracyFigure
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.services.common.answer_facts import AnswerAsOf
 from fitgauge.services.common.problem_schemas import Health
 
 Standing = Literal["bundled", "own", "refused"]
@@ -51,6 +52,7 @@ class CatalogState(Struct, kw_only=True):
     quotas: Annotated[dict[str, int], Meta(description="Maximum usable GPUs by accelerator id.")]
     instances: Annotated[int, Meta(description="Instance types in all.")]
     own: Annotated[OwnCatalog | None, Meta(description="The mounted catalog; null without one.")]
+    as_of: AnswerAsOf = UNSET
 
 
 class Readiness(Health, kw_only=True):

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.schemas import (
@@ -161,3 +162,5 @@ class FitAnswer(Struct, kw_only=True):
     ranks: Annotated[
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
     ] = UNSET
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

@@ -6,6 +6,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.accelerator import Availability
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.services.common.answer_facts import AnswerAsOf
+from fitgauge.services.common.pages import NextOffset
 
 
 class OfferAnswer(Struct, kw_only=True):
@@ -120,6 +122,7 @@ class GpuDetail(Struct, kw_only=True):
         list[OfferAnswer] | UnsetType,
         Meta(description="Cloud instances with this accelerator, by cloud and count."),
     ] = UNSET
+    as_of: AnswerAsOf = UNSET
 
 
 class GpuList(Struct, kw_only=True):
@@ -127,3 +130,5 @@ class GpuList(Struct, kw_only=True):
 
     items: Annotated[list[GpuDetail], Meta(description="The accelerators of the page.")]
     total: Annotated[int, Meta(description="Accelerators in all.")]
+    next_offset: NextOffset = None
+    as_of: AnswerAsOf = UNSET

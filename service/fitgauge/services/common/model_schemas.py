@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis
+from fitgauge.services.common.answer_facts import AnswerAsOf
 
 
 class ModelDetail(Struct, kw_only=True):
@@ -44,3 +45,4 @@ class ModelDetail(Struct, kw_only=True):
     ]
     state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
     warnings: Annotated[list[Note], Meta(description="What to know about the model.")]
+    as_of: AnswerAsOf = UNSET

@@ -2,12 +2,14 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import NoteCode
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import ErrorCode
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
+from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
 from fitgauge.services.common.schemas import (
     ChosenSettings,
     ListSettings,
@@ -18,22 +20,18 @@ from fitgauge.services.common.schemas import (
 )
 
 MOST_CELLS = 10_000
-MOST_AT_ONCE = 1_000
-"""Cells of one JSON answer; what is larger comes as NDJSON, row by row."""
 
 Requests = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which of these models fit on which of these GPUs? Every model with every GPU and every
-    setting is one cell, up to 10,000."""
+    setting is one row, up to 10,000; a page of them is answered."""
 
     models: Annotated[
         Names,
         Meta(
-            description=(
-                "Hugging Face IDs, well-known names or sizes: a list, or comma-separated text."
-            ),
+            description=("Hugging Face IDs, names or sizes: a list, or comma-separated text."),
             examples=["Qwen/Qwen3-32B, 7b"],
         ),
     ]
@@ -68,12 +66,14 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     concurrencies: Annotated[
         Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
         Meta(
-            description=("Concurrent requests of that length, one or several values. Default 1."),
+            description=("Concurrent requests, one or several values. Default 1."),
             examples=[8],
         ),
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
     settings: ListSettings = None
+    limit: PageLimit = None
+    offset: PageOffset = None
 
 
 class CellNote(Struct, frozen=True):
@@ -84,31 +84,53 @@ class CellNote(Struct, frozen=True):
     message: str
 
 
+class RowError(Struct, frozen=True):
+    """Why a row has no answer: its model or its GPU is unknown, or only the Hub knows the model
+    and is away."""
+
+    code: ErrorCode
+    detail: str
+    hint: str
+    field: Annotated[Literal["models", "gpus"], Meta(description="Where the name at fault stands.")]
+    matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
+    send: Annotated[
+        dict[str, str] | None,
+        Meta(description="Fields to ask about this row again, where some are known to work."),
+    ] = None
+
+
 class CompareRow(Struct, kw_only=True):
     """One cell. The sizes are null where the question is impossible; `note` says why, or what
-    else must be known."""
+    else must be known. Under `error` the names are as they were sent, and what follows from them
+    is null."""
 
     number: Annotated[int, Meta(description="Progress, from 1 to `of`.")]
     of: int
     model: str
     gpu: str
-    gpu_count: int
-    engine: str
-    quantization: str
-    context_length: int
+    gpu_count: int | None
+    engine: str | None
+    quantization: str | None
+    context_length: int | None
     concurrency: int
-    verdict: Verdict
+    verdict: Annotated[Verdict | None, Meta(description="Null under `error`.")]
     fit_probability: float | None = None
     required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
     budget_bytes: int | None = None
     headroom_bytes: int | None = None
     chosen: ChosenSettings = {}
     note: CellNote | None = None
+    error: Annotated[
+        RowError | None, Meta(description="Why this row alone is not answered; else null.")
+    ] = None
 
 
 class CompareAnswer(Struct, kw_only=True):
-    """The whole table, up to 1,000 cells, in the order of models, gpus, engines, quantizations,
-    context lengths, concurrencies."""
+    """A page of the table, in the order of models, gpus, engines, quantizations, context lengths,
+    concurrencies."""
 
     items: list[CompareRow]
     total: int
+    next_offset: NextOffset = None
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

@@ -22,13 +22,11 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
 from fitgauge.services.compare.schemas import MOST_CELLS, CellNote, CompareRequest, CompareRow
+from fitgauge.services.compare.unknown_names import Setting, UnknownName, unknown_row
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.batch_settings import best_estimate
 from fitgauge.services.fit.checkpoints import Checkpoints, default_format
 from fitgauge.services.fit.workload import context_length_of
-
-Setting = tuple[EngineName | None, str | None, int | None, int]
-"""Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,9 @@ class Comparison:
     """A table that was understood and is yet to be filled."""
 
     total: int
+    """All cells, also those outside of the page."""
     rows: Iterator[CompareRow]
-    """the rest of the cells, each computed when it is taken"""
+    """The cells from `offset` on that were not taken yet; each is computed when it is taken."""
 
     def take(self, most: int, checkpoint: Checkpoint) -> list[CompareRow]:
         """Return up to `most` further rows; none at the end."""
@@ -59,40 +58,55 @@ class Comparer:
         self._preparer = WeightCache()
 
     def compare(
-        self, request: CompareRequest, models: Sequence[Model], gpus: Sequence[GpuMatch]
+        self,
+        request: CompareRequest,
+        models: Sequence[Model | UnknownName],
+        gpus: Sequence[GpuMatch | UnknownName],
     ) -> Comparison:
-        """Return the table. Raises InvalidRequestError where it has more than 10,000 cells or
-        names an engine or a format that is unknown."""
+        """Return the table, whose rows begin at the request's `offset` and end with its `limit`.
+        Raises InvalidRequestError where it has more than 10,000 cells or names an engine or a
+        format that is unknown; the error of a name where no row can be answered."""
         settings = _settings(request)
         total = cells(len(models), len(gpus), len(settings))
-        for model, (_, quantization, _, _) in product(models[:1], settings):
-            scheme_of(model, quantization)
-        return Comparison(total, self._rows(request, models, gpus, settings, total))
+        known = [model for model in models if isinstance(model, Model)]
+        for names in (models, gpus):
+            unknown = [name for name in names if isinstance(name, UnknownName)]
+            if len(unknown) == len(names):
+                raise unknown[0].error
+        for _, quantization, _, _ in settings:
+            scheme_of(known[0], quantization)
+        start = request.offset or 0
+        rows = self._rows(request, models, gpus, settings, start)
+        return Comparison(total, islice(rows, request.limit))
 
     def _rows(
         self,
         request: CompareRequest,
-        models: Sequence[Model],
-        gpus: Sequence[GpuMatch],
+        models: Sequence[Model | UnknownName],
+        gpus: Sequence[GpuMatch | UnknownName],
         settings: Sequence[Setting],
-        total: int,
+        start: int,
     ) -> Iterator[CompareRow]:
-        number = 0
-        for model in models:
-            fitting = BatchEstimator(
-                model, self._engines, self._preparer, checkpoints=self._checkpoints
-            )
-            for found, setting in product(gpus, settings):
-                number += 1
-                yield _row(
-                    number,
-                    total,
-                    request,
-                    model,
-                    found,
-                    setting,
-                    fitting,
+        """Yield the rows from the cell at `start` on."""
+        of_model = len(gpus) * len(settings)
+        total = len(models) * of_model
+        for index in range(start // of_model, len(models)):
+            model = models[index]
+            estimator = (
+                None
+                if isinstance(model, UnknownName)
+                else BatchEstimator(
+                    model, self._engines, self._preparer, checkpoints=self._checkpoints
                 )
+            )
+            skipped = max(0, start - index * of_model)
+            of_rest = islice(enumerate(product(gpus, settings)), skipped, None)
+            for cell, (gpu, setting) in of_rest:
+                number = index * of_model + cell + 1
+                if isinstance(gpu, UnknownName) or isinstance(model, UnknownName):
+                    yield unknown_row(number, total, request, model, gpu, setting)
+                elif estimator is not None:
+                    yield _row(number, total, request, model, gpu, setting, estimator)
 
 
 def cells(models: int, gpus: int, settings: int) -> int:
@@ -179,21 +193,22 @@ def _row(
         concurrency=concurrency,
         verdict="unsupported",
     )
-    _judge(row, question, accelerator, spec, fitting, engine)
+    _judge(row, question, found, spec, fitting, engine)
     return row
 
 
 def _judge(
     row: CompareRow,
     question: FitRequest,
-    accelerator: Accelerator,
+    gpu: GpuMatch,
     spec: ModelSpec,
     fitting: BatchEstimator,
     engine: EngineName,
 ) -> None:
     """Fill in how the cell turned out."""
+    accelerator = gpu.accelerator
     try:
-        too_long = context_refusal(row.context_length, spec)
+        too_long = context_refusal(context_length_of(question, spec), spec)
         refused = too_long or fitting.refused(question, engine, accelerator)
         if refused is not None:
             row.note = CellNote(
@@ -202,7 +217,7 @@ def _judge(
                 sentence(refused),
             )
             return
-        fitted = best_estimate(fitting, question, engine, accelerator, row.gpu_count)
+        fitted = best_estimate(fitting, question, engine, accelerator, gpu.count)
     except IMPOSSIBLE as error:
         row.note = CellNote(code_of(error), refused_field(error), sentence(error))
         return

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.start_log.lines import MAX_CHARACTERS
+from fitgauge.services.common.answer_facts import AnswerAsOf
 from fitgauge.services.common.engine_names import titles_with_logs
 from fitgauge.services.common.schemas import GpuAnswer, ModelAnswer, Text, Verdict
 
@@ -204,3 +205,4 @@ class LogAnswer(Struct, kw_only=True):
         list[LogReading] | UnsetType,
         Meta(description="Every number of the log, with `detail` full."),
     ] = UNSET
+    as_of: AnswerAsOf = UNSET

@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
+from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
 from fitgauge.services.common.schemas import (
     ChosenSettings,
     GpuAnswer,
@@ -82,13 +84,8 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             examples=["qwen3"],
         ),
     ] = None
-    limit: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)] | None, Meta(description="Rows of a page. Default 50.")
-    ] = None
-    offset: Annotated[
-        Annotated[int, Meta(ge=0, le=1_000_000)] | None,
-        Meta(description="Rows to skip. Default 0."),
-    ] = None
+    limit: PageLimit = None
+    offset: PageOffset = None
 
 
 class FittingModel(Struct, kw_only=True):
@@ -133,3 +130,6 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     items: Annotated[list[FittingModel], Meta(description="The rows of the page.")]
     total: Annotated[int, Meta(description="Rows of all pages.")]
     warnings: Annotated[list[Note], Meta(description="What to know about the GPU.")]
+    next_offset: NextOffset = None
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

@@ -13,6 +13,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
@@ -30,7 +31,6 @@ from fitgauge.services.models_for_gpu.schemas import (
 )
 from fitgauge.services.models_for_gpu.training import TrainedModels
 
-_PAGE = 50
 _CACHED_MODELS = 4096
 """Models laid out in a format: all that fit a 24 GiB GPU in 14 formats, some 30 MiB."""
 
@@ -76,12 +76,14 @@ class ModelsForGpu:
             for row in self._rows_of(request, model, match, count, checkpoint)
         ]
         rows.sort(key=itemgetter(0, 1))
-        start = request.offset or 0
-        page = rows[start : start + (request.limit or _PAGE)]
+        items, following = take_page(
+            rows[request.offset or 0 :], request.limit, request.offset, len(rows), itemgetter(2)
+        )
         return ModelsForGpuAnswer(
             gpu=answers.gpu_answer(match.accelerator, count),
-            items=[row for _, _, row in page],
+            items=items,
             total=len(rows),
+            next_offset=following,
             warnings=match.warnings,
         )
 

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.engine_names import choice
 from fitgauge.services.common.schemas import (
     ListSettings,
@@ -296,3 +297,5 @@ class RecommendAnswer(Struct, kw_only=True):
     training: Annotated[
         list[TrainingRecommendation], Meta(description="As items, where task is training.")
     ] = []
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

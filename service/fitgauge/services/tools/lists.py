@@ -165,7 +165,9 @@ def table_answer(call: Arguments, rows: Sequence[CompareRow], total: int) -> Too
     """Return a table with one verdict a cell; what all cells share stands once."""
     options = [_cell(row) for row in rows]
     fitting = [row for row in rows if row.verdict == "fits"]
-    first = [f"{short_name(row.model)} on {counted(row.gpu, row.gpu_count)}" for row in fitting[:4]]
+    first = [
+        f"{short_name(row.model)} on {counted(row.gpu, row.gpu_count or 1)}" for row in fitting[:4]
+    ]
     more = f" and {len(fitting) - len(first)} more" if len(fitting) > len(first) else ""
     sentence = f"{len(fitting)} of {total} fit"
     sentence += f": {', '.join(first)}{more}." if first else "."
@@ -185,14 +187,16 @@ def table_answer(call: Arguments, rows: Sequence[CompareRow], total: int) -> Too
 def _cell(row: CompareRow) -> Option:
     budget = row.budget_bytes
     note = row.note.message if row.note and row.required_bytes is None else None
+    if row.error is not None:
+        note = row.error.detail
     return Option(
         model=row.model,
-        gpu=counted(row.gpu, row.gpu_count),
+        gpu=counted(row.gpu, row.gpu_count or 1),
         engine=row.engine or UNSET,
-        quantization=row.quantization,
-        context_length=row.context_length,
+        quantization=row.quantization or UNSET,
+        context_length=row.context_length or UNSET,
         concurrency=row.concurrency,
-        verdict=row.verdict,
+        verdict=row.verdict or UNSET,
         needs_gib=gib(row.required_bytes.expected) if row.required_bytes else UNSET,
         usable_gib=gib(budget) if budget is not None else UNSET,
         note=note[:120] if note else UNSET,

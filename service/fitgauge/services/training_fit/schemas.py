@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.amounts import PhaseName
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.fit_schemas import LimitedBy, Limits
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading
@@ -208,3 +209,5 @@ class TrainingAnswer(Struct, kw_only=True):
             description="With detail full: every tensor the backward pass waits for, part by part."
         ),
     ] = UNSET
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

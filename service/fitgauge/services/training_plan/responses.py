@@ -1,5 +1,6 @@
 """Parts of a plan answer: summary, layout in words, understood_as."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
@@ -70,6 +71,17 @@ def layout_text(workload: TrainingWorkload) -> str:
     return f"{workload.framework}, {degrees}{zero}, {checkpointing} checkpointing"
 
 
+def in_turns(methods: Sequence[Sequence[Plan]], each: int) -> list[Plan]:
+    """Return the plans of all methods, so many of each at a time."""
+    longest = max(map(len, methods), default=0)
+    return [
+        plan
+        for start in range(0, longest, each)
+        for plans in methods
+        for plan in plans[start : start + each]
+    ]
+
+
 def echo(
     searched: list[MethodPlans],
     request: TrainingPlanRequest,
@@ -109,7 +121,7 @@ def echo(
             "quantize_experts",
             "activation_rule",
         ),
-        *("price_per_gpu_hour", "limit"),
+        *("price_per_gpu_hour", "limit", "offset"),
     )
     sent = {name: value for name in fields if (value := getattr(request, name)) is not None}
     return filled | {

@@ -2,10 +2,12 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
+from fitgauge.services.common.pages import NextOffset
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     ModelAnswer,
@@ -59,7 +61,12 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
         Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5]),
     ] = None
     limit: Annotated[
-        Annotated[int, Meta(ge=1, le=100)] | None, Meta(description="Plans to list. Default 8.")
+        Annotated[int, Meta(ge=1, le=100)] | None,
+        Meta(description="Plans of a page. Default 8."),
+    ] = None
+    offset: Annotated[
+        Annotated[int, Meta(ge=0, le=1_000_000)] | None,
+        Meta(description="Plans to skip."),
     ] = None
 
 
@@ -139,7 +146,8 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     plans: Annotated[
         list[PlanAnswer], Meta(description="The plans, the best by the objective first.")
     ]
-    total: Annotated[int, Meta(description="Plans found; `limit` of them are listed.")]
+    total: Annotated[int, Meta(description="Plans of all pages.")]
+    next_offset: NextOffset
     warnings: Annotated[
         list[Note], Meta(description="What to know about the search and its figures.")
     ]
@@ -147,3 +155,5 @@ class TrainingPlanAnswer(Struct, kw_only=True):
         dict[str, str | int | float | bool],
         Meta(description="What was kept, with every default filled in."),
     ]
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

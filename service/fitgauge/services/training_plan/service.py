@@ -19,6 +19,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.unsupported import hint
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
@@ -39,7 +40,13 @@ from fitgauge.services.training_plan.choices import (
     tool_of,
 )
 from fitgauge.services.training_plan.launch import plan_launch
-from fitgauge.services.training_plan.responses import MethodPlans, echo, layout_text, summary
+from fitgauge.services.training_plan.responses import (
+    MethodPlans,
+    echo,
+    in_turns,
+    layout_text,
+    summary,
+)
 from fitgauge.services.training_plan.schemas import (
     Objective,
     PlanAnswer,
@@ -75,12 +82,15 @@ class Planner:
             for method in methods
         ]
         each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
-        listed = [
-            self._plan(request, model, accelerator, plan)
-            for one in searched
-            for plan in one.plans[:each]
-        ]
-        choices, plans = searched[0].choices, [plan for one in searched for plan in one.plans]
+        plans = in_turns([one.plans for one in searched], each)
+        listed, following = take_page(
+            plans[request.offset or 0 :],
+            each * len(methods),
+            request.offset,
+            len(plans),
+            lambda plan: self._plan(request, model, accelerator, plan),
+        )
+        choices = searched[0].choices
         return TrainingPlanAnswer(
             summary=" ".join(
                 summary(model, accelerator, one, many=len(methods) > 1) for one in searched
@@ -94,6 +104,7 @@ class Planner:
             min_gpu_count=min((plan.workload.gpus for plan in plans), default=None),
             plans=listed,
             total=len(plans),
+            next_offset=following,
             warnings=[
                 *model.warnings,
                 *model.spec.notes,

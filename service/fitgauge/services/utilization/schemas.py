@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct
 
 from fitgauge.engine.note import Note
+from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.schemas import Degree, GpuAnswer, ModelAnswer, Text, Tokens
 
 Rate = Annotated[float, Meta(ge=1e-6, le=1e12)]
@@ -211,3 +212,5 @@ class UtilizationAnswer(Struct, kw_only=True):
         dict[str, str | int | float | bool],
         Meta(description="The request with every default filled in."),
     ]
+    as_of: AnswerAsOf = UNSET
+    answer_id: AnswerId = UNSET

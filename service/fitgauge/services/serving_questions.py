@@ -1,0 +1,173 @@
+"""check_fit from request to answer: names resolved, drafts attached, checkpoints and longer models
+looked up, and what a cached answer depends on."""
+
+from functools import partial
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import FitgaugeError
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.long_questions import LongQuestions
+from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.common.name_readings import (
+    find_gpu,
+    gguf_engine,
+    model_readings,
+    with_gguf_engine,
+    with_named_format,
+)
+from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.fit.longer_models import LongerModels
+from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
+from fitgauge.services.fit.service import FitService
+from fitgauge.services.recommend.service import Recommender
+
+
+class CacheDependencies(NamedTuple):
+    """What an answer depends on: it is valid as long as these are current."""
+
+    catalog: Catalog
+    """The catalog of the answer."""
+    text: str
+    """The model as the request names it."""
+    model: Model | None = None
+    """None where the answer must not be cached."""
+    engine: EngineName | None = None
+    """Set where the answer depends on quantized repositories."""
+    siblings: int | None = None
+    """Serial number of the list of quantized repositories."""
+
+
+class ServingQuestions:
+    """Resolves what a serving question names, and lets the service answer it."""
+
+    def __init__(self, models: ModelResolver, serving: FitService, long: LongQuestions) -> None:
+        self._models = models
+        self._serving = serving
+        self._long = long
+        self._siblings = QuantizedRepos(models)
+        self._longer = LongerModels(models)
+
+    async def answer(
+        self, request: FitRequest, catalog: Catalog, recommender: Recommender
+    ) -> tuple[CacheDependencies, FitAnswer]:
+        """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
+
+        Where the model does not surely fit, or no checkpoint is known in the format to serve, look
+        up quantized repositories of it, briefly."""
+        if request.gpu is None:
+            return await self._needs(request, catalog, recommender)
+        snapshot = self._models.snapshot
+        gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
+        model = await self._models.find(request.model)
+        filled = with_gguf_engine(with_named_format(request, model), model)
+        if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
+            gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
+        dependencies, answer = await self._fit(filled, model, gpu, catalog)
+        if filled.engine is not None and request.engine is None:
+            answer.assumed = [gguf_engine(filled.engine), *answer.assumed]
+        verdict_of = partial(self._verdict, filled, gpu)
+        answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
+        return dependencies, answer
+
+    def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
+        """Return the verdict of a question with another model; None where it has none."""
+        model = self._models.bundled(name)
+        if model is None:
+            return None
+        try:
+            checked = self._serving.check(request, model, gpu)
+        except (FitgaugeError, UnsupportedError):
+            return None
+        return "unsupported" if checked.refused else checked.verdict
+
+    async def _fit(
+        self, request: FitRequest, model: Model, gpu: GpuMatch, catalog: Catalog
+    ) -> tuple[CacheDependencies, FitAnswer]:
+        """Return the answer about a model and a GPU, and what it depends on."""
+        dependencies = CacheDependencies(catalog, request.model)
+        if request.draft_model:
+            model = await self._drafted(model, request, request.draft_model)
+        if not self._serving.is_prepared(request, model, gpu):
+            await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
+        checked = self._serving.check(request, model, gpu)
+        if checked.too_long:
+            longer = self._longer.find(model, checked.workload.context_length)
+            return dependencies._replace(model=model), self._serving.answer_for(checked, longer)
+        if not self._serving.lacks_checkpoint(request, model, gpu) and (
+            not wants_quantized_repos(model, words.quantization(request.quantization))
+            or checked.verdict == "fits"
+        ):
+            return dependencies._replace(model=model), self._serving.answer_for(checked)
+        engine = words.engine(request.engine)
+        siblings = await self._siblings.find(model, engine)
+        dependencies = dependencies._replace(
+            model=model, engine=engine, siblings=self._siblings.serial(model, engine)
+        )
+        if request.draft_model:
+            siblings = tuple(
+                [
+                    one._replace(model=await self._drafted(one.model, request, request.draft_model))
+                    for one in siblings
+                ]
+            )
+        checked = self._serving.checked_with(checked, siblings)
+        return dependencies, self._serving.answer_for(checked, siblings)
+
+    async def _needs(
+        self, request: FitRequest, catalog: Catalog, recommender: Recommender
+    ) -> tuple[CacheDependencies, FitAnswer]:
+        """Return what a model needs where no GPU is named. Raises the errors of
+        fitgauge.errors."""
+        dependencies = CacheDependencies(catalog, request.model)
+        model = await self._models.find(request.model)
+        filled = with_named_format(request, model)
+        if filled.draft_model:
+            model = await self._drafted(model, filled, filled.draft_model)
+        answer = await self._long.run(
+            lambda checkpoint: self._serving.needs(
+                filled, model, lambda: recommender.smallest(filled, model, checkpoint)
+            )
+        )
+        answer.read_as = [
+            *model_readings(model, lambda _: None, answer.verdict),
+            *answer.read_as,
+        ]
+        return dependencies._replace(model=model), answer
+
+    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
+        """Return the model with its draft model, attached as the engine does, else as a default
+        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
+        `draft_model` as their field."""
+        try:
+            draft = await self._models.find(name)
+        except FitgaugeError as error:
+            error.field = "draft_model"
+            raise
+        engines = (words.engine(request.engine), *DEFAULT_ENGINES)
+        attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
+        return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))
+
+    def holds(self, dependencies: CacheDependencies, model: Model | None) -> bool:
+        """Return whether an answer is still valid. model: the one it was given from, or None where
+        nothing else holds it in memory."""
+        return (
+            model is not None
+            and self._models.peek(dependencies.text) is model
+            and (
+                dependencies.engine is None
+                or self._siblings.serial(model, dependencies.engine) == dependencies.siblings
+            )
+        )
+
+    async def close(self) -> None:
+        """Stop the background work."""
+        await self._siblings.close()

@@ -106,7 +106,6 @@ def test_understood_as_can_be_sent_back(recommend):
     )
     known = {name: value for name, value in first.understood_as.items() if name != "model"}
     again = recommend(**known)
-    assert again.answer_id != first.answer_id
     again.answer_id = first.answer_id
     assert again == first
 

@@ -213,11 +213,11 @@ class Services:
     async def recommend_gpus(self, request: RecommendRequest) -> RecommendAnswer:
         """Return the GPUs to use for a model. Raises the errors of fitgauge.errors."""
         model, recommender = await self._models.find(request.model), self._recommender
-        catalog, asked = self._catalog, request
+        catalog, filled = self._catalog, request
         if request.quantization is None and model.named_format is not None:
-            asked = structs.replace(request, quantization=model.named_format)
+            filled = structs.replace(request, quantization=model.named_format)
         answer = await self._long.run(
-            lambda checkpoint: recommender.answer(asked, model, checkpoint)
+            lambda checkpoint: recommender.answer(filled, model, checkpoint)
         )
         self._provenance.link(answer, request, catalog)
         return answer

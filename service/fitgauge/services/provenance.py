@@ -39,10 +39,12 @@ _OPERATIONS = {request: operation for operation, request in LINKED.items()}
 
 class _Dated(Protocol):
     as_of: AnswerAsOf
+    """How old the facts of the answer are."""
 
 
 class _Linked(_Dated, Protocol):
     answer_id: AnswerId
+    """The permalink of the answer."""
 
 
 class Provenance:

@@ -96,3 +96,4 @@ class AskAnswer(Struct, kw_only=True):
         Meta(description="The answer of `operation`; null where something needed is missing."),
     ]
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""

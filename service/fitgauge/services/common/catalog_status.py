@@ -53,6 +53,7 @@ class CatalogState(Struct, kw_only=True):
     instances: Annotated[int, Meta(description="Instance types in all.")]
     own: Annotated[OwnCatalog | None, Meta(description="The mounted catalog; null without one.")]
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
 
 
 class Readiness(Health, kw_only=True):

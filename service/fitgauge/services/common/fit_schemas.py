@@ -163,4 +163,6 @@ class FitAnswer(Struct, kw_only=True):
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
     ] = UNSET
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

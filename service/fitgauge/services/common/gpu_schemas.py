@@ -123,6 +123,7 @@ class GpuDetail(Struct, kw_only=True):
         Meta(description="Cloud instances with this accelerator, by cloud and count."),
     ] = UNSET
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
 
 
 class GpuList(Struct, kw_only=True):
@@ -131,4 +132,6 @@ class GpuList(Struct, kw_only=True):
     items: Annotated[list[GpuDetail], Meta(description="The accelerators of the page.")]
     total: Annotated[int, Meta(description="Accelerators in all.")]
     next_offset: NextOffset = None
+    """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""

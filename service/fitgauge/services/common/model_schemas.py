@@ -46,3 +46,4 @@ class ModelDetail(Struct, kw_only=True):
     state_cache_bytes: Annotated[int, Meta(description="Recurrent state of one request.")]
     warnings: Annotated[list[Note], Meta(description="What to know about the model.")]
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""

@@ -73,7 +73,9 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
     settings: ListSettings = None
     limit: PageLimit = None
+    """Items of a page."""
     offset: PageOffset = None
+    """Items to skip."""
 
 
 class CellNote(Struct, frozen=True):
@@ -132,5 +134,8 @@ class CompareAnswer(Struct, kw_only=True):
     items: list[CompareRow]
     total: int
     next_offset: NextOffset = None
+    """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

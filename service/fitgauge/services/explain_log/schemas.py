@@ -206,3 +206,4 @@ class LogAnswer(Struct, kw_only=True):
         Meta(description="Every number of the log, with `detail` full."),
     ] = UNSET
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""

@@ -85,7 +85,9 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     limit: PageLimit = None
+    """Items of a page."""
     offset: PageOffset = None
+    """Items to skip."""
 
 
 class FittingModel(Struct, kw_only=True):
@@ -131,5 +133,8 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     total: Annotated[int, Meta(description="Rows of all pages.")]
     warnings: Annotated[list[Note], Meta(description="What to know about the GPU.")]
     next_offset: NextOffset = None
+    """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

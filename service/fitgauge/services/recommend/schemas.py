@@ -298,4 +298,6 @@ class RecommendAnswer(Struct, kw_only=True):
         list[TrainingRecommendation], Meta(description="As items, where task is training.")
     ] = []
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

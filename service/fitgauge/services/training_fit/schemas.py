@@ -210,4 +210,6 @@ class TrainingAnswer(Struct, kw_only=True):
         ),
     ] = UNSET
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

@@ -148,6 +148,7 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     ]
     total: Annotated[int, Meta(description="Plans of all pages.")]
     next_offset: NextOffset
+    """The `offset` of the next page."""
     warnings: Annotated[
         list[Note], Meta(description="What to know about the search and its figures.")
     ]
@@ -156,4 +157,6 @@ class TrainingPlanAnswer(Struct, kw_only=True):
         Meta(description="What was kept, with every default filled in."),
     ]
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

@@ -213,4 +213,6 @@ class UtilizationAnswer(Struct, kw_only=True):
         Meta(description="The request with every default filled in."),
     ]
     as_of: AnswerAsOf = UNSET
+    """How old the facts of the answer are."""
     answer_id: AnswerId = UNSET
+    """The permalink of the answer."""

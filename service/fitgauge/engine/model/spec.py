@@ -263,6 +263,8 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     """Numbers of a row."""
     dtype: str | None = None
     """Canonical dtype; None for the model's own."""
+    axes: bool = False
+    """Whether it rotates by several axes of position (`mrope_section`)."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):

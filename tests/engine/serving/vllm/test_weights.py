@@ -22,6 +22,7 @@ CONFIGS = {
     for row in map(json.loads, (DATA / "kv_configs.jsonl").read_text().splitlines())
 }
 ORACLE = [json.loads(line) for line in (DATA / "oracle_weights.jsonl").read_text().splitlines()]
+VARIANTS = [json.loads(line) for line in (DATA / "oracle_variants.jsonl").read_text().splitlines()]
 QWEN25_7B = {
     "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
     "num_attention_heads": 28,
@@ -55,6 +56,18 @@ def test_weights_and_buffers_are_those_of_vllm(row):
         assert ours == pytest.approx(
             answer["parameter_bytes"] + answer["buffer_bytes"], rel=1e-4
         ), degrees
+
+
+@pytest.mark.parametrize("row", VARIANTS, ids=[row["case"] for row in VARIANTS])
+def test_defaults_and_quantized_ranks_are_those_of_vllm(row):
+    """A class by its defaults, or a quantized model on ranks that cut its groups, to 0.01 %."""
+    spec = read_config(row["config"])
+    scheme = published(spec) or Scheme(name="as published")
+    degree = row["tensor_parallel"]
+    weights = layout.shard_weights(spec, scheme)
+    layout.check_parallel(spec, weights, tensor_parallel=degree)
+    ours = rank_weights(weights, tensor_parallel=degree).bytes + layout.buffer_bytes(spec)
+    assert ours == pytest.approx(row["bytes"], rel=1e-4)
 
 
 def test_a_refusal_names_the_degrees_that_work():

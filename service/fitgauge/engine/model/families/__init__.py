@@ -13,7 +13,7 @@ from fitgauge.engine.model import bounds
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import eagle
 from fitgauge.engine.model.families.dense import custom_code as remote
-from fitgauge.engine.model.families.dense import dialects, minicpm3
+from fitgauge.engine.model.families.dense import dialects, hrm_text, minicpm3
 from fitgauge.engine.model.families.dense import gpt2_era as classic
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.encoder import (
@@ -41,6 +41,7 @@ READERS: dict[str, Reader] = {
     **classic.READERS,
     **remote.READERS,
     **minicpm3.READERS,
+    **hrm_text.READERS,
     **mixture.READERS,
     **bailing.READERS,
     **longcat.READERS,

@@ -67,11 +67,12 @@ def _tables(config: Config, rope: Config, rows: int, dim: int) -> tuple[RotaryTa
     """Return the table of one embedding: YaRN stretches the trained length, linear scaling the
     whole one, LongRoPE keeps two tables."""
     kind = rope.text("rope_type", "type", default="default")
+    axes = rope.has("mrope_section")
     factor = rope.number("factor", default=1.0)
     source = rope if rope.has("original_max_position_embeddings") else config
     trained = source.integer("original_max_position_embeddings", default=rows)
     if kind in {"longrope", "su"}:
         return RotaryTable(trained, dim), RotaryTable(rows, dim)
     if kind in {"yarn", "deepseek_yarn"}:
-        return (RotaryTable(int(trained * factor), dim),)
-    return (RotaryTable(int(rows * factor) if kind == "linear" else rows, dim),)
+        return (RotaryTable(int(trained * factor), dim, axes=axes),)
+    return (RotaryTable(int(rows * factor) if kind == "linear" else rows, dim, axes=axes),)

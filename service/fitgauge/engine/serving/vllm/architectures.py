@@ -119,3 +119,9 @@ VibeVoiceAsrForConditionalGeneration XLMRobertaForTokenClassification
 """
 LATER = frozenset(_LATER.split())
 """Those since then."""
+
+BY_TRANSFORMERS = frozenset({
+    "FlexOlmoForCausalLM", "HunYuanMoEV1ForCausalLM", "Kolibri1ForCausalLM", "MellumForCausalLM",
+})  # fmt: skip
+"""Mixtures that 0.33.0 runs through transformers' own code, which registers the frequencies of
+rotary embeddings instead of tables. Source: registry.py, TransformersMoEForCausalLM."""

@@ -6,9 +6,20 @@ Source: vLLM 0.33.0, the module of vllm/model_executor/models named at each rule
 
 import msgspec
 
+from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.architectures import BY_TRANSFORMERS
 from fitgauge.engine.serving.vllm.quirks import Quirks, quirks
+
+
+def table_bytes(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...], width: int) -> int:
+    """Return the bytes of a rotary table whose numbers have `width` bytes; of its frequencies, in
+    float32, where transformers' code runs the model."""
+    if spec.architecture in BY_TRANSFORMERS and version >= releases.MIXTURES_BY_TRANSFORMERS:
+        return 4 * table.dim
+    size = BITS[table.dtype] // 8 if table.dtype else width
+    return table_factor(spec, table, version) * table.positions * table.dim * size
 
 
 def table_factor(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...]) -> int:
@@ -16,7 +27,7 @@ def table_factor(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...]) 
     long = quirks(spec).long_rotary_tables or (
         quirks(spec).once_long_rotary_tables and version < releases.ROTARY_TABLES_CUT
     )
-    return 4 if long and table.positions == spec.max_context_length else 1
+    return 4 if long and table.axes else 1
 
 
 def position_bytes(spec: ModelSpec) -> int:

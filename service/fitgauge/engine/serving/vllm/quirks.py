@@ -28,7 +28,8 @@ class Quirks(NamedTuple):
     """Runs kernels of router and experts together, from `releases.JOINT_ROUTER_KERNELS` on."""
 
     router_in_f32: bool = False
-    """Its routers have F32 weights on every GPU. Source: ernie45_moe.py."""
+    """Its routers have F32 weights on every GPU. Source: ernie45_moe.py, glm4_moe.py and others,
+    GateLinear with params_dtype."""
 
     router_in_f32_without_kernel: bool = False
     """They have F32 weights where no kernel sums 16-bit ones in F32. Source:
@@ -62,7 +63,7 @@ class Quirks(NamedTuple):
 
     towers_of_transformers: bool = False
     """Its towers are transformers' own modules, whole on every rank. Source:
-    models/gemma4_mm.py."""
+    models/gemma4_mm.py, audioflamingo3.py, qwen2_audio.py."""
 
     no_tensor_parallel_plan: bool = False
     """Served through transformers' class without a plan: attention is divided, MLPs are not.
@@ -107,12 +108,13 @@ class Quirks(NamedTuple):
 
 _QWEN2_VISION = Quirks(long_rotary_tables=True, native_resolution=True, video_by_frame=True)
 _QWEN3_VISION = Quirks(once_long_rotary_tables=True, native_resolution=True)
+_LONG_TABLES = Quirks(long_rotary_tables=True)
 _ENCODER = Quirks(padded_tables=True)
 
 _QUIRKS: dict[str, Quirks] = {
+    "audioflamingo3": Quirks(towers_of_transformers=True),
     "bert": _ENCODER,
     "emu3": Quirks(no_tensor_parallel_plan=True),
-    "ernie4_5_moe": Quirks(router_in_f32=True),
     "gemma3": Quirks(pooled_patches=16),
     "gemma3n": Quirks(pooled_patches=1, towers_of_transformers=True),
     "gemma4": Quirks(
@@ -121,8 +123,10 @@ _QUIRKS: dict[str, Quirks] = {
         towers_of_transformers=True,
         pooled_patches=9,
     ),
-    "glm4v": Quirks(long_rotary_tables=True),
-    "glm4v_moe": Quirks(long_rotary_tables=True),
+    "cosmos3_edge": _LONG_TABLES,
+    "glm4v": _LONG_TABLES,
+    "glm4v_moe": _LONG_TABLES,
+    "glm_ocr": _LONG_TABLES,
     "gpt_bigcode": Quirks(no_tensor_parallel_plan=True, registers_causal_mask=True),
     "gpt_oss": Quirks(attention_sinks=True, experts_not_silu=True, joint_router_kernels=True),
     "grok": Quirks(experts_not_silu=True),
@@ -131,6 +135,7 @@ _QUIRKS: dict[str, Quirks] = {
     "kimi_k3": Quirks(experts_not_silu=True, experts_without_triton=True),
     "llava": Quirks(tower_ends_early=True),
     "llava_next": Quirks(tower_ends_early=True),
+    "llava_next_video": Quirks(tower_ends_early=True),
     "mimo_v2": Quirks(attention_sinks=True),
     "mimo_v2_flash": Quirks(attention_sinks=True),
     "minimax_m3": Quirks(experts_not_silu=True),
@@ -138,6 +143,7 @@ _QUIRKS: dict[str, Quirks] = {
     "mistral3": Quirks(tower_once_whole=True),
     "nemotron_h": Quirks(router_in_f32_without_kernel=True),
     "pixtral": Quirks(tower_once_whole=True),
+    "qwen2_audio": Quirks(towers_of_transformers=True),
     "qwen2_5_omni": _QWEN2_VISION,
     "qwen2_5_omni_thinker": _QWEN2_VISION,
     "qwen2_5_vl": _QWEN2_VISION,
@@ -169,6 +175,9 @@ _FLAGS: dict[str, str] = {
         granitemoeshared hy_v3 internlm2 jamba k2_horizon mamba minicpm minicpm3 mixtral molmo
         molmo2 muse_glimmer nemotron_h olmo_hybrid olmoe opt orion phimoe plamo3 qwen2_moe
         qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl_moe rnj1 stablelm
+    """,
+    "router_in_f32": """
+        afmoe ernie4_5_moe glm4_moe glm4v_moe hy_v3 param2moe step3p5 step3p7
     """,
     "quantized_router": """
         k2_horizon lfm2_moe qwen3_moe qwen3_omni_moe qwen3_vl_moe

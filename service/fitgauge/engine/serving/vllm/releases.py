@@ -129,3 +129,7 @@ parameter set (0.32.0 has none)."""
 ACTIVATION_ORDER_GONE = (0, 33)
 """Of the releases read, the first without GPTQ's activation order. Source: 0.33.0,
 quantization/utils/gptq_utils.py."""
+
+MIXTURES_BY_TRANSFORMERS = (0, 33)
+"""Of the releases read, the first that runs `architectures.BY_TRANSFORMERS` through transformers'
+code."""

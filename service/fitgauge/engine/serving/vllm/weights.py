@@ -25,7 +25,7 @@ from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.model_classes import (
     own_class,
     position_bytes,
-    table_factor,
+    table_bytes,
 )
 from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
@@ -48,7 +48,13 @@ VLLM = ShardingRules(
     experts_over_data=True,
     wide_dtype="BF16",
     on_every_stage=parts_on_every_stage,
-    fused=("q_proj|k_proj|v_proj", "gate_proj|up_proj|w1|w3", "q_a_proj|kv_a_proj_with_mqa"),
+    fused=(
+        "q_proj|k_proj|v_proj",
+        "gate_proj|up_proj|w1|w3",
+        "q_a_proj|kv_a_proj_with_mqa",
+        "in_proj_b|in_proj_a",
+        "in_proj_qkv|in_proj_z",
+    ),
 )
 """DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's
 Triton kernels; FusedMoEParallelConfig.make;
@@ -63,6 +69,10 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
 def registered(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors that vLLM's class for it makes, divided as it does."""
     special = quirks(spec)
+    if spec.task == "generate" and spec.sees_images:
+        spec = msgspec.structs.replace(
+            spec, blocks=tuple(_without_pooling(block) for block in spec.blocks)
+        )
     if special.own_class:
         return own_class(spec)
     if not (special.no_tensor_parallel_plan or special.towers_of_transformers):
@@ -70,6 +80,15 @@ def registered(spec: ModelSpec) -> ModelSpec:
     return msgspec.structs.replace(
         spec, blocks=tuple(_whole(block, special) for block in spec.blocks)
     )
+
+
+def _without_pooling(block: Block) -> Block:
+    """Return a block without the pooling head of SigLIP, which no language model reads. Source:
+    models/siglip.py, use_head."""
+    if block.part is not Part.VISION or "{}" in block.prefix:
+        return block
+    tensors = tuple(tensor for tensor in block.tensors if ".head." not in tensor.name)
+    return msgspec.structs.replace(block, tensors=tensors)
 
 
 def _whole(block: Block, special: Quirks) -> Block:
@@ -100,11 +119,7 @@ def buffer_bytes(
     set_default_quant_scales, fused_moe/routed_experts.py update_expert_map_info."""
     width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
     size = position_bytes(spec) + sum(
-        table_factor(spec, table, version)
-        * table.positions
-        * table.dim
-        * (BITS[table.dtype] // 8 if table.dtype else width)
-        for table in spec.rotary_tables
+        table_bytes(spec, table, version, width) for table in spec.rotary_tables
     )
     if quirks(spec).registers_causal_mask:
         size += spec.max_context_length**2

@@ -120,6 +120,17 @@ def _sinks(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
     )
 
 
+def _output_gate(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
+    width = mixer.query_heads * mixer.head_dim
+    return parts.linear(
+        "self_attn.output_gate_proj",
+        width,
+        config.integer("hidden_size", low=1),
+        Split.COLUMN,
+        units=mixer.query_heads,
+    )
+
+
 def _lambdas(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:
     return tuple(
         Tensor(f"self_attn.lambda_{name}", (mixer.head_dim,), Kind.OTHER)
@@ -153,6 +164,9 @@ DIALECTS: Mapping[str, Dialect | Callable[[Config], Dialect]] = {
     "glm": replace(GLM, rotary="frequencies"),
     "glm4": replace(GLM, norms=(*GLM.norms, "post_self_attn_layernorm", "post_mlp_layernorm")),
     "nemotron": Dialect(mlp=_PLAIN, gated=False, layer_norm=True, mlp_bias="mlp_bias"),
+    "muse_glimmer_text": replace(UNBIASED, norms=_FOUR_NORMS, window="pattern",
+        extras=_output_gate),
+    "cosmos3_edge_text": Dialect(mlp=_PLAIN, gated=False),
     "exaone4": replace(UNBIASED, norms=_POST_NORMS, qk_norm="head", window="pattern"),
     "internlm3": internlm3,
     "smollm3": replace(LLAMA, window="nope", rotary="frequencies"),

@@ -239,6 +239,14 @@ FAMILIES: Mapping[str, Family] = {
                   "num_experts_per_tok": 8},
         experts=64, naming=_PLAIN, qk_norm="width", width="intermediate_size",
     ),
+    "aria_text": Family(
+        defaults={"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 4096,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 2048,
+            "num_experts_per_tok": 2, "moe_num_shared_experts": 2},
+        experts=8, naming=Naming(router="router"), width="intermediate_size",
+        shared=lambda config: config.integer("moe_num_shared_experts")
+        * config.integer("intermediate_size"),
+    ),
     "flex_olmo": Family(
         defaults={"vocab_size": 100352, "hidden_size": 4096, "intermediate_size": 11008,
             "num_hidden_layers": 32,

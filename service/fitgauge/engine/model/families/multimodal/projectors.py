@@ -15,16 +15,19 @@ from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
 
 
-def llava(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
-    """LLaVA: any of three towers, and two linears."""
+def llava(
+    vision: Config, config: Config, hidden: int, *, divided: bool = True
+) -> tuple[Block, ...]:
+    """LLaVA: any of three towers, and two linears, `divided` over ranks or whole."""
     tower, width = any_tower(vision, config, hidden)
     bias = config.flag("multimodal_projector_bias", default=True)
+    column, row = (Split.COLUMN, Split.ROW) if divided else (Split.NONE, Split.NONE)
     name = "multi_modal_projector"
     projector = (
         *parts.linear(
-            f"{name}.linear_1", hidden, width * feature_layers(config), Split.COLUMN, bias=bias
+            f"{name}.linear_1", hidden, width * feature_layers(config), column, bias=bias
         ),
-        *parts.linear(f"{name}.linear_2", hidden, hidden, Split.ROW, bias=bias),
+        *parts.linear(f"{name}.linear_2", hidden, hidden, row, bias=bias),
     )
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
 
@@ -35,6 +38,29 @@ def llava_next(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         *llava(vision, config, hidden),
         parts.single(Part.PROJECTOR, "", (vit.whole("image_newline", hidden),)),
     )
+
+
+def llava_onevision(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """LLaVA-OneVision: LLaVA with its linears whole on every rank, and a learned line break."""
+    return (
+        *llava(vision, config, hidden, divided=False),
+        parts.single(Part.PROJECTOR, "", (vit.whole("image_newline", hidden),)),
+    )
+
+
+def paddle_ocr(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """PaddleOCR-VL: SigLIP without its head, a norm and two linears over merged patches, whole on
+    every rank."""
+    vision = Config({**vision.values, "vision_use_head": False}, vision.where)
+    tower, width = any_tower(vision, config, hidden)
+    merged = width * vision.integer("spatial_merge_size", default=2, low=1) ** 2
+    name = "model.projector"
+    projector = (
+        *parts.norm(f"{name}.pre_norm", width, bias=True),
+        *parts.linear(f"{name}.linear_1", merged, merged, bias=True),
+        *parts.linear(f"{name}.linear_2", hidden, merged, bias=True),
+    )
+    return (*tower, parts.single(Part.PROJECTOR, "", projector))
 
 
 def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
@@ -94,6 +120,37 @@ def internvl(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     return (*tower, parts.single(Part.PROJECTOR, "", projector))
 
 
+def cohere2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Command A Vision: SigLIP, pixels unshuffled, a gated projection of
+    `alignment_intermediate_size`."""
+    tower, width = any_tower(vision, config, hidden)
+    inner = config.integer("alignment_intermediate_size", default=36864, low=2)
+    gathered = width * config.integer("downsample_factor", default=2, low=1) ** 2
+    name = "model.multi_modal_projector"
+    projector = (
+        *parts.linear(f"{name}.linear_1", inner, gathered, Split.COLUMN, bias=True),
+        *parts.linear(f"{name}.linear_2", hidden, inner // 2, Split.ROW, bias=True),
+    )
+    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+
+
+def cosmos3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Cosmos 3 Edge: SigLIP 2, a norm and two linears over merged patches."""
+    vision = filled(vision, towers.SIGLIP2_DEFAULTS)
+    width = vision.integer("hidden_size", low=1)
+    merged = width * vision.integer("spatial_merge_size", default=2, low=1) ** 2
+    inner = config.integer("projector_hidden_size", default=11520, low=1)
+    name = "model.visual.projector"
+    projector = (
+        *parts.norm(f"{name}.norm", width, bias=True),
+        *parts.linear(f"{name}.linear_fc1", inner, merged, Split.COLUMN, bias=True),
+        *parts.linear(f"{name}.linear_fc2", hidden, inner, Split.ROW, bias=True),
+    )
+    headless = Config({**vision.values, "vision_use_head": False}, vision.where)
+    tower = towers.siglip2(headless, name="model.visual.encoder")
+    return (*tower, parts.single(Part.PROJECTOR, "", projector))
+
+
 def qwen2_audio(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Qwen2-Audio: Whisper's encoder instead of a vision tower."""
     return audio.whisper(config.section("audio_config"), hidden)
@@ -101,6 +158,17 @@ def qwen2_audio(_vision: Config, config: Config, hidden: int) -> tuple[Block, ..
 
 def voxtral(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Voxtral: Whisper's encoder under other keys, four positions stacked, two linears."""
+    return _renamed_whisper(config, hidden, stacked=4, bias=False)
+
+
+def audio_flamingo3(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Audio Flamingo 3: Whisper's encoder under other keys, two linears."""
+    bias = config.flag("projector_bias", default=True)
+    return _renamed_whisper(config, hidden, stacked=1, bias=bias)
+
+
+def _renamed_whisper(config: Config, hidden: int, *, stacked: int, bias: bool) -> tuple[Block, ...]:
+    """Return Whisper's encoder under the usual keys and two linears over `stacked` positions."""
     keys = config.section("audio_config")
     renamed = {
         "d_model": keys.integer("hidden_size", default=1280, low=1),
@@ -109,10 +177,10 @@ def voxtral(_vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         "encoder_ffn_dim": keys.integer("intermediate_size", default=5120, low=1),
     }
     encoder = audio.whisper(Config({**keys.values, **renamed}, keys.where), hidden)
-    name, stacked = "multi_modal_projector", 4 * renamed["d_model"]
+    name = "multi_modal_projector"
     projector = (
-        *parts.linear(f"{name}.linear_1", hidden, stacked),
-        *parts.linear(f"{name}.linear_2", hidden, hidden),
+        *parts.linear(f"{name}.linear_1", hidden, stacked * renamed["d_model"], bias=bias),
+        *parts.linear(f"{name}.linear_2", hidden, hidden, bias=bias),
     )
     return (*encoder[:-1], parts.single(Part.PROJECTOR, "", projector))
 
@@ -148,6 +216,8 @@ def any_tower(vision: Config, config: Config, hidden: int) -> tuple[tuple[Block,
         "llava_onevision": siglip,
         "mistral3": "pixtral",
         "internvl": "internvl_vision",
+        "cohere2_vision": siglip,
+        "paddleocr_vl": siglip,
     }
     kind = vision.text(
         "model_type", default=habit.get(config.text("model_type"), "clip_vision_model")
@@ -167,6 +237,18 @@ def feature_layers(config: Config) -> int:
 
 TOWERS: Mapping[str, tuple[Tower, Mapping[str, Any]]] = {
     "siglip_vision_model": (towers.siglip, towers.SIGLIP_DEFAULTS),
+    "paddleocr_vl_vision": (
+        towers.siglip,
+        towers.SIGLIP_DEFAULTS
+        | {
+            "hidden_size": 1152,
+            "intermediate_size": 4304,
+            "num_hidden_layers": 27,
+            "num_attention_heads": 16,
+            "image_size": 384,
+            "patch_size": 14,
+        },
+    ),
     "clip_vision_model": (towers.clip, towers.CLIP_DEFAULTS),
     "pixtral": (towers.pixtral, towers.PIXTRAL_DEFAULTS),
     "internvl_vision": (towers.intern, towers.INTERN_DEFAULTS),

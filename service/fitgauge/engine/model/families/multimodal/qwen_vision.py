@@ -46,7 +46,7 @@ def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
 
 
 def qwen2_5(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
-    """Qwen2.5-VL: RMS norms and gated MLPs with biases."""
+    """Qwen2.5-VL and EXAONE 4.5: RMS norms and gated MLPs with biases."""
     vision = filled(vision, QWEN2_5_DEFAULTS)
     width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
     merged, out = (
@@ -67,11 +67,12 @@ def qwen2_5(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
         *parts.linear("visual.merger.mlp.2", out, merged, Split.ROW, bias=True),
     )
     inner, layers = vision.integer("intermediate_size"), vision.layers("depth")
+    kv_heads = vision.integer("num_key_value_heads", default=heads, low=1)
     return (
         parts.single(
             Part.VISION, "", patches("visual.patch_embed.proj", width, *volume(vision), bias=False)
         ),
-        *vit(style, hidden=width, heads=heads, width=inner, layers=layers),
+        *vit(style, hidden=width, heads=heads, width=inner, layers=layers, kv_heads=kv_heads),
         parts.single(Part.PROJECTOR, "", merger),
     )
 
@@ -164,6 +165,96 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     )
 
 
+def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
+    """GLM-OCR: GLM-4V's tower without learned positions, with norms of queries and keys, and a
+    merger as wide as the language model's MLP."""
+    vision = filled(vision, GLM_OCR_DEFAULTS)
+    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
+    out, merge = (
+        vision.integer("out_hidden_size", low=1),
+        vision.integer("spatial_merge_size", low=1),
+    )
+    inner = config.section("text_config").integer("intermediate_size", default=4096, low=1)
+    style = Vit(
+        "model.visual.blocks.{}.",
+        qkv=("attn.qkv",),
+        out="attn.proj",
+        norms=("norm1", "norm2"),
+        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+        norm_bias=False,
+        extras=(
+            *parts.norm("attn.q_norm", width // heads),
+            *parts.norm("attn.k_norm", width // heads),
+        ),
+    )
+    tower = (
+        *patches("model.visual.patch_embed.proj", width, *volume(vision)),
+        *parts.norm("model.visual.post_layernorm", width),
+    )
+    name = "model.visual.merger"
+    merger = (
+        *patches("model.visual.downsample", out, width, merge, merge),
+        *parts.linear(f"{name}.proj", out, out, Split.COLUMN),
+        *parts.norm(f"{name}.post_projection_norm", out, bias=True),
+        *parts.linear(f"{name}.gate_proj", inner, out, Split.COLUMN),
+        *parts.linear(f"{name}.up_proj", inner, out, Split.COLUMN),
+        *parts.linear(f"{name}.down_proj", out, inner, Split.ROW),
+    )
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(
+            style,
+            hidden=width,
+            heads=heads,
+            width=vision.integer("intermediate_size"),
+            layers=vision.layers("depth"),
+        ),
+        parts.single(Part.PROJECTOR, "", merger),
+    )
+
+
+def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
+    """Muse Glimmer: positions of a grid, attention that ranks divide and MLPs that they do not,
+    three linears."""
+    vision = filled(vision, MUSE_GLIMMER_DEFAULTS)
+    width, patch = vision.integer("hidden_size", low=1), vision.integer("patch_size", low=1)
+    inner, heads = (
+        vision.integer("intermediate_size", low=1),
+        vision.integer("num_attention_heads", low=1),
+    )
+    out, middle = (
+        config.integer("out_hidden_size", default=6144, low=1),
+        config.integer("projector_hidden_size", default=4096, low=1),
+    )
+    pixels = 3 * vision.integer("patch_temporal", low=1) * patch**2
+    positions = vision.integer("pos_emb_height", low=1) * vision.integer("pos_emb_width", low=1)
+    name = "model.vision_encoder"
+    style = Vit(
+        f"{name}.transformer.{{}}.",
+        qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"),
+        out="attn.o_proj",
+        norms=("ln_1", "ln_2"),
+        mlp=("mlp.c_fc", "mlp.c_proj"),
+        whole_mlp=True,
+    )
+    tower = (
+        *parts.linear(f"{name}.conv1_linear", width, pixels),
+        whole(f"{name}.positional_embedding_vlm", positions, width),
+        *parts.norm(f"{name}.ln_pre", width, bias=True),
+        *parts.norm(f"{name}.ln_post", width, bias=True),
+    )
+    projector = (
+        *parts.linear("model.vision_adapter.c_fc", middle, out),
+        *parts.linear("model.vision_adapter.c_proj", middle, middle),
+        *parts.linear("model.vision_projection", hidden, middle),
+    )
+    return (
+        parts.single(Part.VISION, "", tower),
+        *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers()),
+        parts.single(Part.PROJECTOR, "", projector),
+    )
+
+
 _SHARED_DEFAULTS = {
     "depth": 32,
     "num_heads": 16,
@@ -195,3 +286,14 @@ GLM4_DEFAULTS = _SHARED_DEFAULTS | {
     "out_hidden_size": 4096, "image_size": 336,
 }  # fmt: skip
 """transformers 5.23, Glm4vVisionConfig."""
+
+GLM_OCR_DEFAULTS = _SHARED_DEFAULTS | {
+    "depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "out_hidden_size": 1536,
+}  # fmt: skip
+"""transformers 5.20, GlmOcrVisionConfig."""
+
+MUSE_GLIMMER_DEFAULTS = {
+    "patch_size": 14, "pos_emb_height": 32, "pos_emb_width": 32, "num_attention_heads": 16,
+    "num_hidden_layers": 50, "hidden_size": 1536, "intermediate_size": 8960, "patch_temporal": 2,
+}  # fmt: skip
+"""transformers 5.20, MuseGlimmerVisionConfig."""

@@ -163,7 +163,8 @@ def pixtral(
 def intern(
     vision: Config, _config: Config, _hidden: int, *, name: str = "vision_tower"
 ) -> tuple[Block, ...]:
-    """InternViT as transformers stores it: a class token, learned positions, layer scales."""
+    """InternViT as transformers stores it: a class token, learned positions, layer scales. Every
+    rank holds the attention whole. Source: vLLM 0.33, models/interns1_vit.py."""
     vision = filled(vision, INTERN_DEFAULTS)
     hidden, heads, channels = (
         vision.integer("hidden_size", low=1),
@@ -179,6 +180,7 @@ def intern(
         norms=("layernorm_before", "layernorm_after"),
         norm_bias=layer_norm,
         qkv_bias=vision.flag("attention_bias"),
+        whole_attention=True,
         extras=(
             whole("lambda_1", hidden),
             whole("lambda_2", hidden),

@@ -31,6 +31,10 @@ class Vit:
     """Whether the output projection has a bias."""
     mlp_bias: bool = True
     """Whether the MLP has biases."""
+    whole_attention: bool = False
+    """Whether every rank holds the attention whole."""
+    whole_mlp: bool = False
+    """Whether every rank holds the MLPs whole."""
     sharded: bool = True
     """Whether tensor parallelism divides the layers; else every rank holds them whole."""
     extras: tuple[Tensor, ...] = ()
@@ -38,14 +42,24 @@ class Vit:
 
 
 def vit(
-    style: Vit, *, hidden: int, heads: int, width: int, layers: int, inner: int | None = None
+    style: Vit,
+    *,
+    hidden: int,
+    heads: int,
+    width: int,
+    layers: int,
+    inner: int | None = None,
+    kv_heads: int | None = None,
 ) -> tuple[Block, ...]:
     """`layers` layers of `hidden` features, `heads` heads over `inner` features (None: `hidden`)
-    and an MLP of `width`."""
+    and an MLP of `width`. `kv_heads` of a joint projection (None: `heads`)."""
     inner = hidden if inner is None else inner
-    rows = 3 * inner // len(style.qkv)
+    kv_heads = heads if kv_heads is None else kv_heads
+    rows = (inner + 2 * kv_heads * (inner // heads)) // len(style.qkv)
     *ups, down = style.mlp
     column, row = (Split.COLUMN, Split.ROW) if style.sharded else (Split.NONE, Split.NONE)
+    heads_out, heads_in = (Split.NONE, Split.NONE) if style.whole_attention else (column, row)
+    widening, narrowing = (Split.NONE, Split.NONE) if style.whole_mlp else (column, row)
     tensors = (
         *[
             tensor
@@ -55,20 +69,20 @@ def vit(
         *[
             t
             for name in style.qkv
-            for t in parts.linear(name, rows, hidden, column, units=heads, bias=style.qkv_bias)
+            for t in parts.linear(name, rows, hidden, heads_out, units=heads, bias=style.qkv_bias)
         ],
-        *parts.linear(style.out, hidden, inner, row, units=heads, bias=style.out_bias),
+        *parts.linear(style.out, hidden, inner, heads_in, units=heads, bias=style.out_bias),
         *[
             tensor
             for name in ups
-            for tensor in parts.linear(name, width, hidden, column, bias=style.mlp_bias)
+            for tensor in parts.linear(name, width, hidden, widening, bias=style.mlp_bias)
         ],
-        *parts.linear(down, hidden, width, row, bias=style.mlp_bias),
+        *parts.linear(down, hidden, width, narrowing, bias=style.mlp_bias),
         *style.extras,
     )
     mixer = Attention(
         query_heads=heads,
-        kv_heads=heads,
+        kv_heads=kv_heads,
         head_dim=inner // heads,
         value_dim=inner // heads,
         causal=False,

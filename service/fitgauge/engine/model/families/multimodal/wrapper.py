@@ -47,7 +47,7 @@ TEXT: Mapping[str, Reader] = {
 
 KIN: Mapping[str, str] = {
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3",
-    "glm4v_text": "glm4",
+    "glm4v_text": "glm4", "glm_ocr_text": "glm4", "paddleocr_vl_text": "ernie4_5",
     "glm4v_moe_text": "glm4_moe", "kimi_k2": "deepseek_v3",
 }  # fmt: skip
 """Language models that are another family's in all but their defaults."""
@@ -79,6 +79,12 @@ class Wrapper:
     """Whether vLLM registers a rotary table for the tower."""
 
 
+LANGUAGE_ALONE = frozenset({
+    "Gemma3ForCausalLM", "Gemma4ForCausalLM", "Llama4ForCausalLM", "Qwen3_5ForCausalLM",
+    "Qwen3_5MoeForCausalLM",
+})  # fmt: skip
+"""Classes of a multimodal model's language model alone, whatever sections its config has."""
+
 IMAGE_PREFIX = frozenset({"gemma3", "paligemma"})
 """Model types whose images attend to all of themselves. Source: vLLM,
 transformers_utils/model_arch_config_convertor.py."""
@@ -88,6 +94,13 @@ def read_wrapped(config: Config, wrapper: Wrapper) -> ModelSpec:
     """Return the ModelSpec of a multimodal model. Raises MalformedModelError where a size is
     missing or absurd."""
     text = text_section(config, wrapper)
+    if architecture_name(config) in LANGUAGE_ALONE:
+        return msgspec.structs.replace(
+            (TEXT.get(text.text("model_type")) or dense.read_dense)(text),
+            model_type=config.text("model_type"),
+            architecture=architecture_name(config),
+            language_type=text.text("model_type"),
+        )
     vision = config.section("vision_config")
     if not config.has("vision_config"):
         vision = Config(wrapper.vision, vision.where)
@@ -144,6 +157,9 @@ def text_section(config: Config, wrapper: Wrapper) -> Config:
         }
     elif not values:
         values = dict(wrapper.absent)
+    if values.get("use_bidirectional_attention") is True:
+        # Only what an image spans is read both ways: the language model still generates.
+        values["use_bidirectional_attention"] = "vision"
     kind = str(values.get("model_type") or wrapper.text)
     defaults = wrapper.defaults if kind == wrapper.text else {}
     own = (

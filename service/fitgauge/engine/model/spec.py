@@ -265,6 +265,8 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     """Canonical dtype; None for the model's own."""
     axes: bool = False
     """Whether it rotates by several axes of position (`mrope_section`)."""
+    tower: bool = False
+    """Whether it is of a tower, which the first pipeline stage holds."""
 
 
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):

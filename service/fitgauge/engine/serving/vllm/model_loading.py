@@ -48,6 +48,7 @@ def loaded_terms(
         spec,
         expert_parallel=workload.expert_parallel,
         layers=stage.span,
+        first=stage.first,
         version=workload.engine_version,
     )
     extra_bytes += whole_tower_bytes(spec, workload) if stage.first else 0

@@ -12,7 +12,7 @@ from fitgauge.engine.model.spec import Kind, ModelSpec
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
-from fitgauge.engine.serving.vllm.quirks import language_quirks
+from fitgauge.engine.serving.vllm.quirks import quantizes_routers
 from fitgauge.engine.unsupported import UnsupportedError
 
 _UNQUANTIZED = named(
@@ -79,7 +79,7 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     """Return the scheme as vLLM registers the model's tensors in it."""
     if not scheme.rules:
         return scheme
-    routers = language_quirks(spec).quantized_router
+    routers = quantizes_routers(spec)
     rules = (_registered(rule, routers=routers) for rule in scheme.rules)
     return msgspec.structs.replace(scheme, rules=(Rule(form=None, names=_UNQUANTIZED), *rules))
 

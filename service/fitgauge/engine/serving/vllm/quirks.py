@@ -162,7 +162,8 @@ _QUIRKS: dict[str, Quirks] = {
 _FLAGS: dict[str, str] = {
     "embedding_on_every_stage": """
         bloom chatglm cohere cohere2 cohere2_moe cohere2_vision cohere_compass
-        cohere_compass_text dbrx falcon falcon_mamba gemma gemma2 gemma3 gemma3_text gemma4
+        cohere_compass_text cosmos3_edge dbrx falcon falcon_mamba gemma gemma2 gemma3 gemma3_text
+        gemma4
         gemma4_text gemma4_unified gpt-sw3 gpt2 gpt_oss gptj granitemoe granitemoe_swa
         granitemoehybrid granitemoeshared hy_v3 internlm2 jamba k2_horizon lfm2 lfm2_moe mamba
         minicpm minicpm3 mixtral molmo molmo2 muse_glimmer nemotron_h olmo_hybrid olmoe opt orion
@@ -193,19 +194,24 @@ for _flag, _model_types in _FLAGS.items():
 _NONE = Quirks()
 
 
-def language_quirks(spec: ModelSpec) -> Quirks:
-    """Return how vLLM treats the language model of a multimodal model, or the model itself."""
-    return _QUIRKS.get(spec.language_type or spec.model_type, _NONE)
+def quantizes_routers(spec: ModelSpec) -> bool:
+    """Return whether the model's class, or that of its language model, quantizes routers."""
+    return any(special.quantized_router for special in _both(spec))
+
+
+def _both(spec: ModelSpec) -> tuple[Quirks, Quirks]:
+    """Return how vLLM treats the model's type and that of its language model."""
+    return quirks(spec), _QUIRKS.get(spec.language_type, _NONE)
 
 
 def parts_on_every_stage(spec: ModelSpec) -> frozenset[Part]:
     """Return the parts outside the layers that every pipeline stage holds."""
-    special = language_quirks(spec)
     parts = set()
-    if special.embedding_on_every_stage:
-        parts.add(Part.EMBEDDING)
-    if special.head_on_every_stage:
-        parts.add(Part.HEAD)
+    for special in _both(spec):
+        if special.embedding_on_every_stage:
+            parts.add(Part.EMBEDDING)
+        if special.head_on_every_stage:
+            parts.add(Part.HEAD)
     return frozenset(parts)
 
 

@@ -110,6 +110,7 @@ def buffer_bytes(
     *,
     expert_parallel: int = 1,
     layers: range | None = None,
+    first: bool = True,
     version: tuple[int, ...] = (0, 33),
 ) -> int:
     """Return the bytes of registered buffers on one rank: rotary tables, four fp32 scales a layer
@@ -119,7 +120,9 @@ def buffer_bytes(
     set_default_quant_scales, fused_moe/routed_experts.py update_expert_map_info."""
     width = BITS["BF16" if spec.dtype == "F32" else spec.dtype] // 8
     size = position_bytes(spec) + sum(
-        table_bytes(spec, table, version, width) for table in spec.rotary_tables
+        table_bytes(spec, table, version, width)
+        for table in spec.rotary_tables
+        if first or not table.tower
     )
     if quirks(spec).registers_causal_mask:
         size += spec.max_context_length**2

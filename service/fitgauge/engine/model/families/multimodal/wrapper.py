@@ -229,4 +229,4 @@ def tower_table(blocks: tuple[Block, ...]) -> tuple[RotaryTable, ...]:
         for mixer in block.mixers
         if hasattr(mixer, "head_dim")
     ]
-    return (RotaryTable(positions=8192, dim=dims[0] // 2),) if dims else ()
+    return (RotaryTable(positions=8192, dim=dims[0] // 2, tower=True),) if dims else ()

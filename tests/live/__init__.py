@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+import fitgauge_plugin.mcp_in_process  # noqa: F401 - once, not while a first test runs
 from fitgauge.app import create_app
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.serve import OPTIONS

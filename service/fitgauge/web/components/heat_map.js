@@ -34,6 +34,7 @@ function requestOf(shown) {
     ...(dtype ? {kv_cache_dtype: dtype} : {}),
     context_lengths: doublings(SHORTEST, LONGEST, STEPS),
     concurrencies: doublings(1, MOST_AT_ONCE, STEPS),
+    limit: STEPS * STEPS,
   };
 }
 
@@ -46,6 +47,12 @@ effect(() => {
   else table.value = null;
 });
 
+/** Whether a cell is the load of the page's answer. */
+function isCurrent({context_length: context, concurrency}) {
+  const understood = answer.value?.understood_as ?? {};
+  return context === understood.context_length && concurrency === understood.concurrency;
+}
+
 function Cell({row}) {
   const {context_length: context, concurrency, verdict} = row;
   const label = t('heat.cell', {
@@ -53,7 +60,7 @@ function Cell({row}) {
   });
   const chosen = () => change({context_length: context, concurrency});
   return html`<td class=${verdict}><button type="button" aria-label=${label} title=${label}
-    onClick=${chosen}>${SIGNS[verdict]}</button></td>`;
+    aria-current=${isCurrent(row) ? 'true' : null} onClick=${chosen}>${SIGNS[verdict]}</button></td>`;
 }
 
 /** The table of verdicts; longest context on top. */

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
 
@@ -183,6 +184,29 @@ def test_what_vllm_has_no_model_or_kernel_for_is_unsupported(
 )
 def test_what_vllm_runs_is_not_refused(check_fit: Check, model: str) -> None:
     assert check_fit(model=model, gpu="8x H200").verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("fields", "degrees"),
+    [
+        ({"gpu": "8x H200"}, (4, 1, 2)),
+        ({"gpu": "3x H200"}, (1, 1, 3)),
+        ({"gpu": "8x H200", "tensor_parallel": 2}, (2, 1, 4)),
+        ({"gpu": "8x H200", "engine": "sglang"}, (4, 2, 1)),
+    ],
+)
+def test_replicas_take_the_place_of_stages_that_the_engine_has_not(
+    check_fit: Check, fields: dict[str, Any], degrees: tuple[int, int, int]
+) -> None:
+    echo = check_fit(model="openai/whisper-large-v3", **fields).understood_as
+    names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    assert tuple(echo.get(name) or 1 for name in names) == degrees
+
+
+def test_stages_asked_for_are_refused_where_the_engine_has_none(check_fit: Check) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        check_fit(model="openai/whisper-large-v3", gpu="8x H200", pipeline_parallel=2)
+    assert refused.value.field == "pipeline_parallel"
 
 
 @pytest.mark.parametrize(

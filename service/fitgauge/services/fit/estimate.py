@@ -1,7 +1,7 @@
 """A serving question, estimated: what it names is found, its degrees are settled, and its need
 is set against the GPU."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import structs
@@ -208,18 +208,10 @@ class Estimator:
         try:
             return self._estimated(query, query.request)
         except IMPOSSIBLE as refused:
-            if (
-                query.request.tensor_parallel is not None
-                or refused_field(refused) != "tensor_parallel"
-            ):
-                raise
-            for width in reversed(tensor_widths(query.spec, min(query.count, USUAL_NODE))):
-                try:
-                    return self._estimated(
-                        query, structs.replace(query.request, tensor_parallel=width)
-                    )
-                except IMPOSSIBLE:
-                    continue
+            for request in _other_degrees(query, refused_field(refused)):
+                estimate = self._trial(query, request)
+                if estimate is not None:
+                    return estimate
             raise
 
     def possible(self, query: FitQuery) -> FitEstimate | None:
@@ -251,6 +243,22 @@ class Estimator:
         key = query.checkpoint.derived, workload, accelerator, gpus
         estimate, probability = self._estimates.get_or_compute(query.loaded, key, compute)
         return FitEstimate(query, request, prepared, workload, estimate, probability)
+
+
+def _other_degrees(query: FitQuery, refused: str | None) -> Iterator[FitRequest]:
+    """Yield the request with other degrees where it leaves out the one that the engine refuses:
+    narrower tensor degrees, and the engine's own layouts without pipeline stages."""
+    request, layouts = query.request, ENGINES[query.profile.engine].ladders.layouts
+    if refused == "tensor_parallel" and request.tensor_parallel is None:
+        for width in reversed(tensor_widths(query.spec, min(query.count, USUAL_NODE))):
+            yield structs.replace(request, tensor_parallel=width)
+    if refused == "pipeline_parallel" and request.pipeline_parallel is None and layouts:
+        for degrees in layouts(query.spec, query.count):
+            fields = degrees._asdict()
+            if degrees.pipeline_parallel == 1 and all(
+                getattr(request, name) in (None, value) for name, value in fields.items()
+            ):
+                yield structs.replace(request, **fields)
 
 
 def _held_bytes(stage: StageEstimate) -> int:

@@ -32,7 +32,7 @@ def over_nodes(workload: Workload, nodes: int) -> NodeFlags:
     """Return how ranks run over machines: vLLM's own processes, before release 0.12 Ray's.
 
     Source: docs/serving/parallelism_scaling.md, "Running vLLM with MultiProcessing"; replicas go
-    to the machines by their rank (engine/arg_utils.py, inferred_data_parallel_rank)."""
+    to the machines by their rank (vllm/engine/arg_utils.py, inferred_data_parallel_rank)."""
     if workload.engine_version < _NODES:
         others = f"in a Ray cluster that each joins first (ray start --address={HEAD}:6379)"
         return NodeFlags(["--distributed-executor-backend", "ray"], others)

@@ -24,7 +24,10 @@ from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn
 from live.conformance import conform
 
-__all__ = ["app_over", "client", "conform", "serving"]
+__all__ = ["PATIENCE", "app_over", "client", "conform", "serving"]
+
+PATIENCE = 60
+"""How long a client waits for a response [s]: a loaded machine is no failure."""
 
 
 def app_over(stand_in: HubStandIn, settings: Settings | None = None, **hub_settings: Any) -> Any:
@@ -71,7 +74,11 @@ def serving(
 def client(url: str, **options: Any) -> httpx.Client:
     """Return a client each of whose responses is held to the OpenAPI document."""
     return httpx.Client(
-        base_url=url, trust_env=False, timeout=10, event_hooks={"response": [conform]}, **options
+        base_url=url,
+        trust_env=False,
+        timeout=PATIENCE,
+        event_hooks={"response": [conform]},
+        **options,
     )
 
 

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from fitgauge.services.tools.faces import TOOLS
 from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn, safetensors_repository
-from live import serving
+from live import PATIENCE, serving
 
 FIT = {"model": "acme/tiny", "gpu": "RTX 4090"}
 MODES = ("auto", "legacy", "2026-07-28")
@@ -172,7 +172,7 @@ def test_a_hundred_calls_at_once_are_answered(url):
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD"])
 def test_nothing_but_post_is_answered_and_nothing_is_held_open(url, method):
-    response = httpx.request(method, f"{url}/mcp", headers=ACCEPT, timeout=5)
+    response = httpx.request(method, f"{url}/mcp", headers=ACCEPT, timeout=PATIENCE)
     assert response.status_code == 405
     assert response.headers["Allow"] == "POST"
 
@@ -183,7 +183,7 @@ def test_nothing_but_post_is_answered_and_nothing_is_held_open(url, method):
 )
 def test_nonsense_is_answered_with_an_error(url, body):
     headers = ACCEPT | {"Content-Type": "application/json"}
-    response = httpx.post(f"{url}/mcp", content=body, headers=headers, timeout=5)
+    response = httpx.post(f"{url}/mcp", content=body, headers=headers, timeout=PATIENCE)
     assert 400 <= response.status_code < 500
 
 
@@ -219,7 +219,7 @@ def test_blanks_around_the_value_of_a_header_are_no_part_of_it(url):
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": " tools/list \t",
     }
-    connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=10)
+    connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=PATIENCE)
     body = json.dumps(LIST | {"params": {"_meta": meta}})
     connection.request("POST", "/mcp", body, headers)
     response = connection.getresponse()

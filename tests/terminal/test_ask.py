@@ -25,7 +25,7 @@ def run(monkeypatch, tmp_path):
         ("which models run on a 3060 12GB?", 0, "RTX 3060"),
         ("which GPU for Qwen3 8B?", 0, "tokens/s"),
         ("compare Qwen3 8B and Qwen3 32B on a 4090", 0, "Qwen/Qwen3-32B"),
-        ("which parallelism layout to train Qwen3 8B on 8 H100?", 0, "fsdp"),
+        ("which parallelism layout to train Qwen3 8B on 8 H100?", 0, "ZeRO-3"),
         ("does it fit on a 4090?", 2, "model"),
         ("who wrote the moonlight sonata?", 2, "GPU memory"),
     ],

@@ -269,6 +269,16 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     """Whether it is of a tower, which the first pipeline stage holds."""
 
 
+class VisionSection(msgspec.Struct, frozen=True, gc=False):
+    """The size of a vision tower by the usual names, which engines look for whatever the family
+    calls them."""
+
+    layers: int | None
+    """`num_hidden_layers`; None where the section has another name for it."""
+    width: int | None
+    """`hidden_size`, likewise."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """What a model is made of."""
 
@@ -297,6 +307,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     """Tables that an engine registers in addition to parameters."""
     quantization: dict[str, object] | None = None
     """The config's own `quantization_config` (or hf_quant_config.json), as published; else None."""
+    vision_section: VisionSection | None = None
+    """What the config's `vision_config` says by the usual names; None where it has no such
+    section."""
     image_prefix: bool = False
     """Whether the tokens of an image also attend to those after them."""
     basis: Basis = "exact"

@@ -59,9 +59,12 @@ def always_runs(
 
 def fixed_batch(
     max_num_seqs: int, max_batched_tokens: int
-) -> Callable[[Accelerator, int, Version, ModelSpec], tuple[int, int]]:
+) -> Callable[[Accelerator, int, Version, ModelSpec, int], tuple[int, int]]:
     """Return a `default_batch` that is the same on every GPU."""
-    return lambda accelerator, context_length, version, spec: (max_num_seqs, max_batched_tokens)
+    return lambda accelerator, context_length, version, spec, ranks: (
+        max_num_seqs,
+        max_batched_tokens,
+    )
 
 
 class Engine(NamedTuple):
@@ -82,8 +85,9 @@ class Engine(NamedTuple):
     shard_weights: Callable[..., ShardedWeights]
     """Prepare a model's weights in a quantization scheme as the engine shards them."""
 
-    default_batch: Callable[[Accelerator, int, Version, ModelSpec], tuple[int, int]]
-    """(max_num_seqs, max_batched_tokens) on an accelerator, for a context, a version, a model."""
+    default_batch: Callable[[Accelerator, int, Version, ModelSpec, int], tuple[int, int]]
+    """(max_num_seqs, max_batched_tokens) on an accelerator, for a context, a version, a model, a
+    degree of tensor parallelism."""
 
     command: Callable[[Launch], str]
     """Return the command line that starts the engine."""

@@ -237,9 +237,14 @@ class BatchEstimator:
         """Return the GPUs of one kind have the same demand."""
         row, profile = ENGINES[engine], self.profile(engine)
         version = words.version(request.engine_version or profile.newest)
-        return row.accelerator_kind(accelerator), row.default_batch(
-            accelerator, context_length_of(request, self._model.spec), version, self._model.spec
+        batch = row.default_batch(
+            accelerator,
+            context_length_of(request, self._model.spec),
+            version,
+            self._model.spec,
+            request.tensor_parallel or 1,
         )
+        return row.accelerator_kind(accelerator), batch
 
     def demand(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int

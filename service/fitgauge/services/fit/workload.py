@@ -72,7 +72,7 @@ def base_workload(
             code="impossible-degrees",
         )
     version = words.version(request.engine_version or profile.newest)
-    sequences, tokens = row.default_batch(accelerator, context, version, spec)
+    sequences, tokens = row.default_batch(accelerator, context, version, spec, tensor)
     sequences = request.max_num_seqs or sequences
     return Workload(
         engine=name,

@@ -17,7 +17,6 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
     default_batch,
     mem_fraction_static,
     prefill_graphs,
-    vision_factor,
 )
 from fitgauge.engine.serving.sglang.memory import damped, with_engine_defaults
 from fitgauge.engine.serving.sglang.pools import SglangPools, radix_pool
@@ -126,15 +125,6 @@ def test_sparse_attention_is_cached_in_fp8_on_blackwell_alone() -> None:
         for card in ("b200-192gb", "h200-sxm-141gb")
     ]
     assert formats == ["F8_E4M3", "auto"]
-
-
-def test_a_vision_tower_lowers_the_share() -> None:
-    gemma = spec_of("google/gemma-3-12b-it")
-    assert vision_factor(spec_of("Qwen/Qwen3-32B"), (0, 5, 23)) == 1.0
-    assert vision_factor(gemma, (0, 5, 23)) == pytest.approx(
-        0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1))
-    )
-    assert [vision_factor(gemma, version) for version in ((0, 4, 4), (0, 4, 8))] == [0.95, 0.90]
 
 
 @pytest.mark.parametrize(

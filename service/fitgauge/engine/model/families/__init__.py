@@ -33,6 +33,7 @@ from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import vision
 from fitgauge.engine.model.families.recurrent import hybrid
+from fitgauge.engine.model.families.vision_section import vision_section
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.published import published
 
@@ -74,7 +75,11 @@ def read_config(
     config = Config(values)
     reader = eagle.reader(config) or READERS.get(config.text("model_type"))
     spec = reader(config) if reader else read_fallback(config, READERS)
-    spec = msgspec.structs.replace(spec, quantization=published_quantization(config, quantization))
+    spec = msgspec.structs.replace(
+        spec,
+        quantization=published_quantization(config, quantization),
+        vision_section=vision_section(config, spec),
+    )
     bounds.check(spec)
     published(spec)
     return spec

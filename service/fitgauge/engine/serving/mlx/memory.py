@@ -48,7 +48,11 @@ PREFILL_STEP = 2048
 
 
 def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+    accelerator: Accelerator,
+    context_length: int,
+    version: tuple[int, ...],
+    spec: ModelSpec,
+    tensor_parallel: int = 1,
 ) -> tuple[int, int]:
     """Return (requests, tokens of one prefill pass)."""
     return 1, min(PREFILL_STEP, context_length)

@@ -9,6 +9,7 @@ from fitgauge.engine.serving.launch import (
     optional,
     shell,
 )
+from fitgauge.engine.serving.sglang.mem_fraction import GRAPHS_WITHIN_REQUESTS
 from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
@@ -30,8 +31,10 @@ def command(launch: Launch) -> str:
     """Return the command line.
 
     With DP attention --tp counts all ranks, over which --dp replicas of the attention divide
-    them; --cuda-graph-max-bs is what the automatic share reserves for."""
+    them; --cuda-graph-max-bs is what the automatic share reserves for, where it does not follow
+    --max-running-requests."""
     settings, workload = launch.settings, launch.workload
+    follows = workload.engine_version >= GRAPHS_WITHIN_REQUESTS
     flags: Flags = ["python", "-m", "sglang.launch_server", "--model-path", launch.repository]
     flags += ["--context-length", workload.context_length]
     attention_replicas = workload.data_parallel > 1 and workload.expert_parallel > 1
@@ -47,7 +50,7 @@ def command(launch: Launch) -> str:
         ("--kv-cache-dtype", launch.kv_cache_dtype),
         ("--mem-fraction-static", settings.gpu_memory_utilization),
         ("--max-running-requests", settings.max_num_seqs),
-        ("--cuda-graph-max-bs", settings.max_num_seqs),
+        ("--cuda-graph-max-bs", None if follows else settings.max_num_seqs),
         ("--chunked-prefill-size", settings.max_batched_tokens),
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--max-total-tokens", launch.pool_tokens),

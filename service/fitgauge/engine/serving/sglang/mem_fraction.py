@@ -7,8 +7,13 @@ Three rules in turn, read in sglang 0.4.4.post1, 0.4.6.post5, 0.4.8.post1, 0.5.0
 read in."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Block, Kind, LatentAttention, ModelSpec, Part
-from fitgauge.engine.quantity import MIB
+from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec, Recurrent
+from fitgauge.engine.serving.sglang.gpus import total_mib
+from fitgauge.engine.serving.sglang.multimodal import (
+    CAPTURED_MULTIMODAL,
+    has_profile,
+    is_multimodal,
+)
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
@@ -20,7 +25,19 @@ PREFILL_GRAPHS = (0, 5, 10)
 """From here on graphs of prefills are taken to be reserved for: 0.5.3 has none, logs of April
 2026 print them."""
 
+GRAPHS_WITHIN_REQUESTS = (0, 5, 23)
+"""From here on graphs are taken to be captured for no more than --max-running-requests, and else up
+to the default of the GPU; before, the launch sets what they are captured for."""
+
 VISION_BY_TOWER = (0, 5)
+_TOWER = (24, 1024)
+"""Layers and width of ViT-L/14, which also stand for what a config does not name."""
+
+_PROFILED_REQUESTS = 512
+"""Up to so many requests at once, models with settings of their own capture graphs of all."""
+
+_WIDE = 4
+"""Ranks of tensor parallelism from which on graphs are larger."""
 
 _STEPS = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
 """Ranks from which on a share holds."""
@@ -30,29 +47,55 @@ _RESERVES = ((35, 2.8, 0.1), (90, 9.5, 0.5), (160, 12.0, 0.5))
 
 
 def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+    accelerator: Accelerator,
+    context_length: int,
+    version: tuple[int, ...],
+    spec: ModelSpec,
+    tensor_parallel: int = 1,
 ) -> tuple[int, int]:
-    """Return (largest batch of the decode graphs, chunked_prefill_size) by the size of the GPU,
-    for less than four ranks."""
+    """Return (largest batch of the decode graphs, chunked_prefill_size) by the size of the GPU
+    and the number of ranks."""
     memory = total_mib(accelerator)
     if version < BY_GPU:
         return (8, 2048) if memory < 25_000 else (160, 8192)
     if version < BY_WORK:
         return (8, 2048) if memory < 35 * 1024 else (160, 8192 if memory < 160 * 1024 else 16384)
-    for limit, sequences, tokens in (
-        (20, 8, 2048),
-        (35, 48, 4096),
-        (60, 32, 4096),
-        (160, 256, 8192),
+    for limit, sequences, wide, tokens in (
+        (20, 8, 8, 2048),
+        (35, 48, 160, 4096),
+        (60, 32, 160, 4096),
+        (160, 256, 512, 8192),
     ):
         if memory < limit * 1024:
-            return sequences, tokens
+            return wide if tensor_parallel >= _WIDE else sequences, tokens
     return 512, 16384
 
 
-def total_mib(accelerator: Accelerator) -> float:
-    """Return the GPU's memory as nvidia-smi prints it [MiB]."""
-    return (accelerator.total_bytes or accelerator.usable.expected) / MIB
+def graph_batch(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> int:
+    """Return the largest batch of the decode graphs. Source: memory_hook.py;
+    model_overrides/qwen3_vl.py, expand_multimodal_decode_graph_to_running_limit."""
+    requests = workload.max_num_seqs
+    if workload.engine_version < GRAPHS_WITHIN_REQUESTS:
+        return requests
+    if requests <= _PROFILED_REQUESTS and has_profile(spec, accelerator):
+        return requests
+    return min(requests, _default_requests(spec, workload, accelerator))
+
+
+def running_requests(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> int | None:
+    """Return --max-running-requests; None where it is not set, which leaves the default batch."""
+    requests = workload.max_num_seqs
+    return None if requests == _default_requests(spec, workload, accelerator) else requests
+
+
+def _default_requests(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> int:
+    return default_batch(
+        accelerator,
+        workload.context_length,
+        workload.engine_version,
+        spec,
+        workload.tensor_parallel,
+    )[0]
 
 
 def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
@@ -67,7 +110,7 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
         reserve = (
             reserved_by_gpu(memory, workload)
             if version < BY_WORK
-            else reserved_by_work(spec, memory, workload)
+            else reserved_by_work(spec, memory, workload, graph_batch(spec, workload, accelerator))
         )
         share = round((memory - reserve) / memory, 3)
     return max(0.05, share * vision_factor(spec, version))
@@ -93,7 +136,7 @@ def reserved_by_gpu(memory: float, workload: Workload) -> float:
     return 32 * 1024
 
 
-def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> float:
+def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload, batch: int) -> float:
     """512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every
     prefill graph (1536 for MLA), at least 10 GiB on GPUs of more than 60 GiB [MiB]."""
     reserve = (
@@ -102,11 +145,26 @@ def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload) -> floa
         + 128 * workload.tensor_parallel * workload.pipeline_parallel
     )
     if not workload.enforce_eager:
-        reserve += 2 * workload.max_num_seqs
-        if workload.engine_version >= PREFILL_GRAPHS:
+        reserve += 2 * batch
+        if captures_prefill(spec, workload):
             latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
             reserve += 1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens)
     return max(reserve, 10 * 1024) if memory > 60 * 1024 else reserve
+
+
+def captures_prefill(spec: ModelSpec, workload: Workload) -> bool:
+    """Return whether graphs of prefills are captured: not over pipeline stages, nor of Kimi delta
+    layers, DeepSeek V4, and models that see images without being in a list. Source:
+    cuda_graph_hook.py, disable_breakable_cudagraph_if_incompatible."""
+    if workload.engine_version < PREFILL_GRAPHS or workload.pipeline_parallel > 1:
+        return False
+    if is_multimodal(spec) and spec.architecture not in CAPTURED_MULTIMODAL:
+        return False
+    return not any(
+        isinstance(mixer, CompressedAttention)
+        or (isinstance(mixer, Recurrent) and mixer.kind == "kimi_delta")
+        for mixer, _ in held(spec, None)
+    )
 
 
 def prefill_graphs(largest: int) -> int:
@@ -125,23 +183,17 @@ def prefill_graphs(largest: int) -> int:
 
 
 def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:
-    """1 without a vision tower. 0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the
-    tower over that of ViT-L/14, the last factor in [0.8, 1.05]; before 0.5 a constant, 0.90 and
-    until 0.4.5 0.95. Source: adjust_mem_fraction_for_vlm; model_runner.py, __init__."""
-    tower = max(
-        (block for block in spec.blocks if block.part is Part.VISION),
-        key=lambda block: len(block.layers),
-        default=None,
-    )
-    if tower is None:
+    """1 for models of text alone. 0.95 x (1 - 0.1 x (c - 1)) with c = layers x width^2 of the
+    tower over that of ViT-L/14, the last factor in [0.8, 1.05], where the config has a
+    `vision_config`; before 0.5 a constant, 0.90 and until 0.4.5 0.95. Source:
+    adjust_mem_fraction_for_vlm; model_runner.py, __init__."""
+    if not is_multimodal(spec):
         return 1.0
     if version < VISION_BY_TOWER:
         return 0.95 if version < LARGE_GPUS else 0.90
-    size = len(tower.layers) * _width(tower) ** 2 / (24 * 1024**2)
+    section = spec.vision_section
+    if section is None:
+        return 1.0
+    layers, width = section.layers or _TOWER[0], section.width or _TOWER[1]
+    size = layers * width**2 / (_TOWER[0] * _TOWER[1] ** 2)
     return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))
-
-
-def _width(tower: Block) -> int:
-    return max(
-        (tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM), default=1024
-    )

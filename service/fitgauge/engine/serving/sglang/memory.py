@@ -13,7 +13,7 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec
-from fitgauge.engine.quantity import MIB, Bytes, Term, exact_term, exactly, fitted
+from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly, fitted
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import (
@@ -21,7 +21,9 @@ from fitgauge.engine.serving.runtime import (
     communication_term,
     elsewhere,
 )
-from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static
+from fitgauge.engine.serving.sglang.gpus import architecture, is_large_hopper
+from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, running_requests
+from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.token_pool import held
@@ -30,9 +32,6 @@ from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.weights import Stage, loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
-
-MULTIMODAL_BYTES = 100 * MIB
-"""SGLANG_VLM_CACHE_SIZE_MB: the cache of image embeddings, taken off the pool."""
 
 
 def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
@@ -55,8 +54,14 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
 
 def accelerator_kind(accelerator: Accelerator) -> Hashable:
     """Return what decides what a GPU holds before `for_accelerator`: whether ranks share memory,
-    whether sparse MLA is narrow by itself, and the vendor where its process was not measured."""
-    return shares_memory(accelerator), _narrow(accelerator), elsewhere(accelerator.vendor)
+    its architecture, whether it is a large Hopper GPU, and the vendor where its process was not
+    measured."""
+    return (
+        shares_memory(accelerator),
+        architecture(accelerator),
+        is_large_hopper(accelerator),
+        elsewhere(accelerator.vendor),
+    )
 
 
 def _narrow(accelerator: Accelerator) -> bool:
@@ -87,11 +92,14 @@ def loaded_stages(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage loads: weights, rotary tables, the cache of images."""
-    return sharded.once(loading_degrees(workload), lambda: _loaded(spec, sharded, workload))
+    images = feature_bytes(spec, accelerator, running_requests(spec, workload, accelerator))
+    return sharded.once(
+        (*loading_degrees(workload), images), lambda: _loaded(spec, sharded, workload, images)
+    )
 
 
 def _loaded(
-    spec: ModelSpec, sharded: ShardedWeights, workload: Workload
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, images: int
 ) -> tuple[tuple[Term, ...], ...]:
     def buffers(stage: Stage) -> Term:
         size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
@@ -107,7 +115,7 @@ def _loaded(
         (
             weights_term(sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
             buffers(stage),
-            *(_multimodal() if spec.sees_images else ()),
+            *(_multimodal(images) if images else ()),
         )
         for stage in stages_of(spec, workload)
     )
@@ -205,16 +213,16 @@ def damped(size: Bytes | Term, share: float) -> Bytes:
     )
 
 
-def _multimodal() -> tuple[Term]:
+def _multimodal(size: int) -> tuple[Term]:
     source = (
         "sglang 0.5.23 sglang/srt/mem_cache/kv_cache_configurator.py, mm_runtime_reservation_gb"
     )
     return (
         exact_term(
             "encoder_cache",
-            MULTIMODAL_BYTES,
+            size,
             "computed",
-            f"embeddings of images, by default: {exactly(MULTIMODAL_BYTES)}",
+            f"features of images, by default: {exactly(size)}",
             source,
         ),
     )

@@ -37,7 +37,11 @@ backends/client/src/v3/client.rs, warmup."""
 
 
 def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+    accelerator: Accelerator,
+    context_length: int,
+    version: tuple[int, ...],
+    spec: ModelSpec,
+    tensor_parallel: int = 1,
 ) -> tuple[int, int]:
     """Return (rows of logits, tokens of the warm-up prefill), the same on every GPU."""
     since, tokens = VISION_PREFILL_TOKENS.get(spec.model_type, ((), PREFILL_TOKENS))

@@ -13,7 +13,11 @@ _GB10 = (12, 1)
 
 
 def default_batch(
-    accelerator: Accelerator, context_length: int, version: tuple[int, ...], spec: ModelSpec
+    accelerator: Accelerator,
+    context_length: int,
+    version: tuple[int, ...],
+    spec: ModelSpec,
+    tensor_parallel: int = 1,
 ) -> tuple[int, int]:
     """Return (max_num_seqs, max_num_batched_tokens) of the OpenAI server on this GPU, the
     latter no more than its requests can fill."""

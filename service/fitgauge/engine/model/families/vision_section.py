@@ -1,0 +1,31 @@
+"""What a config's `vision_config` says by the usual names of transformers.
+
+Engines that look for `num_hidden_layers` and `hidden_size` do so in every family: Qwen's towers
+have a `depth`, and the `hidden_size` of Qwen2-VL's is the language model's."""
+
+from fitgauge.engine.model.config import Config
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, VisionSection
+
+_DEPTHS = ("depth", "layers", "num_layers")
+_WIDTHS = ("embed_dim", "width")
+
+
+def vision_section(config: Config, spec: ModelSpec) -> VisionSection | None:
+    """Return the section of a config that was read as `spec`, None where it has none. What it
+    leaves to the defaults of its class is the tower's."""
+    if not config.has("vision_config"):
+        return None
+    section = config.section("vision_config")
+    tower = max(
+        (block for block in spec.blocks if block.part is Part.VISION),
+        key=lambda block: len(block.layers),
+        default=None,
+    )
+    layers = section.maybe_integer("num_hidden_layers")
+    width = section.maybe_integer("hidden_size")
+    if tower is not None and layers is None and not section.has(*_DEPTHS):
+        layers = len(tower.layers)
+    if tower is not None and width is None and not section.has(*_WIDTHS):
+        norms = (tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM)
+        width = max(norms, default=None)
+    return VisionSection(layers, width)

@@ -119,6 +119,10 @@ class Client:
         """Answer a question in words. question: of AskRequest."""
         return await self._post("/v1/ask", question)
 
+    async def get_answer(self, answer_id: str) -> Answer:
+        """Answer the question of an `answer_id` again, as of now."""
+        return await self._get(f"/v1/answers/{_segment(answer_id)}")
+
     async def get_model(self, owner: str, name: str) -> Answer:
         """Return what a model is made of."""
         return await self._get(f"/v1/models/{_segment(owner)}/{_segment(name)}")

@@ -191,6 +191,13 @@ def test_a_missing_size_is_refused_with_the_names_it_goes_by(missing):
     assert missing in refusal.value.hint
 
 
+def test_a_refusal_names_the_architecture_before_what_its_config_lacks():
+    """Somebody who sends a hybrid of linear layers reads which one is not modelled."""
+    with pytest.raises(MalformedModelError) as refusal:
+        read_config(BASE | {"model_type": "linear_next", "head_dim": 0})
+    assert refusal.value.detail.startswith("The architecture 'linear_next' is not modelled")
+
+
 @pytest.mark.parametrize("value", [-1, 0, 10**12, "many", True, [8]])
 def test_absurd_sizes_are_refused(value):
     """Return a stranger's number is bounded before it is believed."""

@@ -31,7 +31,7 @@ from fitgauge.engine.model.families.mixture import fused_experts as packed
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
 from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
-from fitgauge.engine.model.families.multimodal import vision
+from fitgauge.engine.model.families.multimodal import qwen_vl, vision
 from fitgauge.engine.model.families.recurrent import hybrid
 from fitgauge.engine.model.families.vision_section import vision_section
 from fitgauge.engine.model.spec import ModelSpec
@@ -60,6 +60,7 @@ READERS: dict[str, Reader] = {
     **clip.READERS,
     **hybrid.READERS,
     **vision.READERS,
+    **qwen_vl.READERS,
 }
 
 

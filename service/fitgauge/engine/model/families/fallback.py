@@ -111,7 +111,7 @@ def read_fallback(config: Config, readers: Mapping[str, Reader]) -> ModelSpec:
         spec = readers[family](inner) if family else usual_decoder(inner)
     except MalformedModelError as error:
         raise MalformedModelError(
-            f"The architecture {name!r} is not known here, and its config cannot be read as a usual"
+            f"The architecture {name!r} is not modelled, nor can its config be read as a usual"
             f" decoder's: {error.detail}",
             hint=error.hint,
         ) from None

@@ -259,7 +259,6 @@ READERS: dict[str, Reader] = {
     **{model_type: reader(dialect) for model_type, dialect in CONFIRMED.items()},
     **{model_type: assumed(reader(dialect)) for model_type, dialect in UNCONFIRMED.items()},
     "baichuan": read_baichuan,
-    "qwen": read_qwen,
     "chatglm": read_chatglm,
     "minicpm": read_minicpm,
     "mimo": assumed(read_mimo),

@@ -171,12 +171,17 @@ def state_dtype(config: Config, *names: str, default: str | None = None) -> str 
 
 
 def read_mamba(config: Config) -> ModelSpec:
-    """Mamba and FalconMamba: one norm and one mixer a layer."""
+    """Mamba and FalconMamba: one norm and one mixer a layer.
+
+    The inner width is `intermediate_size` as vLLM reads it: FalconMamba 7B's `expand` is not
+    the ratio of its widths."""
     config = filled(config, MAMBA_DEFAULTS)
     hidden = config.integer("hidden_size", "d_model", low=1)
     sizes = Mamba1(
         hidden=hidden,
-        channels=int(config.number("expand", default=2) * hidden),
+        channels=config.integer(
+            "intermediate_size", default=int(config.number("expand", default=2) * hidden)
+        ),
         state=config.integer("state_size"),
         rank=time_step_rank(config, "time_step_rank"),
         kernel=config.integer("conv_kernel", low=1),

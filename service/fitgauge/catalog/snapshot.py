@@ -87,7 +87,7 @@ def _model_of(row: SnapshotModel, file: str | None = None) -> Model | None:
     if file is not None and row.form != variants.GGUF:
         return None
     spec = read_config(row.config, row.quantization)
-    stored = Stored(elements=row.elements) if row.elements else None
+    stored = Stored(elements=row.elements) if row.elements else _counted(row, spec)
     if row.form == variants.GGUF:
         spec = msgspec.structs.replace(spec, quantization=None)
         suffix = variants.read_suffix(row.id)
@@ -102,6 +102,13 @@ def _model_of(row: SnapshotModel, file: str | None = None) -> Model | None:
         base=row.like,
         rule=variants.RULES[row.rule] if row.rule else "",
     )
+
+
+def _counted(row: SnapshotModel, spec: ModelSpec) -> Stored | None:
+    """Return the row's own count as what is stored, where the reader's rests on assumptions."""
+    if spec.basis == "exact" or row.parameters is None or spec.quantization is not None:
+        return None
+    return Stored(elements={spec.dtype: row.parameters})
 
 
 def _gguf_file(model_id: str, file: str, spec: ModelSpec) -> Stored | None:

@@ -167,6 +167,14 @@ def test_an_unknown_architecture_is_scaled_to_what_is_stored():
     assert rank_weights(laid).bytes == pytest.approx(summary_bytes(stored), rel=1e-6)
 
 
+def test_an_unknown_architecture_without_a_stored_count_is_a_guess():
+    spec = read_config({**LLAMA_8B, "model_type": "never-seen"})
+    stored = Stored(elements={"BF16": 9_000_000_000})
+    assert shard_weights(spec, PLAIN).is_guess
+    assert not shard_weights(spec, PLAIN, stored=stored).is_guess
+    assert not shard_weights(read_config(LLAMA_8B), PLAIN).is_guess
+
+
 def test_a_known_architecture_is_not_scaled():
     laid = shard_weights(
         read_config(LLAMA_8B), PLAIN, stored=Stored(elements={"BF16": 9_000_000_000})

@@ -107,6 +107,8 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """How the sizes are known."""
     scale: float = 1.0
     """Bytes of the repository over those of the table."""
+    is_guess: bool = False
+    """Whether no reader knows the architecture, and no stored count says how large it is."""
     tower_heads: int = 0
     """Heads of the vision and audio towers, which every rank holds whole where tensor parallelism
     does not divide these; 0: no towers."""
@@ -184,7 +186,8 @@ def shard_weights(
             tensors[key] = (*tensors.get(key, ()), share)
     shares += [TensorGroup(*where, pieces, size) for (where, pieces), size in plain.items()]
     scale = 1.0
-    if spec.basis == "assumed" and stored is not None and stored.elements:
+    is_stored = stored is not None and bool(stored.elements)
+    if spec.basis == "assumed" and stored is not None and is_stored:
         scale = summary_bytes(stored) / max(1, stored_bytes(spec, scheme))
     basis: Basis = "assumed" if "assumed" in (spec.basis, scheme.basis) else "computed"
     return ShardedWeights(
@@ -194,6 +197,7 @@ def shard_weights(
         scheme=scheme,
         basis=basis,
         scale=scale,
+        is_guess=not is_stored and any(note.code == "architecture-unknown" for note in spec.notes),
         tower_heads=_tower_heads(spec),
     )
 

@@ -23,6 +23,7 @@ from fitgauge.engine.serving.llamacpp.offload import (
 )
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import runtime_bytes
+from fitgauge.engine.serving.weights import as_sure_as_read
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -182,9 +183,10 @@ def weights_term(
         formula += f", the first {offload.layers} layers too"
     if offload.experts:
         formula += f", experts of the first {offload.experts} layers too"
-    return exact_term(
+    term = exact_term(
         "weights", size, sharded.basis, formula, "llama.cpp b9849 src/llama-model.cpp, load_tensors"
     )
+    return as_sure_as_read(term, sharded)
 
 
 def projector_terms(spec: ModelSpec) -> tuple[Term, ...]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.quantity import Term, exact_term
-from fitgauge.engine.serving.weights import sum_of_parts
+from fitgauge.engine.serving.weights import as_sure_as_read, sum_of_parts
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup
 
@@ -128,10 +128,11 @@ def weights_term(sharded: ShardedWeights, gpu: GpuModules) -> Term:
     formula = f"{sharded.scheme.name} weights in the order of modules: {sum_of_parts(gpu.by_part)}"
     if gpu.layers:
         formula += f"; layers {gpu.layers.start} to {gpu.layers.stop - 1}"
-    return exact_term(
+    term = exact_term(
         "weights",
         gpu.bytes,
         sharded.basis,
         formula,
         "transformers 5.23 integrations/accelerate.py, infer_auto_device_map",
     )
+    return as_sure_as_read(term, sharded)

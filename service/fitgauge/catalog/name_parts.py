@@ -48,7 +48,7 @@ _SEVEN_ONE = re.compile(r"(?<![a-z\d.])(\d+)b(\d)(?![a-z\d.])")
 """bloom-7b1."""
 
 _UNDERSCORED = re.compile(
-    r"(?<=\d)_(?=\d{1,2}(?!\d)(?!\d*(?:\.\d+)?[bmt](?![a-z])))|(?<=-\d)_(?=\d[bm])"
+    r"(?<=\d)_(?=\d{1,2}(?!\d)(?!\d*(?:\.\d+)?[bmtk](?![a-z])))|(?<=-\d)_(?=\d[bm])"
 )
 """phi-1_5 and Qwen-1_8B; not Qwen3_14B."""
 

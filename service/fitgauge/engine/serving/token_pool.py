@@ -49,10 +49,11 @@ def kv_cache_dtype(spec: ModelSpec, requested: str) -> str:
 
 
 def full_token_bytes(
-    mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False
+    mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False, scaled: bool = True
 ) -> int:
     """Return the bytes of one token in one layer of a pool that holds every token, whatever its
     window. shared: layers that read another's cache have memory of their own nevertheless.
+    scaled: rows of sparse MLA in fp8 have scales.
 
     Attention: heads_rank x (head_dim + value_dim). MLA: latent + rope on every rank; with a
     sparse indexer its fp8 key and scale, and in fp8 the latent with a scale for 128 numbers and
@@ -71,7 +72,7 @@ def full_token_bytes(
         case LatentAttention():
             if mixer.indexer is None:
                 return size_of(mixer.latent_dim + mixer.rope_dim, dtype)
-            if dtype.startswith("F8"):
+            if dtype.startswith("F8") and scaled:
                 latent = (
                     mixer.latent_dim + mixer.latent_dim // 128 * INDEX_SCALE + 2 * mixer.rope_dim
                 )
@@ -170,12 +171,13 @@ def cell_formula(
     tensor_parallel: int,
     *,
     shared: bool = False,
+    scaled: bool = True,
 ) -> str:
     """Return the bytes of one token in all layers by their factors: layers x KV heads x
     (key + value) x bytes of a number."""
     alike: dict[str, int] = {}
     for mixer, count in mixers:
-        size = full_token_bytes(mixer, dtype, tensor_parallel, shared=shared)
+        size = full_token_bytes(mixer, dtype, tensor_parallel, shared=shared, scaled=scaled)
         if size:
             factors = token_factors(mixer, size, tensor_parallel)
             alike[factors] = alike.get(factors, 0) + count

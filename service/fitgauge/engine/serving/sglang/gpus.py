@@ -28,6 +28,12 @@ def architecture(accelerator: Accelerator) -> Architecture:
     return _ARCHITECTURES.get(capability[0], "other") if capability else "other"
 
 
+def is_blackwell(accelerator: Accelerator) -> bool:
+    """Return whether it is a Blackwell GPU or newer."""
+    capability = accelerator.compute_capability
+    return capability is not None and capability >= (10, 0)
+
+
 def is_large_hopper(accelerator: Accelerator) -> bool:
     """Return whether it is a Hopper GPU of 60 GiB or more."""
     return architecture(accelerator) == "hopper" and total_mib(accelerator) * MIB >= _LARGE

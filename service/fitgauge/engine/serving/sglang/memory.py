@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.model.spec import LatentAttention, ModelSpec
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly, fitted
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
@@ -21,12 +21,12 @@ from fitgauge.engine.serving.runtime import (
     communication_term,
     elsewhere,
 )
+from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
 from fitgauge.engine.serving.sglang.gpus import architecture, is_large_hopper
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, running_requests
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
-from fitgauge.engine.serving.sglang.pools import cache_terms, radix_pool
+from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
-from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.weights import Stage, loading_degrees, stages_of, weights_term
@@ -36,17 +36,10 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 
 def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> Workload:
     """Return the workload with `mem_fraction_static` and the cache's format filled in where they
-    were left out.
-
-    Sparse MLA (DeepSeek V3.2, GLM-5) has an fp8 cache on Blackwell by itself. Source:
-    srt/arg_groups/overrides.py, 0.5.23."""
-    sparse = any(
-        isinstance(mixer, LatentAttention) and mixer.indexer for mixer, _ in held(spec, None)
-    )
-    narrow = workload.kv_cache_dtype == "auto" and sparse and _narrow(accelerator)
+    were left out."""
     return structs.replace(
         workload,
-        kv_cache_dtype="F8_E4M3" if narrow else workload.kv_cache_dtype,
+        kv_cache_dtype=cache_dtype(spec, workload, accelerator),
         gpu_memory_utilization=workload.gpu_memory_utilization
         or mem_fraction_static(spec, workload, accelerator),
     )
@@ -62,10 +55,6 @@ def accelerator_kind(accelerator: Accelerator) -> Hashable:
         is_large_hopper(accelerator),
         elsewhere(accelerator.vendor),
     )
-
-
-def _narrow(accelerator: Accelerator) -> bool:
-    return accelerator.compute_capability is not None and accelerator.compute_capability >= (10, 0)
 
 
 def estimate(
@@ -147,7 +136,7 @@ def stage_memory(
     process = as_measured(before, accelerator)
     stages = []
     for stage in stages_of(spec, workload):
-        pool = radix_pool(spec, workload, stage.span)
+        pool = radix_pool(spec, workload, stage.span, raw_rows=has_raw_rows(workload, accelerator))
         later: tuple[Term, ...] = ()
         if workload.kv_cache_memory_bytes is None:
             later = memory_in_reserve(

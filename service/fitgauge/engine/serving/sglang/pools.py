@@ -4,9 +4,11 @@ Source: sglang 0.5.23, srt/model_executor/pool_configurator.py."""
 
 from msgspec import Struct
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, Mixer, ModelSpec
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.kv_cache import given_pool
+from fitgauge.engine.serving.sglang.gpus import is_blackwell
 from fitgauge.engine.serving.token_pool import (
     cell_formula,
     full_token_bytes,
@@ -123,14 +125,32 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         return min(counts, default=0)
 
 
-def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> SglangPools:
-    """Return the pools of one rank's `layers` (None: all)."""
+RAW_ROWS = (0, 5, 23)
+"""From here on Blackwell's kernels of sparse MLA read rows of fp8 without scales; the releases
+before were not read, logs of early 2026 print rows with scales."""
+
+
+def has_raw_rows(workload: Workload, accelerator: Accelerator) -> bool:
+    """Return whether a row of sparse MLA in fp8 is latent and rotated key alone. Source:
+    overrides.py, _dsa_split_backend_resolution (trtllm); kv_cache_configurator.py,
+    calculate_mla_kv_cache_dim."""
+    return workload.engine_version >= RAW_ROWS and is_blackwell(accelerator)
+
+
+def radix_pool(
+    spec: ModelSpec, workload: Workload, layers: range | None, *, raw_rows: bool = False
+) -> SglangPools:
+    """Return the pools of one rank's `layers` (None: all). raw_rows: see `has_raw_rows`."""
     dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
     layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
     for mixer, count in held(spec, layers):
-        size, width = count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True), 0
+        size, width = (
+            count
+            * full_token_bytes(mixer, dtype, tensor_parallel, shared=True, scaled=not raw_rows),
+            0,
+        )
         if split and isinstance(mixer, Attention):
             width = mixer.window or mixer.chunk or 0
         if width:
@@ -145,7 +165,7 @@ def radix_pool(spec: ModelSpec, workload: Workload, layers: range | None) -> Sgl
         slot=slot,
         window=window,
         context_length=workload.context_length,
-        formula=_cell_formula(*layers_of, dtype, tensor_parallel),
+        formula=_cell_formula(*layers_of, dtype, tensor_parallel, scaled=not raw_rows),
     )
 
 
@@ -154,11 +174,14 @@ def _cell_formula(
     windowed: list[tuple[Mixer, int]],
     dtype: str,
     tensor_parallel: int,
+    *,
+    scaled: bool,
 ) -> str:
     """Return the bytes of one token of capacity by their factors: those of the window pool count
     by its share, unless there is no other."""
     first, second = (
-        cell_formula(mixers, dtype, tensor_parallel, shared=True) for mixers in (full, windowed)
+        cell_formula(mixers, dtype, tensor_parallel, shared=True, scaled=scaled)
+        for mixers in (full, windowed)
     )
     if second == "0 B":
         return first

@@ -1,0 +1,55 @@
+"""The format of SGLang's KV cache where none is asked for.
+
+Source: sglang 0.5.23, srt/mem_cache/kv_cache_dtype.py (configure_kv_cache_dtype),
+srt/layers/quantization/modelopt_quant.py and fp8.py (from_config), srt/arg_groups/overrides.py
+(_dsa_kv_cache_dtype_default)."""
+
+from collections.abc import Mapping
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import LatentAttention, ModelSpec
+from fitgauge.engine.serving.sglang.gpus import is_blackwell
+from fitgauge.engine.serving.token_pool import held
+from fitgauge.engine.serving.workload import Workload
+
+_FP8 = "F8_E4M3"
+
+
+def cache_dtype(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> str:
+    """Return the format that `auto` stands for, `auto` where that is the activations' own.
+
+    Sparse MLA (DeepSeek V3.2, GLM-5) has fp8 on Blackwell and 16 bit elsewhere, whatever its
+    checkpoint says."""
+    if workload.kv_cache_dtype != "auto":
+        return workload.kv_cache_dtype
+    if is_sparse_latent(spec):
+        return _FP8 if is_blackwell(accelerator) else "auto"
+    return _FP8 if checkpoint_is_fp8(spec.quantization) else "auto"
+
+
+def is_sparse_latent(spec: ModelSpec) -> bool:
+    """Return whether any layer has latent attention with an indexer."""
+    return any(
+        isinstance(mixer, LatentAttention) and mixer.indexer is not None
+        for mixer, _ in held(spec, None)
+    )
+
+
+def checkpoint_is_fp8(quantization: Mapping[str, object] | None) -> bool:
+    """Return whether a checkpoint of ModelOpt's, or one of FP8 with its key, has an FP8 cache."""
+    settings = quantization or {}
+    nested = settings.get("quantization")
+    if isinstance(nested, Mapping):
+        return _is_fp8(nested.get("kv_cache_quant_algo"))
+    if not settings.get("quant_algo"):
+        return settings.get("quant_method") == "fp8" and _is_fp8(
+            settings.get("kv_cache_quant_algo")
+        )
+    scheme = settings.get("kv_cache_scheme")
+    if isinstance(scheme, Mapping):
+        return scheme.get("type") == "float" and scheme.get("num_bits") == 8
+    return _is_fp8(settings.get("kv_cache_quant_algo"))
+
+
+def _is_fp8(algorithm: object) -> bool:
+    return isinstance(algorithm, str) and algorithm.upper() == "FP8"

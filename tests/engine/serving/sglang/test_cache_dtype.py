@@ -1,0 +1,67 @@
+"""The format of SGLang's cache by itself, and the rows of sparse MLA, against sglang 0.5.23's own
+planner (`cell_bytes`)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.catalog.accelerators import load
+from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, checkpoint_is_fp8
+from fitgauge.engine.serving.sglang.pools import has_raw_rows, radix_pool
+from fitgauge.engine.serving.workload import Workload
+
+
+def workload(**fields: Any) -> Workload:
+    usual: dict[str, Any] = {
+        "engine": "sglang", "engine_version": (0, 5, 23), "context_length": 8192, "concurrency": 1,
+        "kv_cache_dtype": "auto", "max_num_seqs": 256, "max_batched_tokens": 8192,
+    }  # fmt: skip
+    return Workload(**{**usual, **fields})
+
+
+@pytest.mark.parametrize(
+    ("quantization", "narrow"),
+    [
+        (None, False),
+        ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}, True),
+        ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": None}}, False),
+        ({"quant_algo": "FP8", "kv_cache_scheme": {"type": "float", "num_bits": 8}}, True),
+        ({"quant_algo": "FP8", "kv_cache_scheme": "FP8"}, False),
+        ({"quant_algo": "NVFP4", "kv_cache_quant_algo": "fp8"}, True),
+        ({"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}, True),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}, False),
+    ],
+)
+def test_a_checkpoint_of_modelopt_sets_the_format(
+    quantization: dict[str, object] | None, narrow: bool
+) -> None:
+    assert checkpoint_is_fp8(quantization) is narrow
+    spec = msgspec.structs.replace(spec_of("Qwen/Qwen3-32B"), quantization=quantization)
+    chosen = cache_dtype(spec, workload(), load().get("h100-sxm-80gb"))
+    assert chosen == ("F8_E4M3" if narrow else "auto")
+
+
+def test_sparse_mla_has_a_format_of_its_own_and_the_question_the_last_word() -> None:
+    fp8 = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
+    spec = msgspec.structs.replace(spec_of("deepseek-ai/DeepSeek-V3.2"), quantization=fp8)
+    hopper, blackwell = load().get("h200-sxm-141gb"), load().get("b200-192gb")
+    assert cache_dtype(spec, workload(), hopper) == "auto"
+    assert cache_dtype(spec, workload(), blackwell) == "F8_E4M3"
+    assert cache_dtype(spec, workload(kv_cache_dtype="BF16"), blackwell) == "BF16"
+
+
+@pytest.mark.parametrize(
+    ("card", "version", "row"),
+    [
+        ("b200-192gb", (0, 5, 23), 576 + 132),
+        ("h200-sxm-141gb", (0, 5, 23), 656 + 132),
+        ("b200-192gb", (0, 5, 10), 656 + 132),
+    ],
+)
+def test_rows_of_sparse_mla_in_fp8(card: str, version: tuple[int, ...], row: int) -> None:
+    work = workload(kv_cache_dtype="F8_E4M3", engine_version=version)
+    raw = has_raw_rows(work, load().get(card))
+    pool = radix_pool(spec_of("deepseek-ai/DeepSeek-V3.2"), work, None, raw_rows=raw)
+    assert pool.cell == 61 * row

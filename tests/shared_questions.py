@@ -161,6 +161,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         [(name, f"{size / 2**30:.2f}") for name, size in terms.items()],
     )
     bits, dollars = BITS[best["quantization"]], price * 1e6 / 3600 / told
+    placeholder = best["launch"]["placeholder"]
     needs, has = best["required_bytes"]["expected"] / 2**30, best["budget_bytes"] / 2**30
     return [
         (
@@ -191,7 +192,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
             f" `detail: full`: {needs:.2f} of {has:.2f} GiB.\n\n{listed}"
         ),
         f"- Start it: `{best['launch']['command']}`"
-        + (f", with {best['checkpoint'][1:-1]}." if best["checkpoint"] else "."),
+        + (f", with {placeholder[1:-1]}." if placeholder else "."),
     ]
 
 

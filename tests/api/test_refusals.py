@@ -210,7 +210,6 @@ def test_a_misspelt_field_is_a_422_that_names_the_right_one(ask):
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/v1",
         "/v1/fits",
         "/v2/fit",

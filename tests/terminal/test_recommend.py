@@ -29,7 +29,8 @@ def test_recommend_tells_the_best_the_others_and_how_to_start_it(run):
     )
     assert result.exit_code == 0, result.output
     assert "The fewest GPUs" in result.output
-    assert "1 x L40S" in result.output
+    assert "1 x RTX 4090" in result.output
+    assert "2 x L40S" in result.output
     assert "vllm serve Qwen/Qwen3-32B" in result.output
 
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import msgspec
 
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.grammar import Fact, facts
 from fitgauge.services.ask.hardware import choose
 from fitgauge.services.ask.intent import about_memory, about_training, asks, operation_of
@@ -23,7 +24,8 @@ _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 _QUARTERS = frozenset({"int4", "nf4", "bnb"})
 """Formats in which only QLoRA trains."""
 
-_LIBRARY = "transformers"
+_LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
+"""Engines that are libraries that models are trained with, too."""
 
 _SETTINGS = (
     *("length", "tokens", "users", "batch", "global_batch", "accumulation", "money", "budget"),
@@ -181,7 +183,7 @@ class _Choice:
         """Return the engine after "but", else the first: a library that models are trained with
         too only where no other is named."""
         named = self._of("engine")
-        engines = [fact for fact in named if fact.value != _LIBRARY] or named
+        engines = [fact for fact in named if fact.value not in _LIBRARIES] or named
         chosen = after_contrast(self._text, engines) or next(iter(engines), None)
         return self._use(chosen) if chosen else None
 

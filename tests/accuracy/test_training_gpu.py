@@ -6,7 +6,17 @@ from statistics import median
 
 import pytest
 
-from accuracy.training_calibrate import DATA, allocated, calibrated, part, ran, samples
+from accuracy.training_calibrate import (
+    DATA,
+    allocated,
+    calibrated,
+    campaign,
+    coefficients,
+    part,
+    ran,
+    samples,
+)
+from accuracy.training_left_out import held
 from accuracy.training_questions import request_of, stated_questions
 from accuracy.training_score import counted
 from accuracy.training_truth import COUNTERS, published, rows
@@ -72,6 +82,21 @@ def test_the_catalogs_coefficients_are_those_that_the_fit_part_makes():
         ), framework
 
 
+def test_campaigns_that_are_left_out_lie_within_the_interval_nine_times_in_ten():
+    stored = json.loads(DATA.read_text())
+    runs = list(ran("fit"))
+    campaigns = {
+        name: [run for run in runs if campaign(run.row) == name]
+        for name in {campaign(run.row) for run in runs}
+    }
+    inside = held(
+        lambda others, share: coefficients(stored, others, share),
+        campaigns,
+        stored["slack"]["high"],
+    )
+    assert 0.85 <= inside <= 0.97
+
+
 def test_calibration_never_sees_a_run_of_the_check_part():
     fitted = {run.row["source"] for run in ran("fit")}
     assert fitted.isdisjoint(run.row["source"] for run in ran("check"))
@@ -121,7 +146,9 @@ def test_large_blocks_of_logits_fragment_memory_beyond_a_share_of_everything():
     by more than a share could tell."""
     times = load_training().fragmentation_logits.expected
     whole = [
-        one for one in samples("fit") if one.kind == "transformers" and one.logits > 0.1 * one.peak
+        one
+        for one in samples(ran("fit"))
+        if one.kind == "transformers" and one.logits > 0.1 * one.peak
     ]
     spread = [
         max(shares) - min(shares)

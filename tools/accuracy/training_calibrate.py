@@ -2,17 +2,17 @@
 
 Everything that frameworks' sources define is derived in the engine. What is left: the
 fragmentation of the caching allocator, and how far runs lie from what is counted. Runs are split
-by a hash of their source: calibration sees `fit` alone, every campaign weighs the same, and an
-interval holds nine runs of ten. Run: python -m accuracy.training_calibrate, then `make
-accuracy`."""
+by a hash of their source: calibration sees `fit` alone, every campaign weighs the same, and
+intervals are as wide as campaigns that are left out need (training_left_out.py). Run: python -m
+accuracy.training_calibrate, then `make accuracy`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal, NamedTuple
 
+from accuracy.training_left_out import asked_again, narrowest, service_with
 from accuracy.training_truth import Published, Row, published
 from accuracy.truth import GIB
 from fitgauge.catalog.catalog import bundled
@@ -28,8 +28,6 @@ FIT_SHARE = 70
 FULL = 0.93
 """Of a GPU: what is held beyond it shows the GPU, not the need."""
 STATES = ("weights", "gradients", "master_weights", "optimizer_states")
-MOST_SLACK = 7
-"""Percent. Intervals grow narrower still beyond it."""
 FITTED = (
     "fragmentation",
     "fragmentation_logits",
@@ -43,8 +41,7 @@ FITTED = (
 POOLED: frozenset[AllocatorKind] = frozenset({"transformers", "fsdp1", "fsdp2"})
 """Kinds that share one spread around their own median: FSDP2 has too few runs for its own."""
 FEW = 5
-"""A kind with fewer runs takes the spread of all kinds; a campaign with fewer weighs as so many
-shares of one."""
+"""A kind with fewer runs takes the spread of all kinds."""
 LEAST_UNCERTAIN = 0.05
 """Of what is allocated: less that is no arithmetic tells nothing about its spread."""
 
@@ -77,15 +74,14 @@ def ran(which: str) -> Iterator[Published]:
 
 def quantile(seen: Iterable[Seen], share: float) -> float:
     """Return the least value with at least `share` of the weight at or below it, every campaign
-    weighing the same, but one of few runs less."""
+    weighing the same."""
     ordered = sorted(seen, key=lambda one: one.value)
     counts = {
         one.campaign: sum(other.campaign == one.campaign for other in ordered) for one in ordered
     }
-    weights = {name: 1 / max(FEW, count) for name, count in counts.items()}
-    below, total = 0.0, sum(counts[name] * weight for name, weight in weights.items())
+    below, total = 0.0, float(len(counts))
     for one in ordered:
-        below += weights[one.campaign]
+        below += 1 / counts[one.campaign]
         if below >= share * total - 1e-9:
             return one.value
     return ordered[-1].value
@@ -132,11 +128,11 @@ class Sample(NamedTuple):
         return Seen(self.campaign, (self.held - self.peak - times * self.logits) / self.peak)
 
 
-def samples(which: str) -> list[Sample]:
-    """Return every run of a part that prints what its allocator reserved; where it does not print
-    the peak, the estimate stands for it, unless the model is routed."""
+def samples(runs: Iterable[Published]) -> list[Sample]:
+    """Return every run that prints what its allocator reserved; where it does not print the peak,
+    the estimate stands for it, unless the model is routed."""
     result = []
-    for run in ran(which):
+    for run in runs:
         held, stage, workload = reserved(run), run.trained.fullest, run.trained.workload
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
@@ -146,12 +142,11 @@ def samples(which: str) -> list[Sample]:
     return result
 
 
-def dispatched(which: str) -> list[Seen]:
-    """Of every run of a part whose ranks exchanged the tokens of their experts, what was held
-    over what is counted, less 1. None of them prints the peak, so that uneven routing is in it
-    too."""
+def dispatched(runs: Iterable[Published]) -> list[Seen]:
+    """Of every run whose ranks exchanged the tokens of their experts, what was held over what is
+    counted, less 1. None of them prints the peak, so that uneven routing is in it too."""
     result = []
-    for run in ran(which):
+    for run in runs:
         held = reserved(run)
         if held is not None and run.trained.workload.expert_parallel > 1:
             result.append(
@@ -176,8 +171,7 @@ def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]
         for name in names:
             own = [one for one in seen if one.kind == name]
             alike = {
-                one.campaign: max(FEW, sum(other.campaign == one.campaign for other in own))
-                for one in own
+                one.campaign: sum(other.campaign == one.campaign for other in own) for one in own
             }
             total += sum(
                 abs(one.share(times).value - result[name])
@@ -193,7 +187,12 @@ def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]
 
 
 def spread(
-    allowed: float, shares: Mapping[str, float], times: float, *, experts: bool
+    runs: Iterable[Published],
+    allowed: float,
+    shares: Mapping[str, float],
+    times: float,
+    *,
+    experts: bool,
 ) -> tuple[float, float, int]:
     """(low, high, runs): what of all but states runs allocate over what is counted, where `allowed`
     of the whole is allowed beside.
@@ -202,7 +201,7 @@ def spread(
     usually keeps; those under QLoRA tell nothing, as none prints which of its experts bitsandbytes
     quantized."""
     low, high = [], []
-    for run in ran("fit"):
+    for run in runs:
         if routed(run) != experts or (experts and run.trained.workload.method == "qlora"):
             continue
         peak, held, stage = (
@@ -223,31 +222,15 @@ def spread(
     return quantile(low, 0.05), quantile(high, 0.95), len(low)
 
 
-def slack(shares: Mapping[str, float], times: float) -> float:
-    """Return the share of the whole, allowed beside the spread, that makes intervals narrowest:
-    half of the runs' are narrower."""
-    sizes = []
-    for run in ran("fit"):
-        stage = run.trained.fullest
-        certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
-        sizes.append(1 - certain / stage.allocated.expected)
-
-    def width(share: float) -> float:
-        low, high, _ = spread(share, shares, times, experts=False)
-        return median((max(high, 1) - min(low, 1)) * uncertain + 2 * share for uncertain in sizes)
-
-    return min((step / 100 for step in range(1, MOST_SLACK + 1)), key=width)
-
-
-def filled() -> list[bool]:
-    """Return whether each run of the fit part ended whose sizes alone were called certain, while
-    what its allocator would reserve filled the GPU."""
-    ended = []
+def filled(fitted: Mapping[str, Any]) -> list[bool]:
+    """Return whether each run of the fit part ended whose sizes alone are called certain by these
+    coefficients, while what its allocator would reserve filled the GPU."""
+    service, ended = service_with(fitted), []
     for run in published().runs:
         if part(run.row) != "fit":
             continue
         usable = bundled().find(run.request.gpu).accelerator.usable
-        demand = run.trained.fullest.demand
+        demand = asked_again(service, run).demand
         if demand.shown >= usable.expected and fit_probability(demand.required, usable) >= SURE:
             ended.append(run.row["outcome"] != "oom")
     return ended
@@ -261,9 +244,12 @@ def coefficient(
     return {**numbers, "runs": runs, "source": source}
 
 
-def calibrated(before: dict[str, Any]) -> dict[str, Any]:
-    """Return the file's content with everything fitted that the runs tell."""
-    seen = samples("fit")
+def coefficients(
+    before: Mapping[str, Any], runs: Sequence[Published], allowed: float
+) -> dict[str, Any]:
+    """Return the file's content with everything that these runs tell, where `allowed` of the
+    whole is allowed beside the spread; what none of them tells is as before."""
+    seen = samples(runs)
     times, shares = fragmentation(seen)
     fitted = {}
     for name, share in shares.items():
@@ -275,25 +261,38 @@ def calibrated(before: dict[str, Any]) -> dict[str, Any]:
             share + low, share, share + high, sum(one.kind == name for one in seen)
         )
     factors = {name: one["expected"] for name, one in (before["fragmentation"] | fitted).items()}
-    exchanged = dispatched("fit")
-    most_exchanged = quantile(exchanged, 0.95)
-    allowed = slack(factors, times)
-    low, high, runs = spread(allowed, factors, times, experts=False)
-    ends = filled()
-    likely = (sum(ends) + 1) / (len(ends) + 2)
-    least, most, routed_runs = spread(allowed, factors, times, experts=True)
-    return {
+    result = {
         **before,
         "fragmentation": before["fragmentation"] | fitted,
         "fragmentation_logits": coefficient(
             times, times, times, sum(one.logits > 0 for one in seen)
         ),
-        "fragmentation_dispatched": coefficient(
-            0, quantile(exchanged, 0.5), most_exchanged, len(exchanged)
-        ),
-        "spread": coefficient(min(low, 1), 1, max(high, 1), runs),
-        "spread_routed": coefficient(min(least, 1), 1, max(most, 1), routed_runs),
-        "slack": coefficient(-allowed, 0, allowed, runs),
+        "slack": coefficient(-allowed, 0, allowed, len(runs)),
+    }
+    if exchanged := dispatched(runs):
+        result["fragmentation_dispatched"] = coefficient(
+            0, quantile(exchanged, 0.5), quantile(exchanged, 0.95), len(exchanged)
+        )
+    for name, experts in (("spread", False), ("spread_routed", True)):
+        low, high, count = spread(runs, allowed, factors, times, experts=experts)
+        result[name] = coefficient(min(low, 1), 1, max(high, 1), count)
+    return result
+
+
+def calibrated(before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the file's content with everything fitted that the fit part tells."""
+    runs = list(ran("fit"))
+    allowed = narrowest(
+        lambda others, share: coefficients(before, others, share),
+        {
+            name: [run for run in runs if campaign(run.row) == name]
+            for name in sorted({campaign(run.row) for run in runs})
+        },
+    )
+    fitted = coefficients(before, runs, allowed)
+    ends = filled(fitted)
+    likely = (sum(ends) + 1) / (len(ends) + 2)
+    return fitted | {
         "filled_probability": coefficient(
             likely,
             likely,

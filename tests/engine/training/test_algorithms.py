@@ -80,6 +80,17 @@ def test_the_phases_of_dpo_hold_the_policys_saved_activations_while_the_referenc
     assert moment["inference_activations"] >= logits
 
 
+def test_under_fsdp_the_reference_runs_beside_what_layers_of_16_bit_saved():
+    setup = Setup(algorithm="dpo", trainer="trl", reference="resident")
+    sharded = replace(STEP, framework="fsdp", zero_stage=3, data_parallel=4)
+    half, mixed = (
+        named(stage(setup, replace(sharded, precision=precision)), "log_probs")
+        for precision in ("bf16", "mixed_bf16")
+    )
+    for name in ("activations", "inference_activations"):
+        assert half[name] == mixed[name] > 0
+
+
 def test_a_reward_model_and_a_critic_have_no_head_of_the_vocabulary():
     assert SPEC.parameters - headless(SPEC).parameters == SPEC.vocabulary_size * SPEC.hidden_size
     assert headless(SPEC) is headless(SPEC)

@@ -116,6 +116,25 @@ def test_ddp_copies_every_gradient_into_buckets():
     assert part(step, "communication") == part(step, "gradients") == 4 * model.parameters
 
 
+def test_deepspeed_without_zero_reduces_one_bucket_after_the_other_when_the_passes_are_over():
+    model = spec("Qwen/Qwen3-8B")
+    settings = {"precision": "bf16", "data_parallel": 4, "sequence_length": 512}
+    (ddp,) = stages(model, work(**settings))
+    (engine,) = stages(model, work(framework="deepspeed", zero_stage=0, **settings))
+    copies, bucket = (part(stage.phases[1], "communication") for stage in (ddp, engine))
+    assert copies == 2 * model.parameters
+    assert bucket == 2 * 500_000_000
+    assert part(engine.phases[2], "communication") == 0
+
+
+def test_zero_2_copies_what_its_bucket_holds_once_the_passes_are_over():
+    model = spec("HuggingFaceTB/SmolLM2-135M")
+    settings = {"precision": "bf16", "data_parallel": 8, "sequence_length": 64}
+    (stage,) = stages(model, work(framework="deepspeed", zero_stage=2, **settings))
+    buckets = part(stage.phases[1], "communication")
+    assert buckets == 2 * (500_000_000 + model.parameters)
+
+
 def test_each_zero_stage_needs_less_than_the_one_before():
     model = spec("Qwen/Qwen3-8B")
     totals = [

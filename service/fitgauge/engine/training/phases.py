@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import described, exactly
+from fitgauge.engine.quantity import Bytes, described, exactly
 from fitgauge.engine.training.amounts import (
     Amount,
     Phase,
@@ -21,6 +21,7 @@ from fitgauge.engine.training.amounts import (
     state,
 )
 from fitgauge.engine.training.autograd.passes import (
+    Passes,
     StageSegments,
     in_order,
     simulated,
@@ -125,8 +126,7 @@ def _stage(
         workload.pipeline_chunks,
     ).most
     formulas = state_formulas(workload, here)
-    computed = fsdp.computed(workload) if workload.framework == "fsdp" else workload
-    heads = older_heads(spec, computed) if number == last else ()
+    heads = older_heads(spec, fsdp.computed(workload)) if number == last else ()
     if workload.framework == "fsdp" and last:
         phases = fsdp_stage_phases(
             fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas
@@ -188,6 +188,50 @@ def _shared(
         (to_rank(replace(unit, parameters=parameters), workload), 1)
         for unit, parameters in zip(owners, tied, strict=True)
     ]
+
+
+class _Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment of the backward pass [bytes]."""
+
+    activations: int
+    """Of one micro-batch."""
+    gradients: int
+    """Of this pass."""
+    buckets: Bytes
+    """On their way."""
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.activations + self.gradients + self.buckets.expected
+
+
+def _highest(
+    line: StageSegments, passes: Passes, swapped: zero.Exchange, *, standing: bool
+) -> _Moment:
+    """Return the highest moment of the backward pass: before its first gradient, at it, after it,
+    or when what is left of gradients is reduced. `standing`: gradients stay from one micro-batch to
+    the next, and those of a segment are added to them."""
+    first, buckets = 0 if standing else line.segments[-1].released, swapped.buckets
+    moments = [
+        _Moment(
+            activations=passes.backward - passes.gradients,
+            gradients=passes.gradients,
+            buckets=buckets,
+        ),
+        _Moment(activations=passes.opening, gradients=0, buckets=zero.NOTHING),
+        _Moment(activations=passes.arrived - first, gradients=first, buckets=buckets),
+    ]
+    if swapped.ordered:
+        left = 0 if swapped.frees_gradients else passes.left
+        moments.append(
+            _Moment(
+                activations=line.constants,
+                gradients=left,
+                buckets=zero.more(buckets, swapped.ordered),
+            )
+        )
+    return max(moments, key=lambda moment: moment.total)
 
 
 def _phases(
@@ -264,15 +308,14 @@ def _phases(
         others + passes.forward_peak,
         f"{flight}{exactly(passes.forward_peak)} at the highest moment of one; {between}",
     )
-    backward, gradients_then, buckets = passes.backward, passes.gradients, swapped.buckets
-    if passes.opening > backward + buckets.expected:
-        backward, gradients_then, buckets = passes.opening, 0, zero.NOTHING
+    moment = _highest(line, passes, swapped, standing=standing)
     back = amount(
         "activations",
-        others + backward - gradients_then,
-        f"{flight}{exactly(backward - gradients_then)} at the highest moment of one; {between}",
+        others + moment.activations,
+        f"{flight}{exactly(moment.activations)} at the highest moment of one; {between}",
     )
-    there = gradients if standing else state("gradients", gradients_then, formulas)
+    there = gradients if standing else state("gradients", moment.gradients, formulas)
+    buckets = moment.buckets
     stepped = (
         in_words("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
         if swapped.frees_gradients

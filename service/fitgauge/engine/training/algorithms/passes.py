@@ -3,6 +3,7 @@
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.parallel.fsdp import computed
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.states.sharding import is_sharded, tensor_slice
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
@@ -15,7 +16,7 @@ def inference_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
     `workload` checkpoints everything, so that a layer keeps nothing but its input; of one layer
     that is the same pass."""
-    model_segments = segments(spec, workload)
+    model_segments = segments(spec, computed(workload))
     widest = max(
         segment.forward.peak
         for segment in (model_segments.embedding, *model_segments.layers, model_segments.head)

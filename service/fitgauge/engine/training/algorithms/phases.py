@@ -25,6 +25,7 @@ from fitgauge.engine.training.amounts import Amount, Phase, PhaseName, amount, i
 from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
+from fitgauge.engine.training.parallel.fsdp import computed
 from fitgauge.engine.training.phases import Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -216,7 +217,7 @@ class _Cast:
             return weights + [part for part in self._resting(stage) if part.name != "weights"]
         if self.policy.pipeline_parallel > 1:
             return list(forward.parts)
-        between = activations(self.spec, self.policy).between
+        between = activations(self.spec, computed(self.policy)).between
         saved = in_words(
             "activations", between, "what the policy's forward pass saved for its backward pass"
         )

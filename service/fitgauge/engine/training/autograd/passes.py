@@ -33,6 +33,8 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The most of the backward pass after its first segment has left a gradient."""
     opening: int
     """The most of the backward pass before that."""
+    arrived: int
+    """When its first segment has left a gradient, with that whole."""
     gradients: int
     """Gradients held at the moment of `backward`."""
     left: int
@@ -88,6 +90,7 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
         live += segment.forward.end
     live -= line.passing + sum(segment.casts + segment.logits for segment in line.segments)
     between, backward, at, done, opening = live, 0, 0, 0, 0
+    arrived = live + line.segments[-1].backward.end
     for number, segment in enumerate(reversed(line.segments)):
         shared = line.tied if number == len(line.segments) - 1 else 0
         peak = live + segment.backward.peak + shared
@@ -109,6 +112,7 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
         between=between,
         backward=backward,
         opening=opening,
+        arrived=arrived,
         gradients=at,
         left=done,
     )

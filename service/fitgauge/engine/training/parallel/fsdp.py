@@ -351,9 +351,10 @@ def is_layer(unit: Unit) -> bool:
 
 
 def computed(workload: TrainingWorkload) -> TrainingWorkload:
-    """Return the same run as its gathered 16-bit parameters see it: what is kept in fp32 is a
-    shard's."""
-    return replace(workload, precision="bf16") if workload.mixed else workload
+    """Return the same run as its layers see it: under FSDP they compute with gathered 16-bit
+    parameters, and what is kept in fp32 is a shard's."""
+    gathered = workload.framework == "fsdp" and workload.mixed
+    return replace(workload, precision="bf16") if gathered else workload
 
 
 def reduced_width(workload: TrainingWorkload) -> int:

@@ -27,6 +27,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Parameters gathered during the passes [bytes]."""
     step_copies: int = 0
     """fp32 gradients of a step [bytes]."""
+    ordered: int = 0
+    """Copy of the gradients that are reduced once the passes are over [bytes]."""
     frees_gradients: bool = False
     """Whether they and one flat copy of this rank's part are all that is left of gradients and
     buckets then."""
@@ -47,22 +49,23 @@ def exchange(
     """Return what this framework exchanges over data-parallel ranks.
 
     `trained`, `elements`: numbers of trained and of all parameters of the stage, whole; `largest`:
-    of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every
-    gradient into buckets that it makes at the start (torch/nn/parallel/distributed.py,
-    gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there,
-    of its whole size whatever is in it (stage_1_and_2.py, setup_buckets); ZeRO-1 keeps it from
-    one micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks next to
-    it. ZeRO-3 makes one bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2
-    offloads, the largest parameter's gradient has a buffer all the time
-    (temp_grad_buffer_for_gpu_offload). Asked for fp32 gradients, ZeRO-1 makes none, and keeps
-    the 16-bit gradients next to them (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps
-    from an fp32 copy of the gradients' shard (step; stage3.py,
-    _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it will use again within 1e9 numbers,
-    forward and back: half of that around the loss, and never less than a unit and the next
-    prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks of a node
-    (arXiv 2306.10209, section 3.2), of those that it let go in this step and where the first is
-    (partition_parameters.py, _partition_param_sec: remote_device). Measured on DeepSpeed itself:
-    tools/accuracy/measure_zero.py."""
+    of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every gradient
+    into buckets that it makes at the start (torch/nn/parallel/distributed.py,
+    gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there, of
+    its whole size whatever is in it (stage_1_and_2.py, setup_buckets); ZeRO-1 keeps it from one
+    micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks next to it, one
+    that is never full when the passes are over. Without ZeRO DeepSpeed copies gradients into one
+    bucket after another then (deepspeed/runtime/engine.py, allreduce_no_retain). ZeRO-3 makes one
+    bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2 offloads, the largest
+    parameter's gradient has a buffer all the time (temp_grad_buffer_for_gpu_offload). Asked for
+    fp32 gradients, ZeRO-1 makes none, and keeps the 16-bit gradients next to them
+    (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps from an fp32 copy of the gradients'
+    shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it will use again
+    within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit
+    and the next prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks
+    of a node (arXiv 2306.10209, section 3.2), of those that it let go in this step and where the
+    first is (partition_parameters.py, _partition_param_sec: remote_device). Measured on DeepSpeed
+    itself: tools/accuracy/measure_zero.py."""
     zero = workload.framework == "deepspeed" and workload.zero_stage > 0
     if workload.framework == "megatron":
         return Exchange(
@@ -73,6 +76,9 @@ def exchange(
         )
     if not zero and workload.data_parallel * workload.context_parallel == 1:
         return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
+    filled = min(BUCKET_ELEMENTS, trained) * width
+    if workload.framework == "deepspeed" and not zero:
+        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING, ordered=filled)
     if not zero:
         copies = trained * width
         return Exchange(
@@ -83,15 +89,15 @@ def exchange(
         and workload.gradient_dtype == "fp32"
         and workload.offload == "none"
     ):
-        return Exchange(buckets=NOTHING, standing=_more(NOTHING, trained * width), gathered=NOTHING)
-    whole, filled = BUCKET_ELEMENTS * width, min(BUCKET_ELEMENTS, trained) * width
+        return Exchange(buckets=NOTHING, standing=more(NOTHING, trained * width), gathered=NOTHING)
+    whole = BUCKET_ELEMENTS * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
     copies = _step_copy(workload, rank)
     travels = width * rank.largest if workload.offload != "none" else 0
-    travelling = _more(NOTHING, travels)
+    travelling = more(NOTHING, travels)
     if workload.zero_stage == 1:
         stays = workload.micro_batches > 1
-        buckets, standing = (NOTHING, _more(bucket, travels)) if stays else (bucket, travelling)
+        buckets, standing = (NOTHING, more(bucket, travels)) if stays else (bucket, travelling)
         return Exchange(
             buckets=buckets,
             standing=standing,
@@ -108,6 +114,7 @@ def exchange(
             standing=travelling,
             gathered=NOTHING,
             step_copies=copies,
+            ordered=0 if trained > BUCKET_ELEMENTS else filled,
             frees_gradients=True,
         )
     least = min(elements, largest + PREFETCH_ELEMENTS)
@@ -121,7 +128,8 @@ def exchange(
     return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
 
 
-def _more(size: Bytes, by: int) -> Bytes:
+def more(size: Bytes, by: int) -> Bytes:
+    """Return the size and `by` [bytes] more."""
     return Bytes(low=size.low + by, expected=size.expected + by, high=size.high + by)
 
 

@@ -161,7 +161,7 @@ def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
         data_parallel=1,
         micro_batches=1,
     )
-    relevant = computed(most) if workload.framework == "fsdp" else most
+    relevant = computed(most)
     passes = _PASSES.get_or_compute(spec, relevant, lambda: _passes(spec, relevant))
     return max(passes.forward_peak, passes.backward_peak) + int((in_flight - 1) * passes.between)
 

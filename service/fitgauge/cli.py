@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -12,14 +12,14 @@ import msgspec
 from msgspec.structs import astuple
 
 from fitgauge import __version__, terminal
-from fitgauge.app import create_hub, create_mounted, create_questions
+from fitgauge.app import create_hub
 from fitgauge.catalog import overlay_file as own_file
-from fitgauge.catalog.catalog import Catalog, bundled
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.command_options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
-from fitgauge.errors import FitgaugeError
-from fitgauge.services import Services
+from fitgauge.local_services import answered, local_catalog, or_exit
+from fitgauge.machine import machine_question, this_machine
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
@@ -43,6 +43,12 @@ _EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
 
 _PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
+_on_machine = click.option(
+    "--machine/--no-machine",
+    default=True,
+    help="Without GPU: ask about this machine's GPUs and what is free of them (default), or only"
+    " say what the model needs.",
+)
 
 
 @click.group()
@@ -60,9 +66,9 @@ def serve(host: str | None, port: int | None) -> None:
 
     for warning in unknown():
         click.echo(warning, err=True)
-    settings = _or_exit(from_environment)
+    settings = or_exit(from_environment)
     changed = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    _or_exit(lambda: run(msgspec.structs.replace(settings, **changed)))
+    or_exit(lambda: run(msgspec.structs.replace(settings, **changed)))
 
 
 @main.command()
@@ -85,7 +91,7 @@ def mcp(url: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON, one object a setting.")
 def config(as_json: bool) -> None:
     """Print every setting, its value and where it comes from. Exit code 2 where one is wrong."""
-    settings = in_force(_or_exit(from_environment))
+    settings = in_force(or_exit(from_environment))
     if as_json:
         echo_json(settings)
     else:
@@ -100,17 +106,41 @@ def config(as_json: bool) -> None:
 @click.argument("model")
 @click.argument("gpu", required=False)
 @question_options(FitRequest)
+@_on_machine
 @_as_json
-def check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is served? Without GPU: what it needs, and the smallest GPUs
-    that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2
-    where the question cannot be answered."""
-    request = as_request(
-        {"model": model, "gpu": gpu or None, "detail": "full", **options}, FitRequest
-    )
-    _, answer = _answered(lambda questions: questions.check_fit(request))
+def check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is served? Without GPU: on this machine; where that has none,
+    what MODEL needs, and the smallest GPUs that hold it.
+
+    Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2 where the
+    question cannot be answered.
+    """
+    fields = {"model": model, "gpu": gpu or None, "detail": "full", **options}
+    if machine and not gpu:
+        _ask_of_this_machine(fields, serves=True, as_json=as_json)
+    request = as_request(fields, FitRequest)
+    _, answer = answered(lambda questions: questions.check_fit(request))
     _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
+
+
+def _ask_of_this_machine(fields: dict[str, Any], *, serves: bool, as_json: bool) -> None:
+    """Add this machine's GPUs to a question, and print them; leave it where there are none. serves:
+    whether the question has an engine, which GPUs of several kinds decide."""
+    machine = this_machine()
+    if machine is None:
+        return
+    question = machine_question(machine, or_exit(local_catalog), mixed=serves)
+    fields["gpu"] = question.gpu
+    defaults = {"other_memory_gib": question.other_memory_gib}
+    if question.engine is None:
+        defaults["gpu_count"] = question.gpu_count
+    fields |= {name: value for name, value in defaults.items() if fields.get(name) is None}
+    divides = question.engine is not None and fields.get("engine") is None
+    if divides:
+        fields["engine"] = question.engine
+    if not as_json:
+        terminal.show_machine(question, divides=divides)
 
 
 @main.command()
@@ -120,7 +150,7 @@ def ask(question: tuple[str, ...], as_json: bool) -> None:
     """Answer a QUESTION in plain words. Exit code as that of check; 0 for lists, 2 without an
     answer."""
     request = as_request({"question": " ".join(question)}, AskRequest)
-    answer = _answered(lambda services: services.ask(request))
+    answer = answered(lambda services: services.ask(request))
     _show(answer, terminal.show_ask, as_json)
     if answer.answer is None:
         sys.exit(2)
@@ -131,15 +161,20 @@ def ask(question: tuple[str, ...], as_json: bool) -> None:
 @click.argument("model")
 @click.argument("gpu", required=False)
 @question_options(TrainingRequest)
+@_on_machine
 @_as_json
-def train_check(model: str, gpu: str | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
-    """Will MODEL fit on GPU when it is trained? Without GPU: what it needs by method, and the
-    smallest GPUs that hold it. Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is
-    unsupported, 2 where the question cannot be answered."""
-    request = as_request(
-        {"model": model, "gpu": gpu or None, "detail": "full", **options}, TrainingRequest
-    )
-    _, answer = _answered(lambda questions: questions.check_training_fit(request))
+def train_check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+    """Will MODEL fit on GPU when it is trained? Without GPU: on this machine; where that has none,
+    what MODEL needs by method, and the smallest GPUs that hold it.
+
+    Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2 where the
+    question cannot be answered.
+    """
+    fields = {"model": model, "gpu": gpu or None, "detail": "full", **options}
+    if machine and not gpu:
+        _ask_of_this_machine(fields, serves=False, as_json=as_json)
+    request = as_request(fields, TrainingRequest)
+    _, answer = answered(lambda questions: questions.check_training_fit(request))
     _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
 
@@ -153,7 +188,7 @@ def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # 
     """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where
     the question cannot be answered."""
     request = as_request({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
-    _, answer = _answered(lambda questions: questions.plan_training(request))
+    _, answer = answered(lambda questions: questions.plan_training(request))
     _show(answer, terminal.show_plans, as_json)
     sys.exit(0 if answer.plans else 1)
 
@@ -166,7 +201,7 @@ def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN40
     """How much of GPU does a training run use? Exit code 0, or 2 where the question cannot be
     answered."""
     request = as_request({"gpu": gpu, **options}, UtilizationRequest)
-    answer = _answered(lambda questions: questions.explain_utilization(request))
+    answer = answered(lambda questions: questions.explain_utilization(request))
     _show(answer, terminal.show_utilization, as_json)
 
 
@@ -176,7 +211,7 @@ def utilization(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN40
 def explain_trace(trace: BinaryIO, as_json: bool) -> None:
     """Where the time goes in a PyTorch profiler's trace (.json or .json.gz); - reads standard
     input."""
-    answer = _answered(lambda questions: questions.explain_trace(_pieces(trace)))
+    answer = answered(lambda questions: questions.explain_trace(_pieces(trace)))
     _show(answer, terminal.show_utilization, as_json)
 
 
@@ -193,7 +228,7 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Recommend GPUs to serve MODEL on. Exit code 0, or 2 for a request without an answer."""
     request = as_request({"model": model, **options}, RecommendRequest)
-    answer = _answered(lambda questions: questions.recommend_gpus(request))
+    answer = answered(lambda questions: questions.recommend_gpus(request))
     _show(answer, terminal.show_recommendations, as_json)
 
 
@@ -204,7 +239,7 @@ def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN40
 def models_for(gpu: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Which models run on GPU? Exit code 0, or 2 where the question cannot be answered."""
     request = as_request({"gpu": gpu, **options}, ModelsForGpuRequest)
-    answer = _answered(lambda questions: questions.list_models_that_fit(request))
+    answer = answered(lambda questions: questions.list_models_that_fit(request))
     _show(answer, terminal.show_models_for_gpu, as_json)
 
 
@@ -217,7 +252,7 @@ def compare(models: str, gpus: str, as_json: bool, **options: Any) -> None:  # n
     """Which of MODELS fit on which of GPUS? Both with commas between them. Exit code 0, or 2
     where the question cannot be answered."""
     request = as_request({"models": models, "gpus": gpus, **options}, CompareRequest)
-    answer = _answered(lambda questions: questions.whole_comparison(request))
+    answer = answered(lambda questions: questions.whole_comparison(request))
     if as_json:
         click.echo(msgspec.json.Encoder().encode_lines(answer.items), nl=False)
     else:
@@ -242,7 +277,7 @@ def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) 
     """Compare what the start-up log in FILE measured with the estimate; of an out-of-memory
     message, say what took the memory and what to change. - reads standard input."""
     text = log.read(LONGEST_LOG).decode("utf-8", "replace")
-    answer = _answered(
+    answer = answered(
         lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))
     )
     if truth is not None:
@@ -266,7 +301,7 @@ def gpus(search: str | None) -> None:
 
     Exit code 0, or 2 where SEARCH names none.
     """
-    gpu_catalog = _or_exit(_catalog)
+    gpu_catalog = or_exit(local_catalog)
     words = (search or "").lower().split()
     rows = [
         row
@@ -276,7 +311,7 @@ def gpus(search: str | None) -> None:
     if len(rows) > 1:
         terminal.show_gpus(rows, gpu_catalog.offers)
         return
-    row = rows[0] if rows else _or_exit(lambda: gpu_catalog.find(search)).accelerator
+    row = rows[0] if rows else or_exit(lambda: gpu_catalog.find(search)).accelerator
     terminal.show_gpu(row, gpu_catalog.offers)
 
 
@@ -290,7 +325,7 @@ def catalog() -> None:
 def check_catalog(path: Path) -> None:
     """Is the own catalog in FILE, or in a folder, sound? Exit code 0 if so, 2 if not, with the
     file, the row and the field."""
-    loaded = _or_exit(lambda: OverlayReload(path, bundled())).current
+    loaded = or_exit(lambda: OverlayReload(path, bundled())).current
     merged = loaded.catalog
     rows = (
         f"{len(merged.all())} accelerators, {len(merged.names)} names,"
@@ -328,7 +363,7 @@ def snapshot() -> None:
 def refresh_snapshot(ids: tuple[str, ...], folder: Path, per_minute: int) -> None:
     """Reread the rows of IDS from the Hub, all without any. Run it again to go on where it was
     interrupted. Exit code 0, or 2 where the Hub does not answer."""
-    report = _or_exit(lambda: asyncio.run(_refreshed(ids, folder, per_minute)))
+    report = or_exit(lambda: asyncio.run(_refreshed(ids, folder, per_minute)))
     for one in report.refused:
         click.echo(f"{one.id}: unchanged. {one.error}", err=True)
     click.echo(f"{report.refreshed} rows refreshed, {len(report.refused)} unchanged.")
@@ -345,54 +380,9 @@ async def _refreshed(ids: Sequence[str], folder: Path, per_minute: int) -> Refre
         await hub.close()
 
 
-def _catalog() -> Catalog:
-    """Return the catalog of this process: ours, or a company's own over it."""
-    mounted = create_mounted(from_environment())
-    return mounted.current.catalog if mounted else bundled()
-
-
-def _answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """Return the result of `ask` on the services of this process; exit with its error."""
-    answer: _Answer = _or_exit(lambda: asyncio.run(_on_services(ask)))
-    return answer
-
-
-async def _on_services(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """Return what `ask` gets from the questions of this process."""
-    hub = create_hub(from_environment())
-    questions = create_questions(hub, _catalog())
-    await hub.start()
-    try:
-        return await ask(questions)
-    finally:
-        await questions.close()
-        await hub.close()
-
-
 def _show(answer: _Answer, show: Callable[[_Answer], None], as_json: bool) -> None:
     """Print the answer as JSON, as the API sends it, or through `show`."""
     if as_json:
         echo_json(answer)
     else:
         show(answer)
-
-
-def _or_exit(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
-    """Return the result of `ask`; print a FitgaugeError and exit with code 2."""
-    try:
-        return ask()
-    except FitgaugeError as error:
-        context = click.get_current_context(silent=True)
-        if context is not None and context.params.get("as_json"):
-            echo_json(_problem(error))
-        else:
-            echo_error(f"{error.detail}\n{error.hint}")
-            if error.matches:
-                echo_error("Did you mean: " + ", ".join(error.matches))
-        sys.exit(2)
-
-
-def _problem(error: FitgaugeError) -> dict[str, object]:
-    """Return an error as the API's problem+json has it."""
-    fields = ("code", "detail", "hint", "field", "matches", "send")
-    return {name: value for name in fields if (value := getattr(error, name, None))}

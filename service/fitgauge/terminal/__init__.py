@@ -2,7 +2,7 @@
 
 from fitgauge.terminal.answers import show_fit, show_training
 from fitgauge.terminal.ask import show_ask
-from fitgauge.terminal.gpus import show_gpu, show_gpus
+from fitgauge.terminal.gpus import show_gpu, show_gpus, show_machine
 from fitgauge.terminal.logs import show_ledger, show_utilization
 from fitgauge.terminal.tables import (
     show_comparison,
@@ -18,6 +18,7 @@ __all__ = [
     "show_gpu",
     "show_gpus",
     "show_ledger",
+    "show_machine",
     "show_models_for_gpu",
     "show_plans",
     "show_recommendations",

@@ -38,6 +38,8 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """What the vocabulary is padded to a multiple of."""
     expert_multiples: dict[str, int] = {}
     """By format name, what an expert's width on a rank is padded to a multiple of."""
+    expert_multiple: int = 1
+    """The same for experts of any format."""
     expert_form: Callable[[Format, int, int, int], Format] = _unchanged
     """How an expert's weight is stored on a rank: its format, the expert's width on this rank, its
     hidden side and over how many ranks it is divided -> the format there."""
@@ -317,9 +319,10 @@ def _matrices(block: Block, tensor: Tensor) -> int:
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
     """Return what a rank's share of an expert's weight or bias is padded to: twice as much where
     gate and up are one tensor."""
-    if not _routed(tensor) or scheme.form is None:
+    if not _routed(tensor):
         return 1
-    return layout.expert_multiples.get(scheme.form.name, 1) * _matrices(block, tensor)
+    multiple = layout.expert_multiples.get(scheme.form.name, 1) if scheme.form else 1
+    return max(multiple, layout.expert_multiple) * _matrices(block, tensor)
 
 
 def _pieces(tensor: Tensor, layout: ShardingRules) -> int:

@@ -15,7 +15,7 @@ from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.sglang.settings import LADDERS
-from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.serving.sglang.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",

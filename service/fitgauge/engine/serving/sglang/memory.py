@@ -27,6 +27,7 @@ from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, run
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
+from fitgauge.engine.serving.sglang.weights import check_parallel, on_gpu
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.weights import Stage, loading_degrees, stages_of, weights_term
@@ -82,8 +83,10 @@ def loaded_stages(
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage loads: weights, rotary tables, the cache of images."""
     images = feature_bytes(spec, accelerator, running_requests(spec, workload, accelerator))
-    return sharded.once(
-        (*loading_degrees(workload), images), lambda: _loaded(spec, sharded, workload, images)
+    stored = on_gpu(spec, sharded, architecture(accelerator))
+    check_parallel(stored, workload.tensor_parallel, workload.expert_parallel)
+    return stored.once(
+        (*loading_degrees(workload), images), lambda: _loaded(spec, stored, workload, images)
     )
 
 

@@ -1,0 +1,82 @@
+"""How SGLang's kernels of experts have them stored on a GPU, where that is not as published.
+
+Source: sglang 0.5.23, srt/arg_groups/model_overrides and overrides.py (moe_runner_backend),
+srt/layers/moe/fused_moe_triton/layer.py (FusedMoE.__init__), srt/layers/quantization
+(modelopt_quant.py, ModelOptNvFp4FusedMoEMethod; mxfp4.py, Mxfp4MoEMethod)."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.sglang.gpus import Architecture
+
+_UNQUANTIZED = "unquantized"
+_NVFP4, _MIXED = "modelopt_nvfp4", "modelopt_mixed"
+_QWEN = frozenset({_UNQUANTIZED, "fp8", _NVFP4, _MIXED})
+_LATENT = frozenset({*_QWEN, "modelopt_fp8"})
+
+_TRTLLM: dict[str, frozenset[str]] = {
+    "Qwen3MoeForCausalLM": _QWEN,
+    "Qwen3VLMoeForConditionalGeneration": _QWEN,
+    "Qwen3NextForCausalLM": _QWEN,
+    "Qwen3_5MoeForConditionalGeneration": _QWEN,
+    "InternS2PreviewForConditionalGeneration": _QWEN,
+    "Qwen4ExpForConditionalGeneration": _QWEN,
+    "DeepseekV3ForCausalLM": _LATENT,
+    "DeepseekV32ForCausalLM": _LATENT,
+    "KimiK25ForConditionalGeneration": _LATENT,
+    "MistralLarge3ForCausalLM": _LATENT,
+    "PixtralForConditionalGeneration": _LATENT,
+    "GlmMoeDsaForCausalLM": _LATENT,
+    "Glm5NextForConditionalGeneration": _LATENT,
+    "Dots3NoteForCausalLM": _LATENT,
+    "Glm4MoeForCausalLM": frozenset({_UNQUANTIZED, _NVFP4}),
+    "NemotronHForCausalLM": frozenset({_UNQUANTIZED, "modelopt_fp8", _NVFP4, _MIXED}),
+    "Llama4ForConditionalGeneration": frozenset({"fp8", "modelopt_fp8"}),
+    "Llama4ForCausalLM": frozenset({"fp8", "modelopt_fp8"}),
+    "MiMoV2ForCausalLM": frozenset({"fp8"}),
+    "MiMoV2FlashForCausalLM": frozenset({"fp8"}),
+    "MiniMaxM2ForCausalLM": frozenset({_NVFP4}),
+    "Gemma4ForConditionalGeneration": frozenset({_NVFP4}),
+    "Cohere2MoeForCausalLM": frozenset({_UNQUANTIZED}),
+    "Cohere2VisionForConditionalGeneration": frozenset({_UNQUANTIZED}),
+}
+"""The quantizations that TensorRT-LLM's kernels run on Blackwell, by architecture."""
+
+_HIDDEN = 256
+
+
+class ExpertLayout(NamedTuple):
+    """How experts are stored."""
+
+    multiple: int = 1
+    """What an expert's width on a rank is padded to a multiple of."""
+    mxfp4_multiple: int = 64
+    """The same in MXFP4."""
+    hidden_multiple: int = 1
+    """What the side towards the hidden states is padded to a multiple of."""
+    scales_twice: bool = False
+    """Whether the scales of NVFP4 are registered in their own and in the kernels' order."""
+
+
+def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -> ExpertLayout:
+    """Return how experts of a model in a scheme are stored on GPUs of an architecture."""
+    blackwell = architecture in ("blackwell", "consumer_blackwell")
+    if scheme.name == "mxfp4" and blackwell and spec.architecture == "GptOssForCausalLM":
+        width = 128 if architecture == "blackwell" else 1
+        return ExpertLayout(mxfp4_multiple=width, hidden_multiple=_HIDDEN)
+    name = scheme.name if scheme.form else _UNQUANTIZED
+    if architecture == "blackwell" and name in _TRTLLM.get(spec.architecture, ()):
+        gated = all(block.mlp.gated for block in spec.blocks if block.mlp and block.mlp.experts)
+        return ExpertLayout(multiple=64 if name == _NVFP4 and gated else 128)
+    return ExpertLayout(scales_twice=name in (_NVFP4, _MIXED))
+
+
+def doubled_scales(form: Format) -> Format:
+    """Return a format with the scales of NVFP4 held twice."""
+    if form.name != "nvfp4":
+        return form
+    return msgspec.structs.replace(form, scale_bits=2 * form.scale_bits)

@@ -1,0 +1,121 @@
+"""How SGLang lays a model out on its ranks, and which divisions of it SGLang refuses.
+
+It follows vLLM, from whose layers its own descend, but where this module says otherwise. Source:
+sglang 0.5.23, srt/models and srt/layers. Sizes are those at construction."""
+
+from collections.abc import Hashable
+
+import msgspec
+
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Stored, Tensor
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
+from fitgauge.engine.serving.sglang.experts import ExpertLayout, doubled_scales, expert_layout
+from fitgauge.engine.serving.sglang.gpus import Architecture
+from fitgauge.engine.serving.sglang.multimodal import WITHOUT_TOWER
+from fitgauge.engine.serving.vllm import weights as vllm
+from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
+from fitgauge.engine.serving.vllm.quirks import quirks
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, divided, round_up
+from fitgauge.engine.weights.sharding import shard_weights as lay_out
+
+_NO_METHOD = "quantization-method-missing"
+
+
+def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
+    """Return the model as SGLang registers it, as published."""
+    scheme = registered_scheme(spec, _read_scheme(spec, scheme))
+    return lay_out(_registered(spec), scheme, vllm.VLLM, stored)
+
+
+def on_gpu(spec: ModelSpec, sharded: ShardedWeights, architecture: Architecture) -> ShardedWeights:
+    """Return the model as SGLang registers it on GPUs of an architecture."""
+    layout = expert_layout(spec, sharded.scheme, architecture)
+    if layout == ExpertLayout():
+        return sharded
+    key: Hashable = ("sglang", layout)
+    return sharded.once(key, lambda: _laid_out(spec, sharded, layout))
+
+
+def _laid_out(spec: ModelSpec, sharded: ShardedWeights, layout: ExpertLayout) -> ShardedWeights:
+    def form(published_form: Format, width: int, hidden: int, ways: int) -> Format:
+        own = expert_form(published_form, width, hidden, ways)
+        return doubled_scales(own) if layout.scales_twice else own
+
+    rules = msgspec.structs.replace(
+        vllm.VLLM,
+        expert_multiples={"mxfp4": layout.mxfp4_multiple},
+        expert_multiple=layout.multiple,
+        expert_form=form,
+    )
+    padded = _with_hidden(_registered(spec), layout.hidden_multiple)
+    return msgspec.structs.replace(
+        lay_out(padded, sharded.scheme, rules), scale=sharded.scale, basis=sharded.basis
+    )
+
+
+def _read_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
+    """Return the scheme of a checkpoint of ModelOpt's that names an algorithm and no method, which
+    vLLM loads unquantized. Source: srt/configs/model_config.py, _parse_modelopt_quant_config."""
+    settings = spec.quantization or {}
+    if "quant_algo" not in settings or all(note.code != _NO_METHOD for note in scheme.warnings):
+        return scheme
+    named = {**settings, "quant_method": "modelopt"}
+    return published(msgspec.structs.replace(spec, quantization=named)) or scheme
+
+
+def _registered(spec: ModelSpec) -> ModelSpec:
+    """Return `spec` with the tensors that SGLang's class for it makes, divided as it does: its own
+    classes divide what vLLM leaves to transformers."""
+    if spec.architecture in WITHOUT_TOWER:
+        unseen = (*TOWERS, Part.PROJECTOR)
+        blocks = tuple(block for block in spec.blocks if block.part not in unseen)
+        return msgspec.structs.replace(spec, blocks=blocks)
+    if quirks(spec).no_tensor_parallel_plan and spec.architecture in ARCHITECTURES:
+        return spec
+    return vllm.registered(spec)
+
+
+def _with_hidden(spec: ModelSpec, multiple: int) -> ModelSpec:
+    """Return `spec` with the hidden side of every expert padded."""
+    if multiple == 1:
+        return spec
+    hidden = spec.hidden_size
+    blocks = tuple(
+        msgspec.structs.replace(
+            block, tensors=tuple(_padded(tensor, hidden, multiple) for tensor in block.tensors)
+        )
+        for block in spec.blocks
+    )
+    return msgspec.structs.replace(spec, blocks=blocks)
+
+
+def _padded(tensor: Tensor, hidden: int, multiple: int) -> Tensor:
+    if tensor.kind is not Kind.EXPERT and tensor.count == 1:
+        return tensor
+    side = len(tensor.shape) - 1 if tensor.split is Split.COLUMN else 0
+    if (len(tensor.shape) < 2 and tensor.split is Split.COLUMN) or tensor.shape[side] != hidden:
+        return tensor
+    shape = (*tensor.shape[:side], round_up(hidden, multiple), *tensor.shape[side + 1 :])
+    return msgspec.structs.replace(tensor, shape=shape)
+
+
+def check_parallel(sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int) -> None:
+    """Raise UnsupportedError where a rank's part of an expert in blocks is no whole number of
+    blocks. Source: srt/layers/quantization/fp8.py, Fp8MoEMethod.create_weights."""
+    for share in sharded.shares:
+        form = share.form
+        if not share.experts or form is None or form.rows < 2 or share.split is Split.NONE:
+            continue
+        ways = max(1, tensor_parallel // expert_parallel)
+        width = round_up(divided(share.pieces, ways), share.multiple) // share.fused
+        if width % form.rows:
+            raise UnsupportedError(
+                "tensor_parallel",
+                f"SGLang refuses tensor_parallel {tensor_parallel}: {width} features of an expert"
+                f" on a rank cannot be divided into quantization blocks of {form.rows}.",
+                ({"tensor_parallel": (1,), "data_parallel": (1,)},),
+            )

@@ -1,0 +1,65 @@
+"""What SGLang registers on a rank, against `parameter_bytes` of sglang 0.5.23's own model classes
+on the meta device."""
+
+import msgspec
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.sglang.gpus import Architecture
+from fitgauge.engine.serving.sglang.weights import check_parallel, on_gpu, shard_weights
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.rank_bytes import rank_weights
+from fitgauge.engine.weights.sharding import ShardedWeights
+
+
+def laid_out(model: str, architecture: Architecture) -> ShardedWeights:
+    spec = spec_of(model)
+    scheme = published(spec) or Scheme(name="bf16")
+    return on_gpu(spec, shard_weights(spec, scheme), architecture)
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture", "ranks", "size"),
+    [
+        ("nvidia/MiniMax-M2.7-NVFP4", "hopper", 4, 37_282_637_296),
+        ("openai/gpt-oss-20b", "hopper", 1, 13_761_264_768),
+        ("bigcode/gpt_bigcode-santacoder", "hopper", 8, 311_115_776),
+        ("nvidia/GLM-5.2-NVFP4", "hopper", 8, 64_027_497_696),
+        ("meta-llama/Llama-4-Maverick-17B-128E-Instruct", "hopper", 8, 100_206_356_480),
+        ("nvidia/GLM-5.2-NVFP4", "blackwell", 8, 58_365_187_296),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "blackwell", 8, 143_550_966_784),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "hopper", 8, 120_146_750_464),
+        ("openai/gpt-oss-20b", "consumer_blackwell", 1, 14_438_382_720),
+    ],
+)
+def test_bytes_of_a_rank(model: str, architecture: Architecture, ranks: int, size: int) -> None:
+    weights = rank_weights(laid_out(model, architecture), tensor_parallel=ranks)
+    assert weights.bytes == pytest.approx(size, rel=1e-4)
+
+
+def test_a_checkpoint_of_modelopt_without_a_method_is_read() -> None:
+    settings = {"quant_algo": "FP8", "ignore": ["lm_head"], "producer": {"name": "modelopt"}}
+    spec = msgspec.structs.replace(spec_of("Qwen/Qwen3-32B"), quantization=settings)
+    scheme = published(spec)
+    assert scheme is not None
+    halved = rank_weights(shard_weights(spec, scheme)).bytes
+    assert halved == pytest.approx(2 * 17_159_992_832, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "ranks", "refused"),
+    [("hopper", 2, False), ("hopper", 4, True), ("hopper", 8, True), ("blackwell", 4, False)],
+)
+def test_experts_whose_blocks_a_rank_would_cut_are_refused(
+    architecture: Architecture, ranks: int, *, refused: bool
+) -> None:
+    """768 features of an expert in blocks of 128; Blackwell's kernels pad them."""
+    sharded = laid_out("Qwen/Qwen3-30B-A3B-FP8", architecture)
+    if not refused:
+        check_parallel(sharded, ranks, 1)
+        return
+    with pytest.raises(UnsupportedError, match="128"):
+        check_parallel(sharded, ranks, 1)
+    check_parallel(sharded, ranks, ranks)

@@ -8,7 +8,12 @@ from bundled_models import spec_of
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.gpus import Architecture
-from fitgauge.engine.serving.sglang.weights import check_parallel, on_gpu, shard_weights
+from fitgauge.engine.serving.sglang.weights import (
+    buffer_bytes,
+    check_parallel,
+    on_gpu,
+    shard_weights,
+)
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -63,3 +68,16 @@ def test_experts_whose_blocks_a_rank_would_cut_are_refused(
     with pytest.raises(UnsupportedError, match="128"):
         check_parallel(sharded, ranks, 1)
     check_parallel(sharded, ranks, ranks)
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        ("Qwen/Qwen3-32B", 20_971_520),
+        ("meta-llama/Llama-3.1-8B-Instruct", 67_108_864),
+        ("deepseek-ai/DeepSeek-V3.2", 83_886_080),
+        ("openai/gpt-oss-20b", 33_554_432),
+    ],
+)
+def test_rotary_tables_are_in_float32(model: str, size: int) -> None:
+    assert buffer_bytes(spec_of(model)) == size

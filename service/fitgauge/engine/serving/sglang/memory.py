@@ -27,10 +27,9 @@ from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, run
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
-from fitgauge.engine.serving.sglang.weights import check_parallel, on_gpu
+from fitgauge.engine.serving.sglang.weights import buffer_bytes, check_parallel, on_gpu
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
-from fitgauge.engine.serving.vllm.weights import buffer_bytes
-from fitgauge.engine.serving.weights import Stage, loading_degrees, stages_of, weights_term
+from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -93,8 +92,8 @@ def loaded_stages(
 def _loaded(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, images: int
 ) -> tuple[tuple[Term, ...], ...]:
-    def buffers(stage: Stage) -> Term:
-        size = buffer_bytes(spec, expert_parallel=workload.expert_parallel, layers=stage.span)
+    def buffers() -> Term:
+        size = buffer_bytes(spec)
         return exact_term(
             "buffers",
             size,
@@ -106,7 +105,7 @@ def _loaded(
     return tuple(
         (
             weights_term(sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
-            buffers(stage),
+            buffers(),
             *(_multimodal(images) if images else ()),
         )
         for stage in stages_of(spec, workload)

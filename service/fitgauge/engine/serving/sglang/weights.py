@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import msgspec
 
+from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Stored, Tensor
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.published import published
@@ -16,11 +17,15 @@ from fitgauge.engine.serving.sglang.experts import ExpertLayout, doubled_scales,
 from fitgauge.engine.serving.sglang.gpus import Architecture
 from fitgauge.engine.serving.sglang.multimodal import WITHOUT_TOWER
 from fitgauge.engine.serving.vllm import weights as vllm
+from fitgauge.engine.serving.vllm.model_classes import position_bytes, table_factor
 from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, divided, round_up
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
+
+_VLLM = (0, 33)
+"""The release of vLLM whose classes are meant."""
 
 _NO_METHOD = "quantization-method-missing"
 
@@ -101,6 +106,17 @@ def _padded(tensor: Tensor, hidden: int, multiple: int) -> Tensor:
         return tensor
     shape = (*tensor.shape[:side], round_up(hidden, multiple), *tensor.shape[side + 1 :])
     return msgspec.structs.replace(tensor, shape=shape)
+
+
+def buffer_bytes(spec: ModelSpec) -> int:
+    """Return the bytes of rotary tables, which are in float32 whatever the model is in. Source:
+    srt/layers/rotary_embedding/base.py."""
+    tables = (
+        table_factor(spec, table, _VLLM)
+        * size_of(table.positions * table.dim, table.dtype or "F32")
+        for table in spec.rotary_tables
+    )
+    return position_bytes(spec) + sum(tables)
 
 
 def check_parallel(sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int) -> None:

@@ -7,7 +7,7 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 
-.PHONY: help setup serve ask test lint types unit contract system nightly openapi questions accuracy formulas agents calibrate bench clean
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas agents calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,13 @@ system: .venv/.system  ## what needs a browser: the page in a real Chromium; fai
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-system.txt
 	@touch $@
 
+hosts: .venv/.system .hosts/.done  ## hosts' own code and the suite of MCP, in environments of their own
+	@FITGAUGE_HOSTS=1 $(BIN)/pytest -n 2 --dist loadfile tests/hosts tests/browser/test_mcp_app.py
+
+.hosts/.done: tests/hosts/package.json $(wildcard tests/hosts/requirements/*.txt) | .venv/bin/python
+	@sh tools/hosts.sh "$(PYTHON)"
+	@touch $@
+
 nightly: .venv/.tools  ## the contract tests with ten times the examples
 	@$(MAKE) contract EXAMPLES=20000
 
@@ -81,4 +88,4 @@ bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py
 
 clean:  ## remove the .venv and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts

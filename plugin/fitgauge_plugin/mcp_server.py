@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
-from mcp.server.caching import CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -28,6 +28,14 @@ FORWARDED = ("authorization", "x-api-key", "x-hf-token", "x-request-id", "tracep
 """Headers of the host's request that go with the calls made for it."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
+
+CACHE_HINTS: Mapping[CacheableMethod, CacheHint] = {
+    "tools/list": CacheHint(_DAY_MS, "public"),
+    "resources/list": CacheHint(_DAY_MS, "public"),
+    "resources/templates/list": CacheHint(_DAY_MS, "public"),
+    "prompts/list": CacheHint(_DAY_MS, "public"),
+}
+"""How long hosts may keep a list: it changes with a release alone."""
 
 
 def mcp_server(tools: Sequence[Mapping[str, Any]], call: Call, version: str) -> Server[Any]:
@@ -82,12 +90,7 @@ def mcp_server(tools: Sequence[Mapping[str, Any]], call: Call, version: str) -> 
         version=version,
         description="Will a model fit on a GPU, and if not, what will?",
         instructions=INSTRUCTIONS,
-        cache_hints={
-            "tools/list": CacheHint(_DAY_MS, "public"),
-            "resources/list": CacheHint(_DAY_MS, "public"),
-            "resources/templates/list": CacheHint(_DAY_MS, "public"),
-            "prompts/list": CacheHint(_DAY_MS, "public"),
-        },
+        cache_hints=CACHE_HINTS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,

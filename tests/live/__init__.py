@@ -24,7 +24,7 @@ from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn
 from live.conformance import conform
 
-__all__ = ["PATIENCE", "app_over", "client", "conform", "serving"]
+__all__ = ["PATIENCE", "app_over", "client", "conform", "listening", "serving"]
 
 PATIENCE = 60
 """How long the service computes and a client waits [s]: a loaded machine is no failure."""
@@ -55,7 +55,14 @@ def serving(
 ) -> Iterator[str]:
     """Provide the service on a free port of 127.0.0.1: its address. `options`: of uvicorn,
     instead of the service's own."""
-    app = app_over(stand_in, settings, **hub_settings)
+    with listening(app_over(stand_in, settings, **hub_settings), options=options) as url:
+        yield url
+
+
+@contextmanager
+def listening(app: Any, *, options: Any = None) -> Iterator[str]:
+    """Provide an ASGI application on a free port of 127.0.0.1, under the service's own server:
+    its address."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server = uvicorn.Server(uvicorn.Config(app, **{**OPTIONS, **(options or {})}))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -58,6 +58,7 @@ UNDOCUMENTED = (
     "/metrics",
     "/schema/openapi.json",
     "/tools/openapi.json",
+    "/tools/openapi-3.0.json",
     *(f"/tools/{host}.json" for host in manifests()),
 )
 """Paths that speak a protocol of their own, or answer a document."""

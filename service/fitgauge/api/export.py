@@ -8,7 +8,7 @@ from typing import Any
 
 from fitgauge.api.manifests import manifests
 from fitgauge.api.openapi import document
-from fitgauge.api.tools_document import tools_document
+from fitgauge.api.tools_document import VERSION_30, tools_document
 
 
 def artefacts() -> dict[str, Any]:
@@ -16,6 +16,7 @@ def artefacts() -> dict[str, Any]:
     return {
         "openapi.json": document(),
         "tools/openapi.json": tools_document(),
+        "tools/openapi-3.0.json": tools_document(version=VERSION_30),
         **{f"tools/{host}.json": manifest for host, manifest in manifests().items()},
     }
 

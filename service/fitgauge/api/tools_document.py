@@ -24,11 +24,18 @@ _PROBLEMS = {"405": "A tool is called by POST.", "429": "Too many requests."}
 """Refusals that come before the tools, as problem+json."""
 
 
-def tools_document(server: str = DEFAULT_SERVER) -> dict[str, Any]:
-    """Return the document. server: the absolute address."""
+VERSION = "3.1.0"
+"""Of OpenAPI; the one that GPT Actions take."""
+
+VERSION_30 = "3.0.3"
+"""For hosts that refuse 3.1, as Microsoft 365 Copilot does. Nothing else differs."""
+
+
+def tools_document(server: str = DEFAULT_SERVER, version: str = VERSION) -> dict[str, Any]:
+    """Return the document. server: the absolute address. version: of OpenAPI."""
     answer, error = answer_schema(), _inlined(ToolError)
     return {
-        "openapi": "3.1.0",
+        "openapi": version,
         "info": {
             "title": "Fitgauge tools",
             "version": __version__,
@@ -111,6 +118,8 @@ def _plain(node: Any, components: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     plain = {key: _plain(value, components) for key, value in node.items() if key != "title"}
     if plain.get("additionalProperties") == {}:
         plain["additionalProperties"] = True
+    if plain.get("required") == []:  # OpenAPI 3.0 wants one name or none of it
+        del plain["required"]
     if "enum" in plain:
         plain["type"] = "string"
     return plain

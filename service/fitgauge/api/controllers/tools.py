@@ -16,7 +16,7 @@ from fitgauge.api.tool_requests import (
     on_tool_request_error,
     on_unknown_tool,
 )
-from fitgauge.api.tools_document import tools_document
+from fitgauge.api.tools_document import VERSION, VERSION_30, tools_document
 from fitgauge.services import Services
 from fitgauge.services.tools import Tools
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
@@ -57,11 +57,12 @@ class ToolsController(Controller):
         """Return the manifest of the host that the path names."""
         return MANIFESTS[request.url.path.rpartition("/")[2].removesuffix(".json")]
 
-    @get("/openapi.json")
+    @get(["/openapi.json", "/openapi-3.0.json"])
     async def describe(
         self, request: Request[Any, Any, Any], public_url: NamedDependency[str]
     ) -> dict[str, Any]:
         """Return the document of the tools, for the address under which it is read."""
+        version = VERSION_30 if request.url.path.endswith("-3.0.json") else VERSION
         if public_url.startswith("http"):
-            return tools_document(public_url)
-        return tools_document(f"{str(request.base_url).rstrip('/')}{public_url}")
+            return tools_document(public_url, version)
+        return tools_document(f"{str(request.base_url).rstrip('/')}{public_url}", version)

@@ -8,6 +8,7 @@ import pytest
 from fitgauge.errors import QueueFullError
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
 
 
@@ -107,11 +108,15 @@ def test_a_full_queue_is_an_error(questions, monkeypatch):
         asyncio.run(questions.ask(AskRequest(question="does a 7b fit on a 4090?")))
 
 
-def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask):
-    answer = ask("What is the largest model I can qlora on a 4090?")
+def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask, questions):
+    answer = ask("What is the largest model I can qlora on a 4090 with 4k context?")
     assert answer.operation == "list_models_that_fit"
-    assert answer.answer is None
-    assert [line.partition(":")[0] for line in answer.missing] == ["model"]
+    request = ModelsForGpuRequest(
+        gpu="4090", task="training", method="qlora", sequence_length=4096, limit=10
+    )
+    listed = msgspec.to_builtins(asyncio.run(questions.list_models_that_fit(request)))
+    assert answer.answer["items"] == listed["items"]
+    assert answer.answer["items"]
 
 
 def test_a_number_out_of_range_is_named(ask):

@@ -63,8 +63,6 @@ def question(reading: Reading) -> Question:
         for name, field in accepted.items()
         if field.required and name not in sent
     ]
-    if reading.operation == "list_models_that_fit" and reading.training:
-        missing.append("model: name one, or a size; lists are of models to serve, not to train.")
     if missing:
         return Question(None, tuple(missing), tuple(notes))
     try:
@@ -105,7 +103,12 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "concurrencies": fields.get("concurrency"),
         }
     elif reading.operation == "list_models_that_fit":
-        fields |= {"quantizations": _listed(fields.get("quantization")), "limit": _SHORT_LIST}
+        fields |= (
+            _training_list(fields, notes)
+            if training
+            else {"quantizations": _listed(fields.get("quantization"))}
+        )
+        fields["limit"] = _SHORT_LIST
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
     if reading.operation in ("check_fit", "check_training_fit", "plan_training"):
@@ -113,6 +116,14 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if training:
         fields.pop("engine", None)  # of serving
     return fields, notes
+
+
+def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the fields of a list of models to train, and note what such a list does not take."""
+    for name in ("context_length", "concurrency", "kv_cache_dtype"):
+        if fields.pop(name, None) is not None:
+            notes.append(f"{name}: a list of models to train does not take it.")
+    return {"task": "training"}
 
 
 def _several(fields: dict[str, Any]) -> list[str]:

@@ -107,6 +107,14 @@ def test_bf16_has_no_peak_on_hardware_that_does_not_multiply_it():
     assert peak_tflops(bundled().find("V100 32GB").accelerator, "bf16") is None
 
 
+@pytest.mark.parametrize(
+    "gpu, peak", [("A100 80GB", 156), ("H100", 494.7), ("V100 32GB", None), ("MI300X", None)]
+)
+def test_tf32_runs_at_half_of_bf16_from_ampere_on(gpu, peak):
+    rate = peak_tflops(bundled().find(gpu).accelerator, "tf32")
+    assert rate == (None if peak is None else pytest.approx(peak, rel=0.001))
+
+
 def test_zero_3_moves_three_halves_of_what_data_parallelism_does():
     facts = {"ranks": 8, "tokens": 2048, "flops_per_token": 42e9, "peak": 312, "link_gbps": 32}
     third, first = (zero_exchange(7 * 10**9, zero_stage=stage, **facts) for stage in (3, 1))

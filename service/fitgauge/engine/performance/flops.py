@@ -21,7 +21,7 @@ from fitgauge.engine.model.spec import (
 )
 
 Checkpointing = Literal["none", "selective", "full"]
-Arithmetic = Literal["bf16", "fp16", "fp8", "fp4", "int8"]
+Arithmetic = Literal["bf16", "fp16", "tf32", "fp8", "fp4", "int8"]
 
 _PARTS = (Part.LANGUAGE, Part.ENCODER, Part.HEAD)
 _MULTIPLIED = (Kind.LINEAR, Kind.EXPERT, Kind.ROUTER, Kind.HEAD, Kind.CONV)
@@ -136,8 +136,13 @@ def peak_tflops(accelerator: Accelerator, arithmetic: Arithmetic) -> float | Non
     """10^12 dense operations a second in this arithmetic, None where it is not stated or the
     hardware has none.
 
-    fp16 and bf16 run at one rate on every accelerator that has both.
+    fp16 and bf16 run at one rate on every accelerator that has both. TF32 runs at half of it on
+    NVIDIA's tensor cores from 8.0 on. Source: NVIDIA A100 whitepaper, table 3 (156 of 312 TFLOPS),
+    H100 whitepaper, table 2 (494.7 of 989.4), and the RTX whitepapers (82.6 of 165.2 on a 4090).
     """
+    if arithmetic == "tf32":
+        capability, peak = accelerator.compute_capability, accelerator.bf16_tflops_dense
+        return peak / 2 if peak and capability and capability >= (8, 0) else None
     if arithmetic == "bf16" and "bf16" not in (accelerator.formats or ("bf16",)):
         return None
     return {

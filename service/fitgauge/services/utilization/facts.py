@@ -15,7 +15,7 @@ DEFAULT_SEQUENCE = 2048
 
 _ARITHMETIC: dict[str, Arithmetic] = {
     "bf16": "bf16", "bfloat16": "bf16", "mixedbf16": "bf16", "fp16": "fp16", "float16": "fp16",
-    "half": "fp16", "mixedfp16": "fp16",
+    "half": "fp16", "mixedfp16": "fp16", "tf32": "tf32", "tensorfloat32": "tf32",
     "fp8": "fp8", "float8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4", "int8": "int8",
 }  # fmt: skip
 
@@ -111,7 +111,7 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
     arithmetic = _ARITHMETIC.get(re.sub(r"[^a-z0-9]", "", text.lower()))
     if arithmetic is None:
         hint = (
-            "Use bf16, fp16, fp8, fp4 or int8; for another one send bf16 and its peak as"
+            "Use bf16, fp16, tf32, fp8, fp4 or int8; for another one send bf16 and its peak as"
             " `peak_tflops`."
         )
         raise InvalidRequestError(
@@ -125,7 +125,8 @@ def _arithmetic(text: str | None, accelerator: Accelerator) -> Arithmetic:
 
 def _no_peak(accelerator: Accelerator, precision: Arithmetic) -> InvalidRequestError:
     formats = accelerator.formats
-    if formats is not None and precision not in formats:
+    is_stated = precision != "tf32" or accelerator.compute_capability is not None
+    if formats is not None and precision not in formats and is_stated:
         why = (
             f"The {accelerator.name} does not support {precision}; it supports"
             f" {', '.join(formats) or 'none of these formats'}."

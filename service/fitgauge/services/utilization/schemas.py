@@ -25,7 +25,7 @@ class UtilizationRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     precision: Annotated[
         Text | None,
         Meta(
-            description="Arithmetic: bf16 (default), fp16, fp8, fp4 or int8.",
+            description="Arithmetic: bf16 (default), fp16, tf32, fp8, fp4 or int8.",
             examples=["bf16"],
         ),
     ] = None

@@ -120,9 +120,12 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
 
 def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Return the fields of a list of models to train, and note what such a list does not take."""
-    for name in ("context_length", "concurrency", "kv_cache_dtype"):
-        if fields.pop(name, None) is not None:
-            notes.append(f"{name}: a list of models to train does not take it.")
+    dropped = ("context_length", "concurrency", "kv_cache_dtype")
+    notes.extend(
+        f"{name}: a list of models to train does not take it."
+        for name in dropped
+        if fields.pop(name, None) is not None
+    )
     return {"task": "training"}
 
 

@@ -89,11 +89,11 @@ def _model_of(row: SnapshotModel, file: str | None = None) -> Model | None:
     spec = read_config(row.config, row.quantization)
     stored = Stored(elements=row.elements) if row.elements else _counted(row, spec)
     if row.form == variants.GGUF:
-        spec = msgspec.structs.replace(spec, quantization=None)
         suffix = variants.read_suffix(row.id)
         stored = _gguf_file(row.id, file or (suffix and suffix.file) or variants.USUAL_FILE, spec)
         if stored is None:
             return None
+        spec = msgspec.structs.replace(spec, quantization=None)
     return Model(
         id=row.id,
         source="snapshot",

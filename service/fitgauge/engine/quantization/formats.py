@@ -3,6 +3,8 @@
 A `Format` says it for one tensor; which tensors a quantizer touches is the work of a Scheme
 (schemes.py)."""
 
+from functools import cache
+
 import msgspec
 
 
@@ -178,12 +180,14 @@ GGUF_FILE_BITS: dict[str, float] = {
     "Q5_0": 5.5, "Q5_1": 6.0,
 }  # fmt: skip
 """Average bits of a weight in a whole file of this type, which mixes block types; of the legacy
-types and Q6_K the bits of their block.
+types and Q6_K the bits of their block. It stands for the file in rankings, and for a bare count of
+parameters; of a model see gguf.py.
 
 Source: llama.cpp tools/quantize/README.md, measured on Llama-3.1-8B.
 """
 
 
+@cache
 def gguf_block(name: str) -> Format:
     """Return the format of a GGUF tensor type: `bytes` for every block of weights along a row."""
     weights, size = GGUF_BLOCKS[name]

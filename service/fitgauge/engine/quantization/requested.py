@@ -4,11 +4,11 @@ somebody quantized it so."""
 import re
 from difflib import get_close_matches
 
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import Basis
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
-from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme
+from fitgauge.engine.quantization.gguf import gguf_scheme
+from fitgauge.engine.quantization.scheme import Rule, Scheme
 from fitgauge.engine.unsupported import UnsupportedError
 
 UNQUANTIZED: dict[str, str] = {
@@ -56,17 +56,6 @@ ALIASES: dict[str, str] = {
 }  # fmt: skip
 """Other names people type."""
 
-BLOCK_FILES = {
-    "Q4_0": "Q6_K",
-    "Q4_1": "Q6_K",
-    "Q5_0": "Q6_K",
-    "Q5_1": "Q6_K",
-    "Q6_K": "Q6_K",
-    "Q8_0": "Q8_0",
-}
-"""GGUF file types of one block type, with the type of their output head. Source: llama.cpp
-src/llama-quant.cpp, llama_tensor_get_type."""
-
 _USUAL = (
     "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4", "bf16", "fp16", "fp32", "q4_k_m",
 )  # fmt: skip
@@ -106,30 +95,6 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         f"Unknown quantization {name[:40]!r}.",
         ({"quantization": _USUAL},),
         matches=tuple(get_close_matches(key, [*scheme_names(), *ALIASES], n=5, cutoff=0.5)),
-    )
-
-
-def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
-    """Return a GGUF file of this type: its block type with the output in another, or the average
-    of a mixture. Vectors and routers stay in F32."""
-    matrices = tuple(kind for kind in MATRICES if kind is not Kind.ROUTER)
-    parts = tuple(part for part in Part if part not in (Part.VISION, Part.AUDIO, Part.PROJECTOR))
-    if file_type not in BLOCK_FILES:
-        form = Format(name=file_type, bits=q.GGUF_FILE_BITS[file_type])
-        return Scheme(
-            name=file_type,
-            rules=(Rule(form=form, kinds=matrices, parts=parts),),
-            dtype="F32",
-            basis="assumed",
-        )
-    output = (Kind.HEAD, Kind.EMBEDDING) if spec.tied_embeddings else (Kind.HEAD,)
-    head = Rule(form=q.gguf_block(BLOCK_FILES[file_type]), kinds=output, parts=parts)
-    basis: Basis = "computed"
-    return Scheme(
-        name=file_type,
-        rules=(head, Rule(form=q.gguf_block(file_type), kinds=matrices, parts=parts)),
-        dtype="F32",
-        basis=basis,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Tensor
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Tensor
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization.formats import Format
@@ -47,6 +47,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Tensor names it holds for; None: any."""
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """A matrix of a block's layers, by the format it has in each."""
+
+    prefix: str
+    """The block's prefix."""
+    first_layer: int
+    """The number of the block's first layer."""
+    name: str
+    """The tensor's name after the prefix."""
+    runs: tuple[tuple[Format | None, tuple[int, ...]], ...]
+    """Every format with the layers that have it."""
+
+
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is stored: the first rule that fits a tensor decides."""
 
@@ -54,8 +67,12 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """The scheme's name, as answers use it."""
     rules: tuple[Rule, ...] = ()
     """The rules in their order."""
+    placed: tuple[Placed, ...] = ()
+    """Matrices that go before all rules, where the model itself decides."""
     dtype: str | None = None
     """Canonical format of what no rule touches; None for the model's own."""
+    usual_form: Format | None = None
+    """What stands for all its formats where it mixes them; None: the first rule's."""
     basis: Basis = "computed"
     """`assumed` where the config was not understood or the format is an average over a file."""
     warnings: tuple[Note, ...] = ()
@@ -63,13 +80,15 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Format | None:
-        """The format most weights have, None where nothing is quantized."""
-        return next((rule.form for rule in self.rules if rule.form), None)
+        """The format that stands for all, None where nothing is quantized."""
+        return self.usual_form or next((rule.form for rule in self.rules if rule.form), None)
 
     @property
     def formats(self) -> frozenset[Format]:
         """Every format that a rule gives."""
-        return frozenset(rule.form for rule in self.rules if rule.form)
+        forms = [rule.form for rule in self.rules]
+        forms += [form for matrix in self.placed for form, _ in matrix.runs]
+        return frozenset(form for form in forms if form)
 
     @property
     def pattern_states(self) -> int:
@@ -90,8 +109,11 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
 class RuleIndex:
     """The rules of a scheme by what they name: a module costs the same however many there are."""
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], placed: Iterable[Placed] = ()) -> None:
         self._rules = rules
+        self._placed = {
+            (matrix.prefix, matrix.first_layer, matrix.name): matrix.runs for matrix in placed
+        }
         self.by_name = any(rule.names for rule in rules)
         """whether a tensor's format depends on the name of its module"""
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
@@ -100,6 +122,12 @@ class RuleIndex:
         self._tables = [
             (kinds, parts, _Table(rules, numbers)) for (kinds, parts), numbers in alike.items()
         ]
+
+    def runs(
+        self, block: Block, tensor: Tensor
+    ) -> tuple[tuple[Format | None, tuple[int, ...]], ...] | None:
+        """Return a matrix's formats with their layers where the scheme places it."""
+        return self._placed.get((block.prefix, block.layers[0], tensor.name))
 
     def layer_class(self, index: int) -> Hashable:
         """Return the same for layers that no rule tells apart."""

@@ -158,7 +158,7 @@ def shard_weights(
     plain: dict[tuple[Where, int], int] = {}
     shares: list[TensorGroup] = []
     tensors: dict[tuple[str, str, tuple[int, ...]], tuple[TensorGroup, ...]] = {}
-    rules = RuleIndex(scheme.rules)
+    rules = RuleIndex(scheme.rules, scheme.placed)
     for block in spec.blocks:
         if block.part is Part.MTP:
             continue
@@ -212,6 +212,9 @@ def formats(
         rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers
     ]
     for tensor in block.tensors:
+        if (runs := rules.runs(block, tensor)) is not None:
+            yield from ((tensor, form, layers) for form, layers in runs)
+            continue
         if len(tensor.shape) < 2 or not rules.by_name:
             yield tensor, _nominal(spec, rules.format_of("", tensor, block.part)), block.layers
             continue
@@ -337,7 +340,7 @@ def _pieces(tensor: Tensor, layout: ShardingRules) -> int:
 
 def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
     """Return bytes on disk of the whole repository as the table has it, MTP heads included."""
-    total, rules = 0, RuleIndex(scheme.rules)
+    total, rules = 0, RuleIndex(scheme.rules, scheme.placed)
     for block in spec.blocks:
         for tensor, form, layers in formats(spec, block, rules):
             if form is None:

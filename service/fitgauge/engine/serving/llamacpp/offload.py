@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Stored
-from fitgauge.engine.quantization.formats import gguf_block
-from fitgauge.engine.quantization.scheme import Rule, Scheme
+from fitgauge.engine.model.spec import Block, ModelSpec, Part, Stored
+from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
 from fitgauge.engine.weights.sharding import (
     TOWERS,
@@ -26,11 +25,6 @@ from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
-
-EXPERTS_AS_TRAINED = Rule(form=gguf_block("MXFP4"), kinds=(Kind.EXPERT,))
-"""GGUF files of models trained in MXFP4 keep their experts so, whatever the file is called.
-
-Source: llama.cpp conversion/gpt_oss.py, which repacks the published blocks."""
 
 
 class Offload(NamedTuple):
@@ -45,8 +39,6 @@ class Offload(NamedTuple):
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the language model; with a GGUF file at hand scaled to the file's size, which is
     exact. Towers come from a file of their own."""
-    if (spec.quantization or {}).get("quant_method") == "mxfp4" and scheme.rules:
-        scheme = msgspec.structs.replace(scheme, rules=(EXPERTS_AS_TRAINED, *scheme.rules))
     in_gpus = msgspec.structs.replace(
         spec, blocks=tuple(block for block in spec.blocks if not only_looked_up(spec, block))
     )

@@ -14,6 +14,7 @@ from fitgauge.engine.performance.prefill import (
     PCIE_GBPS,
     exchanged_bytes,
 )
+from fitgauge.engine.quantization.formats import LLM_INT8
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -52,6 +53,15 @@ NVLINK_GBPS = 300.0
 that it knows, A100's."""
 
 
+LLM_INT8_READS = 4
+"""How often a step reads a weight of LLM.int8(), as if it were twice 16 bits: outlier columns are
+split off, quantized and multiplied apart.
+
+Assumed: published runs take 1.2 times as long as in 16 bits (BLOOM-176B) to 2.5 (0.5B) and 3.7
+(T5-11B). Source: Hugging Face's blog, hf-bitsandbytes-integration; earino.github.io
+applied-deep-learning, 11_int8_is_slower."""
+
+
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens a second of all requests together, as an interval; each request gets its share."""
 
@@ -76,9 +86,9 @@ def step_bytes(
 
     = weights + cache of `concurrency` requests of `context_length` tokens. Weights are those of
     the decoder and the head (the embedding where it is tied to it; a look-up else reads one
-    row). Of E routed experts, B tokens that visit k each read E x (1 - (1 - k/E)^B) where
-    routing is even. `kv_cache_dtype`: `auto`, and ggml's blocks, count as the model's own. Sparse
-    attention reads less than is counted."""
+    row), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B tokens that visit k
+    each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`: `auto`, and ggml's
+    blocks, count as the model's own. Sparse attention reads less than is counted."""
     visited = _visited_share(spec, concurrency)
     weights = sharded.once(
         ("read", tensor_parallel, visited),
@@ -106,6 +116,7 @@ def _weights_read(
     for share in sharded.shares:
         if share.part in parts:
             size = len(share.layers) * share_bytes(share, layout, ways)
+            size *= LLM_INT8_READS if share.form == LLM_INT8 else 1
             weights += size * visited if share.experts else size
     return weights
 

@@ -8,7 +8,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.gguf import gguf_scheme
-from fitgauge.engine.quantization.scheme import Rule, Scheme
+from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.unsupported import UnsupportedError
 
 UNQUANTIZED: dict[str, str] = {
@@ -33,6 +33,13 @@ for fp8."""
 
 BITSANDBYTES = ("int8", "nf4", "fp4", "nf4_double")
 """Those that bitsandbytes loads a model in."""
+
+FLOAT32 = Format(name="fp32", bits=32)
+KEPT_IN_FLOAT32 = dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), ("*.wo",))
+"""By model type, modules that transformers keeps in float32 where bitsandbytes quantizes.
+
+Source: transformers 5.23 models/t5/modeling_t5.py, _keep_in_fp32_modules;
+quantizers/base.py, get_modules_to_not_convert."""
 
 ALIASES: dict[str, str] = {
     "w8a8_fp8": "fp8", "fp8_e4m3": "fp8", "e4m3": "fp8", "float8": "fp8", "8bit_float": "fp8",
@@ -86,7 +93,11 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     if key in UNQUANTIZED:
         return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
-        return Scheme(name=key, rules=(Rule(form=FORMATS[key], parts=_parts(key)),))
+        usual = Rule(form=FORMATS[key], parts=_parts(key))
+        if key in BITSANDBYTES and spec.model_type in KEPT_IN_FLOAT32:
+            wide = Rule(form=FLOAT32, names=named(KEPT_IN_FLOAT32[spec.model_type]))
+            return Scheme(name=key, rules=(wide, usual), usual_form=usual.form)
+        return Scheme(name=key, rules=(usual,))
     file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
     if file_type:
         return gguf_scheme(file_type, spec)

@@ -7,6 +7,7 @@ keep a window) and generation/utils.py (logits of the last position only, in flo
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part
 from fitgauge.engine.quantity import Term, exact_term, exactly
+from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.activations import (
     HALF,
     activation_bytes,
@@ -48,9 +49,9 @@ class DynamicCache:
 
     __slots__ = ("context_length", "dtype", "layers", "spec", "tensor_parallel")
 
-    def __init__(self, spec: ModelSpec, workload: Workload, layers: range) -> None:
+    def __init__(self, spec: ModelSpec, workload: Workload, layers: range, dtype: str) -> None:
         self.spec = spec
-        self.dtype = cache_format(spec, workload)
+        self.dtype = dtype
         self.tensor_parallel = workload.tensor_parallel
         self.context_length = workload.context_length
         self.layers = layers
@@ -81,11 +82,13 @@ class DynamicCache:
         return self.requests(pool_bytes, self.context_length) * self.context_length
 
 
-def cache_format(spec: ModelSpec, workload: Workload) -> str:
-    """Return the dtype of activations, which the cache has too, unless one is asked for."""
+def cache_format(spec: ModelSpec, scheme: Scheme, workload: Workload) -> str:
+    """Return the dtype of activations, which the cache has too, unless one is asked for: that in
+    which the weights are loaded, else the model's own."""
     if workload.kv_cache_dtype != "auto":
         return workload.kv_cache_dtype
-    return spec.dtype if spec.dtype in ("F16", "BF16", "F32") else "BF16"
+    dtype = scheme.dtype if scheme.form is None and scheme.dtype else spec.dtype
+    return dtype if dtype in ("F16", "BF16", "F32") else "BF16"
 
 
 def estimate(
@@ -97,7 +100,7 @@ def estimate(
 ) -> Estimate:
     """Return the Estimate of every GPU: device_map spreads whole layers, so GPUs are pipeline
     stages that wait for each other."""
-    whole = range(spec.layers)
+    whole, dtype = range(spec.layers), cache_format(spec, sharded.scheme, workload)
     weights = [(whole_term(sharded, workload, Stage(whole)), whole)]
     if workload.pipeline_parallel > 1:
         gpus = device_map(
@@ -108,7 +111,7 @@ def estimate(
     return Estimate(
         accelerator=accelerator,
         stages=tuple(
-            _stage(number, term, layers, spec, workload, profile, last=number == last)
+            _stage(number, term, layers, spec, workload, profile, dtype, last=number == last)
             for number, (term, layers) in enumerate(weights)
         ),
         budget=accelerator.usable,
@@ -189,12 +192,13 @@ def _stage(
     spec: ModelSpec,
     workload: Workload,
     profile: EngineProfile,
+    dtype: str,
     *,
     last: bool,
 ) -> StageEstimate:
     requests = workload.requests_per_replica
     prompt = requests * workload.context_length
-    cache = DynamicCache(spec, workload, layers)
+    cache = DynamicCache(spec, workload, layers, dtype)
     mask = mask_bytes(
         spec,
         requests=requests,

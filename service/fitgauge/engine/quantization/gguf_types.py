@@ -96,7 +96,7 @@ def block_type(model: QuantizedModel, role: Role, place: Place, inputs: int) -> 
         case Role.VALUE:
             return _value(model, place.value)
         case Role.DOWN:
-            # layers of a mixture are told by name, and tensors counted for the least types
+            # the layer of a mixture is read from the name, but counted for the least types
             by_name = model.experts > 1 and file_type not in _LEAST
             return _down(model, place.layer if by_name else place.down)
         case Role.ATTENTION_OUTPUT:

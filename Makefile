@@ -6,8 +6,9 @@ BIN := .venv/bin
 MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
+SEED ?= 1
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas agents calibrate bench clean
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents calibrate bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -73,6 +74,9 @@ accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offl
 formulas: .venv/.service  ## write docs/FORMULAS.md and docs/SETTINGS.md from the engine
 	@$(BIN)/python tools/formulas.py
 	@$(BIN)/python tools/ladders.py
+
+hunt: .venv/.tools  ## ask an installed vLLM drawn configs and write docs/HUNT.md; SEED=1
+	@PYTHONPATH=tools:tests $(BIN)/python -m hunt.run $(SEED)
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py

@@ -68,3 +68,15 @@ def test_a_version_gets_the_profile_that_holds_for_it_and_one_older_than_all_is_
 def test_a_field_that_nobody_knows_is_refused():
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({**whole(ROWS)[0], "graph_byte": 1}, EngineProfile)
+
+
+@pytest.mark.parametrize(("engine", "version"), [("transformers", (0, 33)), ("mlx", (0, 5, 23))])
+def test_a_release_of_another_engine_is_answered_by_the_newest(engine, version):
+    engines = load_engines()
+    assert engines.profile(engine, version) is engines.profile(engine, None)
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", (0, 3)), ("transformers", (4, 20))])
+def test_a_release_older_than_all_is_refused(engine, version):
+    with pytest.raises(InvalidRequestError):
+        load_engines().profile(engine, version)

@@ -16,6 +16,9 @@ from fitgauge.errors import InvalidRequestError
 
 Row = dict[str, Any]
 
+_ANY_BUILD = (0, 1)
+"""What begins before any numbered release: llama.cpp counts builds, Ollama from 0.1."""
+
 
 class Engines:
     """Profiles by engine: each holds from its version until the next."""
@@ -26,12 +29,14 @@ class Engines:
             self._profiles.setdefault(profile.engine, []).append(profile)
 
     def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
-        """Return the profile that holds for a version, the newest where none is given. Raises
-        InvalidRequestError for one that is older than all."""
+        """Return the profile that holds for a version; the newest where none is given, and for a
+        release of another engine. Raises InvalidRequestError for one that is older than all."""
         of_engine = self._profiles[engine]
         if version is None:
             return of_engine[-1]
         holding = [profile for profile in of_engine if profile.since <= version]
+        if not holding and self._is_of_another(version):
+            return of_engine[-1]
         if not holding:
             oldest = ".".join(str(part) for part in of_engine[0].since)
             raise InvalidRequestError(
@@ -41,6 +46,14 @@ class Engines:
                 code="unsupported-version",
             )
         return holding[-1]
+
+    def _is_of_another(self, version: tuple[int, ...]) -> bool:
+        """Return whether an engine whose releases are numbered like it has had this one: not those
+        whose first profile holds for every build."""
+        return any(
+            _ANY_BUILD < profiles[0].since <= version <= _numbers(profiles[-1].newest)
+            for profiles in self._profiles.values()
+        )
 
     def oldest(self, engine: str) -> str:
         """Return the first version that is known."""
@@ -64,3 +77,7 @@ def whole(rows: Iterable[Row]) -> list[Row]:
         latest[row["engine"]] = {**latest.get(row["engine"], {}), **row}
         newest_rows.append(latest[row["engine"]])
     return newest_rows
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))

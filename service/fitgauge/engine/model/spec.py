@@ -267,6 +267,8 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     """Whether it rotates by several axes of position (`mrope_section`)."""
     tower: bool = False
     """Whether it is of a tower, which the first pipeline stage holds."""
+    windowed: bool | None = None
+    """Whether layers with a window alone rotate by it, or those without; None: both."""
 
 
 class VisionSection(msgspec.Struct, frozen=True, gc=False):
@@ -353,17 +355,13 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
 
     @cached_property
     def query_heads(self) -> int:
-        """Attention heads of the language model: tensor parallelism must divide them. 1 where it
-        has no attention."""
+        """Heads of the language model, which tensor parallelism must divide: of its attention, or
+        where it has none the rows of its recurrent states. 1 where it has neither."""
+        mixers = [m for b in self.blocks if b.part is Part.LANGUAGE for m in b.mixers]
+        rows = (s.heads for m in mixers if isinstance(m, Recurrent) for s in m.states)
         return max(
-            (
-                m.query_heads
-                for b in self.blocks
-                if b.part is Part.LANGUAGE
-                for m in b.mixers
-                if not isinstance(m, Recurrent)
-            ),
-            default=1,
+            (m.query_heads for m in mixers if not isinstance(m, Recurrent)),
+            default=max(rows, default=1),
         )
 
 

@@ -151,7 +151,7 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
 def _rank_width(size: int, share: TensorGroup, ways: int) -> int:
     pieces = -(-share.pieces // ways)
     rank_width = pieces * (size // share.pieces or 1)
-    return round_up(rank_width, share.multiple) if share.experts else rank_width
+    return round_up(rank_width, share.multiple)
 
 
 def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:

@@ -54,6 +54,8 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """Names that become one tensor, alternatives in a regular expression."""
     on_every_stage: Callable[[ModelSpec], frozenset[Part]] = _no_parts
     """The parts of a model outside its layers that every pipeline stage holds."""
+    shared_experts_in_blocks: frozenset[str] = frozenset()
+    """Model types whose shared experts are padded to whole quantization blocks a rank."""
 
 
 class TensorGroup(msgspec.Struct, frozen=True, gc=False):
@@ -167,7 +169,16 @@ def shard_weights(
             share = _share(
                 tensor,
                 form,
-                (block.part, place, layers, _multiple(block, tensor, scheme, layout)),
+                (
+                    block.part,
+                    place,
+                    layers,
+                    form.rows
+                    if form
+                    and spec.model_type in layout.shared_experts_in_blocks
+                    and "shared_experts." in tensor.name
+                    else _multiple(block, tensor, scheme, layout),
+                ),
                 tensor_dtype(tensor, spec, scheme, layout),
                 layout,
                 _matrices(block, tensor),

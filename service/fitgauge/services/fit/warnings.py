@@ -77,7 +77,8 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             f"{engine} runs at most `max_num_seqs` = {workload.max_num_seqs} requests at once: more"
             " are queued.",
         )
-    if request.engine_version and workload.engine_version > version(newest):
+    sent = version(request.engine_version) if request.engine_version else None
+    if sent and (sent > version(newest) or sent != workload.engine_version):
         yield Note(
             "engine-version-unknown",
             "engine_version",

@@ -72,6 +72,8 @@ def base_workload(
             code="impossible-degrees",
         )
     version = words.version(request.engine_version or profile.newest)
+    if version < profile.since:  # another engine's release
+        version = words.version(profile.newest)
     sequences, tokens = row.default_batch(accelerator, context, version, spec, tensor)
     sequences = request.max_num_seqs or sequences
     return Workload(
@@ -134,12 +136,9 @@ def degrees(
         )
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
-        hint = (
-            f"Send a tensor_parallel that divides the {spec.query_heads} attention heads:"
-            f" {possible}."
-        )
+        hint = f"Send a tensor_parallel that divides the {spec.query_heads} heads: {possible}."
         raise InvalidRequestError(
-            f"`tensor_parallel` {tensor} does not divide {spec.query_heads} attention heads.",
+            f"`tensor_parallel` {tensor} does not divide {spec.query_heads} heads.",
             hint=hint,
             field="tensor_parallel",
             code="impossible-degrees",

@@ -139,3 +139,58 @@ def test_a_bare_count_is_refused_for_its_heads_alone():
     layout.check_parallel(spec, laid, tensor_parallel=spec.query_heads)
     with pytest.raises(UnsupportedError, match="attention heads"):
         layout.check_parallel(spec, laid, tensor_parallel=2 * spec.query_heads)
+
+
+MAMBA = {
+    "architectures": ["MambaForCausalLM"], "model_type": "mamba", "hidden_size": 1024,
+    "num_hidden_layers": 4, "state_size": 16, "vocab_size": 50280, "conv_kernel": 4,
+    "intermediate_size": 2048, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def test_a_model_without_attention_is_divided_by_the_rows_of_its_states():
+    spec = read_config(MAMBA)
+    sharded = layout.shard_weights(spec, Scheme(name="as published"))
+    layout.check_parallel(spec, sharded, tensor_parallel=8)
+    with pytest.raises(UnsupportedError) as refused:
+        layout.check_parallel(spec, sharded, tensor_parallel=3)
+    assert refused.value.parameter == "tensor_parallel"
+    one, two = (rank_weights(sharded, tensor_parallel=ways).bytes for ways in (1, 2))
+    assert one / 2 < two < one * 0.51
+
+
+def test_a_model_without_experts_is_refused_expert_parallelism():
+    spec = read_config(QWEN25_7B)
+    sharded = layout.shard_weights(spec, Scheme(name="as published"))
+    with pytest.raises(UnsupportedError) as refused:
+        layout.check_parallel(spec, sharded, tensor_parallel=2, expert_parallel=2)
+    assert refused.value.parameter == "expert_parallel"
+
+
+def test_linears_of_the_first_mamba_stay_in_16_bit():
+    quantization = {
+        "quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True,
+    }  # fmt: skip
+    spec = read_config({**MAMBA, "quantization_config": quantization})
+    scheme = published(spec)
+    assert scheme is not None
+    quantized = rank_weights(layout.shard_weights(spec, scheme)).bytes
+    assert quantized == rank_weights(layout.shard_weights(spec, Scheme(name="as published"))).bytes
+
+
+def test_a_stage_holds_the_rotary_tables_of_its_own_layers():
+    """Gemma 3 rotates sliding layers and the others by tables of their own, each on the
+    stages that have such layers."""
+    config = {
+        "architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 1024,
+        "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 5000, "sliding_window": 512,
+        "max_position_embeddings": 1000, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+        "sliding_window_pattern": 6, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    spec = read_config(config)
+    table = 1000 * 128 * 2
+    whole, sliding, both = (
+        layout.buffer_bytes(spec, layers=layers) for layers in (None, range(4), range(4, 8))
+    )
+    assert (whole, sliding, both) == (2 * table + 16 * 12, table + 16 * 4, 2 * table + 16 * 4)

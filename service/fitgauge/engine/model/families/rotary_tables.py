@@ -28,7 +28,12 @@ def rotary_tables(
     if local and not by_kind:
         distinct.append(Config({}, common.where))
     dim = rotated_dim(config, head_dim)
-    return tuple(table for kind in distinct for table in _tables(config, kind, positions, dim))
+    windowed = (False, True) if len(distinct) > 1 else (None,)
+    return tuple(
+        msgspec.structs.replace(table, windowed=of)
+        for kind, of in zip(distinct, windowed, strict=True)
+        for table in _tables(config, kind, positions, dim)
+    )
 
 
 def table(config: Config, dim: int, *, dtype: str | None = None) -> RotaryTable:

@@ -8,7 +8,7 @@ from math import gcd
 
 import msgspec
 
-from fitgauge.engine.model.spec import Kind, ModelSpec
+from fitgauge.engine.model.spec import Kind, ModelSpec, Recurrent
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
@@ -27,6 +27,10 @@ _UNQUANTIZED = named(
 """Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
 indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
 projections around its latent experts and residuals (as its class registers them)."""
+
+_FIRST_MAMBA = named((r"re:(^|\.)(mamba|mixer)\.(in|x|dt|out)_proj$",))
+"""Linears of the first Mamba's mixer, which takes no quantization. Source: layers/mamba/
+mamba_mixer.py, MambaMixer."""
 
 _CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
 """Formats whose scales, one a row, are float32 whatever the checkpoint stores. Source:
@@ -81,7 +85,18 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         return scheme
     routers = quantizes_routers(spec)
     rules = (_registered(rule, routers=routers) for rule in scheme.rules)
-    return msgspec.structs.replace(scheme, rules=(Rule(form=None, names=_UNQUANTIZED), *rules))
+    whole = [_UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [_UNQUANTIZED]
+    return msgspec.structs.replace(
+        scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)
+    )
+
+
+def _has_first_mamba(spec: ModelSpec) -> bool:
+    return any(
+        isinstance(mixer, Recurrent) and mixer.kind == "mamba1"
+        for block in spec.blocks
+        for mixer in block.mixers
+    )
 
 
 def _registered(rule: Rule, *, routers: bool) -> Rule:

@@ -16,6 +16,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
     Recurrent,
+    RotaryTable,
     Split,
     Stored,
     count_within,
@@ -48,6 +49,7 @@ VLLM = ShardingRules(
     experts_over_data=True,
     wide_dtype="BF16",
     on_every_stage=parts_on_every_stage,
+    shared_experts_in_blocks=frozenset({"deepseek_v4"}),
     fused=(
         "q_proj|k_proj|v_proj",
         "gate_proj|up_proj|w1|w3",
@@ -57,7 +59,7 @@ VLLM = ShardingRules(
     ),
 )
 """DEFAULT_VOCAB_PADDING_SIZE; mxfp4_round_up_hidden_size_and_intermediate_size for Hopper's
-Triton kernels; FusedMoEParallelConfig.make;
+Triton kernels; FusedMoEParallelConfig.make; models/deepseek_v4/nvidia/model.py, DeepseekV4MLP;
 ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 
@@ -122,7 +124,7 @@ def buffer_bytes(
     size = position_bytes(spec) + sum(
         table_bytes(spec, table, version, width)
         for table in spec.rotary_tables
-        if first or not table.tower
+        if (first if table.tower else _rotates(spec, table, layers))
     )
     if quirks(spec).registers_causal_mask:
         size += spec.max_context_length**2
@@ -143,6 +145,18 @@ def buffer_bytes(
     return size
 
 
+def _rotates(spec: ModelSpec, table: RotaryTable, layers: range | None) -> bool:
+    """Return whether an attention layer of the stage rotates by the table. What transformers' own
+    code registers has one row, and lies outside the layers."""
+    return table.positions == 1 or any(
+        table.windowed is None or table.windowed == bool(getattr(mixer, "window", None))
+        for block in spec.blocks
+        if block.part not in TOWERS and count_within(block.layers, layers)
+        for mixer in block.mixers
+        if not isinstance(mixer, Recurrent)
+    )
+
+
 def check_parallel(
     spec: ModelSpec,
     sharded: ShardedWeights,
@@ -153,7 +167,14 @@ def check_parallel(
     version: tuple[int, ...] = (0, 33),
 ) -> None:
     """Raise UnsupportedError where vLLM refuses to build the model so, with the tensor
-    parallel degrees that work."""
+    parallel degrees that work. Source of the experts: config/model.py,
+    _verify_with_expert_parallelism."""
+    if expert_parallel > 1 and not any(share.experts for share in sharded.shares):
+        raise UnsupportedError(
+            "expert_parallel",
+            "vLLM refuses expert_parallel: the model has no experts.",
+            ({"expert_parallel": (1,)},),
+        )
     refines = version >= releases.BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
     reason, works = sharded.once(
@@ -220,7 +241,8 @@ def refusal(
     refine_fp8_moe_block_shape."""
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
-        return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+        kind = "heads" if spec.keeps_states else "attention heads"
+        return f"its {heads} {kind} cannot be divided by {tensor_parallel}"
     if is_nominal(spec):
         return None
     groups = mamba_groups(spec)

@@ -1,0 +1,20 @@
+"""What a hunt draws."""
+
+from collections import Counter
+
+from hunt.draw import CASES, TIMES, cases, with_layers
+
+
+def test_a_seed_draws_the_same_cases_and_no_architecture_too_often():
+    drawn = cases(7)
+    assert drawn == cases(7) != cases(8)
+    assert len(drawn) == CASES
+    assert max(Counter(case["architecture"] for case in drawn).values()) <= TIMES
+
+
+def test_a_cut_config_keeps_one_entry_a_layer():
+    config = {"text_config": {"num_hidden_layers": 9, "layer_types": list("abcabcabc")}}
+    assert with_layers(config, 4)["text_config"] == {
+        "num_hidden_layers": 4,
+        "layer_types": list("abca"),
+    }

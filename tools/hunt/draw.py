@@ -1,0 +1,157 @@
+"""Draw cases from a seed: architecture, number format, degrees and context."""
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from fitgauge.engine.serving.vllm.architectures import LATER, SETTLED
+
+MODELS = Path(__file__).parents[2] / "service/fitgauge/catalog/data/models.jsonl"
+CASES = 115
+"""Cases of a seed. Some are left out: those that no vLLM answers, because a config of today lacks a
+field that its class reads."""
+TIMES = 3
+"""The most that an architecture is drawn."""
+LAYERS = (4, 6, 8)
+"""Layers of a drawn config: as few as hold every kind of layer."""
+
+_GROUP = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group"}
+_DYNAMIC = {"symmetric": True, "strategy": "token", "dynamic": True}
+
+
+def _packed(group: int) -> dict[str, Any]:
+    return _compressed("pack-quantized", {**_GROUP, "group_size": group}, None)
+
+
+def _compressed(
+    form: str, weights: dict[str, Any], inputs: dict[str, Any] | None
+) -> dict[str, Any]:
+    return {
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "quantization_status": "compressed",
+        "config_groups": {
+            "group_0": {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+        },
+    }
+
+
+_CHANNEL = {"num_bits": 8, "symmetric": True, "strategy": "channel", "dynamic": False}
+FORMATS: dict[str, dict[str, Any]] = {
+    "awq": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True,
+        "version": "gemm"},
+    "gptq": {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True},
+    "gptq 8 bit": {"quant_method": "gptq", "bits": 8, "group_size": 128, "desc_act": False,
+        "sym": True},
+    "gptq, activation order": {"quant_method": "gptq", "bits": 4, "group_size": 128,
+        "desc_act": True, "sym": True},
+    "fp8": {"quant_method": "fp8", "activation_scheme": "dynamic"},
+    "fp8 blocks": {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
+        "weight_block_size": [128, 128]},
+    "w4a16 of 128": _packed(128),
+    "w4a16 of 32": _packed(32),
+    "fp8 channels": _compressed("float-quantized", {**_CHANNEL, "type": "float"},
+        {"num_bits": 8, "type": "float", **_DYNAMIC}),
+    "int8 channels": _compressed("int-quantized", {**_CHANNEL, "type": "int"},
+        {"num_bits": 8, "type": "int", **_DYNAMIC}),
+}  # fmt: skip
+"""Quantization as publishers of checkpoints write it."""
+
+_KEPT_IN_16_BIT = (
+    "lm_head",
+    "re:.*(visual|vision|audio|tower|projector|merger|connector|mm_).*",
+    "re:.*(mlp|block_sparse_moe|feed_forward).(gate|router)$",
+)
+"""What publishers leave out, in compressed-tensors' way of writing: the head, towers, routers."""
+_MODULES_IN_16_BIT = (
+    "lm_head", "visual", "vision_tower", "vision_model", "audio_tower", "multi_modal_projector",
+    "mm_projector",
+)  # fmt: skip
+"""The same in the way of AWQ and FP8. GPTQ lists nothing: vLLM reads from the weights' names which
+are 16 bit, so that it is not drawn for models with a tower."""
+
+
+def cases(seed: int) -> list[dict[str, Any]]:
+    """Return the cases of a seed."""
+    draw = random.Random(seed)
+    published = _configs()
+    times: dict[str, int] = {}
+    drawn = []
+    while len(drawn) < CASES:
+        architecture = draw.choice(sorted(published))
+        times[architecture] = times.get(architecture, 0) + 1
+        if times[architecture] > TIMES:
+            continue
+        drawn.append(_case(draw, architecture, published[architecture], f"{seed}-{len(drawn):03d}"))
+    return drawn
+
+
+def _case(
+    draw: random.Random, architecture: str, models: list[tuple[str, dict[str, Any]]], name: str
+) -> dict[str, Any]:
+    model, config = draw.choice(models)
+    config = with_layers(config, draw.choice(LAYERS))
+    form = "as published"
+    if "quantization_config" not in config and draw.random() < 0.5:
+        sees = "vision_config" in config
+        form = draw.choice([f for f in sorted(FORMATS) if not (sees and f.startswith("gptq"))])
+        config["quantization_config"] = _quantization(form)
+    case: dict[str, Any] = {
+        "id": name,
+        "architecture": architecture,
+        "like": model,
+        "format": form,
+        "config": config,
+        "tensor_parallel": draw.choice((1, 1, 2, 2, 4, 8, 16)),
+        "context_length": draw.choice((2048, 8192)),
+        "pool_gib": 40,
+    }
+    if draw.random() < 0.25:
+        case["pipeline_parallel"] = draw.choice((2, 2, 4))
+    if draw.random() < 0.2:
+        case["kv_cache_dtype"] = "fp8"
+    if draw.random() < 0.2 and case["tensor_parallel"] > 1:
+        case["expert_parallel"] = True
+    return case
+
+
+def _quantization(form: str) -> dict[str, Any]:
+    settings = copy.deepcopy(FORMATS[form])
+    match settings["quant_method"]:
+        case "compressed-tensors":
+            settings["ignore"] = list(_KEPT_IN_16_BIT)
+        case "awq" | "fp8":
+            settings["modules_to_not_convert"] = list(_MODULES_IN_16_BIT)
+    return settings
+
+
+def with_layers(config: dict[str, Any], layers: int) -> dict[str, Any]:
+    """Return a config with fewer layers in its language model; lists of one entry a layer are
+    shortened with it."""
+    config = copy.deepcopy(config)
+    for part in (config, config.get("text_config"), config.get("llm_config")):
+        if not isinstance(part, dict):
+            continue
+        before = part.get("num_hidden_layers")
+        if not isinstance(before, int) or before <= layers:
+            continue
+        part["num_hidden_layers"] = layers
+        for key, value in part.items():
+            if isinstance(value, list | str) and len(value) == before:
+                part[key] = value[:layers]
+        if part.get("num_nextn_predict_layers"):
+            part["num_nextn_predict_layers"] = 0
+    return config
+
+
+def _configs() -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Return the bundled models' configs by architecture, of those that vLLM has a class for."""
+    configs: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for line in MODELS.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for architecture in row["config"].get("architectures") or ():
+            if architecture in SETTLED | LATER:
+                configs.setdefault(architecture, []).append((row["id"], row["config"]))
+    return configs

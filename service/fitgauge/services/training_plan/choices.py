@@ -1,5 +1,7 @@
 """What a plan search chooses from, and the workload that all plans share."""
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
@@ -57,7 +59,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
     )
     counts = tuple(dict.fromkeys([*doubled, most])) if searched else (1,)
     return Choices(
-        frameworks=_frameworks(request, count) or searched or ("transformers",),
+        frameworks=_frameworks(request, count, possible) or searched or ("transformers",),
         counts=(count,) if count else counts,
         global_batch_size=request.global_batch_size
         or _usual_batch(count, request.micro_batch_size),
@@ -79,9 +81,12 @@ def tool_of(request: TrainingPlanRequest) -> Tool | None:
     return find_tool(request.framework)
 
 
-def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framework, ...]:
-    """Return the framework to plan for: the one under a tool, on several GPUs where their number is
-    open; DeepSpeed or FSDP where transformers uses them for the request."""
+def _frameworks(
+    request: TrainingPlanRequest, count: int | None, possible: Sequence[Framework]
+) -> tuple[Framework, ...]:
+    """Return the frameworks to plan for: the one under a tool, on several GPUs where their number
+    is open, with those of the `possible` ones that shard under it; DeepSpeed or FSDP where
+    transformers uses them for the request."""
     if request.framework is None:
         return ()
     tool = tool_of(request)
@@ -94,7 +99,10 @@ def _frameworks(request: TrainingPlanRequest, count: int | None) -> tuple[Framew
         offload=request.offload,
         context_parallel=request.context_parallel,
     )
-    return (asked_framework(settings),)
+    asked = asked_framework(settings)
+    if tool is None or asked != "transformers" or count == 1:
+        return (asked,)
+    return (asked, *(name for name in tool.shards_with if name in possible))
 
 
 def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:
@@ -121,7 +129,7 @@ def split_choices(
     """Return the choices for one GPU and those for several, where only several shard: adapters
     without a framework, and tools with another framework on several GPUs."""
     tool = tool_of(request)
-    changes = tool is not None and tool.framework_on_several is not None
+    changes = tool is not None and bool(tool.framework_on_several or tool.shards_with)
     moved = request.zero_stage is not None or base.offload != "none"
     if (
         1 not in choices.counts

@@ -224,6 +224,35 @@ def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(ques
     assert found == {(False, "transformers"), (True, "fsdp")}
 
 
+@pytest.mark.parametrize("tool", ["trl", "llama-factory", "ms-swift", "axolotl"])
+def test_a_plan_for_a_tool_of_transformers_shards_where_copies_do_not_fit(questions, tool):
+    asked = {
+        "model": "meta-llama/Llama-3.1-70B",
+        "gpu": "H100",
+        "gpu_count": 8,
+        "framework": tool,
+        "method": "lora",
+    }
+    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    assert plans
+    assert {plan.settings["framework"] for plan in plans} <= {"deepspeed", "fsdp"}
+
+
+def test_torchtitans_command_warns_of_checkpointing_that_its_configuration_decides(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "gpu_count": 8}
+    asked |= {"trainer": "torchtitan", "method": "full"}
+    lacks = {
+        mode: "activation_checkpointing"
+        in {
+            warning.field
+            for warning in train(**asked, activation_checkpointing=mode).warnings
+            if warning.code == "command-lacks-flag"
+        }
+        for mode in ("selective", "full", "none")
+    }
+    assert lacks == {"selective": False, "full": True, "none": True}
+
+
 def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():
     request = TrainingRequest(model="8b", gpu="A100 80GB", framework="trl", algorithm="dpo")
     assert with_tool_defaults(request, "full", 1, EIGHT).loss is None

@@ -136,6 +136,7 @@ AXOLOTL = Tool(
     title="axolotl",
     version="0.18",
     framework="transformers",
+    shards_with=("deepspeed", "fsdp"),
     command=axolotl_command,
     algorithms=PREFERENCE - {"reward"},
     kernels="lora",

@@ -84,6 +84,7 @@ LLAMA_FACTORY = Tool(
     title="LLaMA-Factory",
     version="0.9.6",
     framework="transformers",
+    shards_with=("deepspeed", "fsdp"),
     aliases=("lmf",),
     command=llama_factory_command,
     algorithms=PREFERENCE | {"ppo"},

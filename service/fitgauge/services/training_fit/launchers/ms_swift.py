@@ -107,6 +107,7 @@ MS_SWIFT = Tool(
     title="ms-swift",
     version="4.6",
     framework="transformers",
+    shards_with=("deepspeed", "fsdp"),
     aliases=("swift", "swiftsft"),
     command=ms_swift_command,
     algorithms=PREFERENCE | {"ppo", "grpo"},

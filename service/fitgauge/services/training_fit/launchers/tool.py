@@ -122,6 +122,8 @@ class Tool:
     """What trains under it."""
     framework_on_several: Framework | None = None
     """On more than one GPU, where that differs."""
+    shards_with: tuple[Framework, ...] = ()
+    """What divides states under it on several GPUs, besides `framework`."""
     aliases: tuple[str, ...] = ()
     """Other names, in the form of `word_of`."""
     defaults: tuple[Default, ...] = ()

@@ -2,12 +2,13 @@
 Source: torchtitan, config/configs.py."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.launchers.common import processes_per_node
-from fitgauge.services.training_fit.launchers.tool import Default, Tool
+from fitgauge.services.training_fit.launchers.tool import Default, Tool, lacking
 
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 """As torch/distributed/pipelining/schedules.py has them, get_schedule_class."""
@@ -67,6 +68,19 @@ def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
     return words
 
 
+def _unsupported(_: Model, workload: TrainingWorkload, __: Setup) -> list[Note]:
+    """Return what stands in the model's configuration alone, where it is another than its own."""
+    if workload.activation_checkpointing == "selective":
+        return []
+    return [
+        lacking(
+            "activation_checkpointing",
+            "torchtitan checkpoints as CONFIG says, selectively: set"
+            f" {workload.activation_checkpointing} checkpointing in it.",
+        )
+    ]
+
+
 TORCHTITAN = Tool(
     name="torchtitan",
     title="torchtitan",
@@ -75,6 +89,7 @@ TORCHTITAN = Tool(
     aliases=("titan",),
     command=torchtitan_command,
     supports=lambda workload: not workload.uses_adapters,
+    unsupported=_unsupported,
     placeholders="MODULE and CONFIG",
     sets_allocator=True,
     defaults=(

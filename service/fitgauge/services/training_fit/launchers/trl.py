@@ -230,6 +230,7 @@ TRL = Tool(
     title="TRL",
     version="1.10",
     framework="transformers",
+    shards_with=("deepspeed", "fsdp"),
     defaults=(
         Default("precision", "mixed_bf16",
             "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),

@@ -49,6 +49,16 @@ def test_optimizer_states_are_so_many_bytes_for_every_trained_parameter(answer, 
     assert total / int(ranks or 1) == pytest.approx(states.bytes, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["master_weights", "optimizer_states"])
+def test_states_of_experts_are_divided_over_the_ranks_that_expert_parallelism_leaves(answer, name):
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "8xH100", "method": "full"}
+    asked |= {"framework": "megatron", "expert_parallel": 4, "zero_stage": 1}
+    state = term(answer(**asked), name)
+    ranks = re.findall(r"trained parameters x [48] B / (\d+) ranks", state.formula)
+    assert ranks == ["8", "2"]
+    assert value_of(state.formula.partition(": ")[2]) == pytest.approx(state.bytes, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -1,11 +1,16 @@
 """The formula of each training state in words: numbers, format, and over how many ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.quantity import described, exactly
-from fitgauge.engine.training.states.sharding import ModelState, RankUnit, is_sharded
+from fitgauge.engine.training.states.sharding import (
+    ModelState,
+    RankUnit,
+    is_sharded,
+    shard_ranks,
+)
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
@@ -37,40 +42,73 @@ def state_formulas(
     """Return how each state is counted: numbers, bytes of a number, and over how many ranks."""
     form = precision_policy(workload)
     ranks = workload.data_parallel // workload.data_parallel_replicate * workload.context_parallel
-    trained = sum(count * piece.trained for piece, count in slices)
-    elements = sum(count * piece.elements for piece, count in slices)
+    trained = _by_ranks(workload, slices, trained=True)
+    elements = _by_ranks(workload, slices, trained=False)
 
-    def formula(words: str, numbers: str, whole: int, of: ModelState) -> StateFormula:
-        """Return a state over the ranks that share it. whole: of all of them [bytes]."""
-        shards = ranks if ranks > 1 and is_sharded(of, workload) else 1
-        over = f" / {shards} ranks" if shards > 1 else ""
-        return StateFormula(f"{words}: {numbers}{over}", whole // shards)
+    def shared(numbers: Mapping[int, int], of: ModelState) -> Mapping[int, int]:
+        """Return the numbers by how many ranks share them; all by one where none are shared."""
+        return numbers if is_sharded(of, workload) else {1: sum(numbers.values())}
 
-    def each(words: str, width: float, of: ModelState) -> StateFormula:
-        """Return a state of every trained parameter. width: of one number [bytes]."""
-        numbers = f"{trained:,} trained parameters x {width:.10g} B"
-        return formula(words, numbers, round(trained * width), of)
+    def each(
+        words: str, numbers: Mapping[int, int], what: str, width: float, of: ModelState
+    ) -> StateFormula:
+        """Return a state of these numbers. width: of one of them [bytes]."""
+        parts = shared(numbers, of)
+        texts = [
+            f"{count:,} {what} x {width:.10g} B{f' / {over} ranks' if over > 1 else ''}"
+            for over, count in parts.items()
+        ]
+        size = sum(round(count * width) // over for over, count in parts.items())
+        return StateFormula(f"{words}: {' + '.join(texts)}", size)
+
+    def state(words: str, width: float, of: ModelState) -> StateFormula:
+        """Return a state of every trained parameter."""
+        return each(words, trained, "trained parameters", width, of)
 
     def mean(name: str, of: ModelState) -> float:
         """Return the bytes of a number of a state, as this rank has it."""
         size = sum(count * int(getattr(piece.states, name)) for piece, count in slices)
-        return size * (ranks if is_sharded(of, workload) else 1) / max(1, trained)
+        here = sum(count / over for over, count in shared(trained, of).items())
+        return size / max(1, here)
 
     if workload.uses_adapters:
-        weights = formula("in the formats", *_by_format(slices), "weights")
-        gradients = each("of adapters", mean("gradients", "gradients"), "gradients")
+        numbers, size = _by_format(slices)
+        ways = ranks if ranks > 1 and is_sharded("weights", workload) else 1
+        over = f" / {ways} ranks" if ways > 1 else ""
+        weights = StateFormula(f"in the formats: {numbers}{over}", size // ways)
+        gradients = state("of adapters", mean("gradients", "gradients"), "gradients")
     else:
         width = BITS[form.weights] // 8
-        numbers = f"{elements:,} parameters x {width} B"
-        weights = formula(f"in {form.weights}", numbers, elements * width, "weights")
-        gradients = each(f"in {form.gradients}", BITS[form.gradients] / 8, "gradients")
+        weights = each(f"in {form.weights}", elements, "parameters", width, "weights")
+        gradients = state(f"in {form.gradients}", BITS[form.gradients] / 8, "gradients")
     masters = BITS[form.masters] / 8 if form.masters else 0.0
     return {
         "weights": weights,
         "gradients": gradients,
-        "master_weights": each(f"in {form.masters}", masters, "states"),
-        "optimizer_states": each(workload.optimizer, mean("optimizer_states", "states"), "states"),
+        "master_weights": state(f"in {form.masters}", masters, "states"),
+        "optimizer_states": state(workload.optimizer, mean("optimizer_states", "states"), "states"),
     }
+
+
+def _by_ranks(
+    workload: TrainingWorkload, slices: Sequence[tuple[RankUnit, int]], *, trained: bool
+) -> dict[int, int]:
+    """Return the numbers by how many data-parallel ranks share them, most ranks first: experts
+    have fewer than all else where they are divided further. `trained`: of trained parameters
+    alone."""
+    if workload.expert_ways * workload.expert_parallel == workload.tensor_parallel:
+        ranks = workload.data_parallel // workload.data_parallel_replicate
+        alike = sum(
+            count * (piece.trained if trained else piece.elements) for piece, count in slices
+        )
+        return {ranks * workload.context_parallel: alike}
+    numbers: dict[int, int] = {}
+    for piece, count in slices:
+        for parameter in piece.parameters:
+            if parameter.trained or not trained:
+                ranks = shard_ranks(parameter, workload)
+                numbers[ranks] = numbers.get(ranks, 0) + count * parameter.elements
+    return dict(sorted(numbers.items(), reverse=True)) or {1: 0}
 
 
 def _by_format(slices: Sequence[tuple[RankUnit, int]]) -> tuple[str, int]:

@@ -99,10 +99,10 @@ def _frameworks(
         offload=request.offload,
         context_parallel=request.context_parallel,
     )
-    asked = asked_framework(settings)
-    if tool is None or asked != "transformers" or count == 1:
-        return (asked,)
-    return (asked, *(name for name in tool.shards_with if name in possible))
+    own = asked_framework(settings)
+    if tool is None or own != "transformers" or count == 1:
+        return (own,)
+    return (own, *(name for name in tool.shards_with if name in possible))
 
 
 def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:

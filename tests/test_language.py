@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 BANNED = re.compile(
@@ -35,9 +33,6 @@ BANNED_NAMES = frozenset(
     }
 )  # fmt: skip
 """Names that tell what happened to a value, or are of this project alone, instead of what it is."""
-
-NOT_YET = ("service/fitgauge/services/compare/",)
-"""Packages and modules that still have such names. Take out what is done."""
 
 
 def names(tree: ast.AST) -> Iterator[str]:
@@ -67,17 +62,8 @@ SOURCES = {
 
 
 def test_no_module_uses_a_banned_name() -> None:
-    used = {
-        name: banned_names(path)
-        for name, path in SOURCES.items()
-        if not name.startswith(NOT_YET) and banned_names(path)
-    }
+    used = {name: banned_names(path) for name, path in SOURCES.items() if banned_names(path)}
     assert not used, used
-
-
-@pytest.mark.parametrize("place", NOT_YET)
-def test_no_module_without_banned_names_is_excused(place: str) -> None:
-    assert any(banned_names(path) for name, path in SOURCES.items() if name.startswith(place))
 
 
 def test_the_check_sees_a_banned_name_wherever_it_is_defined() -> None:

@@ -72,6 +72,7 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     ] = None
     kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
     settings: ListSettings = None
+    """auto or defaults: what a cell may change to fit."""
     limit: PageLimit = None
     """Items of a page."""
     offset: PageOffset = None
@@ -81,18 +82,20 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class CellNote(Struct, frozen=True):
     """Why a cell is empty, or what to know of it: a code of a warning or of an error."""
 
-    code: Literal[NoteCode, ErrorCode]
+    code: Annotated[
+        Literal[NoteCode, ErrorCode], Meta(description="The code of the warning or of the error.")
+    ]
     field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
-    message: str
+    message: Annotated[str, Meta(description="The same in words.")]
 
 
 class RowError(Struct, frozen=True):
     """Why a row has no answer: its model or its GPU is unknown, or only the Hub knows the model
     and is away."""
 
-    code: ErrorCode
-    detail: str
-    hint: str
+    code: Annotated[ErrorCode, Meta(description="The code of the error.")]
+    detail: Annotated[str, Meta(description="What is wrong.")]
+    hint: Annotated[str, Meta(description="What to send instead.")]
     field: Annotated[Literal["models", "gpus"], Meta(description="Where the name at fault stands.")]
     matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
     send: Annotated[
@@ -107,21 +110,34 @@ class CompareRow(Struct, kw_only=True):
     is null."""
 
     number: Annotated[int, Meta(description="Progress, from 1 to `of`.")]
-    of: int
-    model: str
-    gpu: str
-    gpu_count: int | None
-    engine: str | None
-    quantization: str | None
-    context_length: int | None
-    concurrency: int
-    verdict: Annotated[Verdict | None, Meta(description="Null under `error`.")]
-    fit_probability: float | None = None
+    of: Annotated[int, Meta(description="Cells of the table.")]
+    model: Annotated[str, Meta(description="The model as it was read.")]
+    gpu: Annotated[str, Meta(description="Name of the GPU.")]
+    gpu_count: Annotated[int | None, Meta(description="Number of GPUs.")]
+    engine: Annotated[str | None, Meta(description="Serving engine.")]
+    quantization: Annotated[str | None, Meta(description="Format of the weights.")]
+    context_length: Annotated[int | None, Meta(description="Tokens of a request.")]
+    concurrency: Annotated[int, Meta(description="Requests at once.")]
+    verdict: Annotated[Verdict | None, Meta(description="Whether it fits; null under `error`.")]
+    fit_probability: Annotated[
+        float | None,
+        Meta(description="Probability that it fits, 0 to 1; null without an estimate."),
+    ] = None
     required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
-    budget_bytes: int | None = None
-    headroom_bytes: int | None = None
+    budget_bytes: Annotated[
+        int | None,
+        Meta(description="Memory the engine may use of one GPU; null without an estimate."),
+    ] = None
+    headroom_bytes: Annotated[
+        int | None,
+        Meta(description="budget_bytes minus the required bytes, per GPU; null likewise."),
+    ] = None
     chosen: ChosenSettings = {}
-    note: CellNote | None = None
+    """Settings that differ from the engine's defaults."""
+    note: Annotated[
+        CellNote | None,
+        Meta(description="Why there is no estimate, or what to know of it; null for neither."),
+    ] = None
     error: Annotated[
         RowError | None, Meta(description="Why this row alone is not answered; else null.")
     ] = None
@@ -131,8 +147,8 @@ class CompareAnswer(Struct, kw_only=True):
     """A page of the table, in the order of models, gpus, engines, quantizations, context lengths,
     concurrencies."""
 
-    items: list[CompareRow]
-    total: int
+    items: Annotated[list[CompareRow], Meta(description="The rows of the page.")]
+    total: Annotated[int, Meta(description="Rows of the whole table.")]
     next_offset: NextOffset = None
     """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET

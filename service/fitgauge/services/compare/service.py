@@ -34,6 +34,7 @@ class Comparison:
     """A table that was understood and is yet to be filled."""
 
     total: int
+    """Rows of the whole table."""
     """All cells, also those outside of the page."""
     rows: Iterator[CompareRow]
     """The cells from `offset` on that were not taken yet; each is computed when it is taken."""
@@ -68,13 +69,13 @@ class Comparer:
         format that is unknown; the error of a name where no row can be answered."""
         settings = _settings(request)
         total = cells(len(models), len(gpus), len(settings))
-        known = [model for model in models if isinstance(model, Model)]
+        resolved = [model for model in models if isinstance(model, Model)]
         for names in (models, gpus):
             unknown = [name for name in names if isinstance(name, UnknownName)]
             if len(unknown) == len(names):
                 raise unknown[0].error
         for _, quantization, _, _ in settings:
-            scheme_of(known[0], quantization)
+            scheme_of(resolved[0], quantization)
         start = request.offset or 0
         rows = self._rows(request, models, gpus, settings, start)
         return Comparison(total, islice(rows, request.limit))
@@ -120,12 +121,12 @@ def cells(models: int, gpus: int, settings: int) -> int:
             code="missing-field",
         )
     if total > MOST_CELLS:
-        said = (
+        message = (
             f"The table is too large: {models} models x {gpus} GPUs x {settings} settings are"
             f" {total:,} cells."
         )
         raise InvalidRequestError(
-            said,
+            message,
             hint=f"Request at most {MOST_CELLS:,} at a time.",
             field="models",
             code="too-many-cells",
@@ -155,28 +156,30 @@ def _row(
     total: int,
     request: CompareRequest,
     model: Model,
-    found: GpuMatch,
+    match: GpuMatch,
     setting: Setting,
     fitting: BatchEstimator,
 ) -> CompareRow:
     """Return one cell; what is impossible is unsupported, with the reason."""
-    asked, quantization, context, concurrency = setting
-    spec, accelerator = model.spec, found.accelerator
+    engine_name, quantization, context, concurrency = setting
+    spec, accelerator = model.spec, match.accelerator
     named = request.quantizations is not None
     if not named and model.named_format is not None:
         quantization, named = model.named_format, True
     question = FitRequest(
         model=model.id,
         gpu=accelerator.name,
-        gpu_count=found.count,
-        engine=asked,
+        gpu_count=match.count,
+        engine=engine_name,
         quantization=quantization,
         context_length=context,
         concurrency=concurrency,
         kv_cache_dtype=request.kv_cache_dtype,
         settings=request.settings,
     )
-    engine = asked or first_that_runs(lambda usual: _runs(fitting, question, usual, accelerator))
+    engine = engine_name or first_that_runs(
+        lambda usual: _runs(fitting, question, usual, accelerator)
+    )
     quantization = (
         words.engine_format(quantization, engine) if named else default_format(model, engine)
     )
@@ -186,14 +189,14 @@ def _row(
         of=total,
         model=model.id,
         gpu=accelerator.name,
-        gpu_count=found.count,
+        gpu_count=match.count,
         engine=engine,
         quantization=quantization or words.AS_PUBLISHED,
         context_length=context_length_of(question, spec),
         concurrency=concurrency,
         verdict="unsupported",
     )
-    _judge(row, question, found, spec, fitting, engine)
+    _judge(row, question, match, spec, fitting, engine)
     return row
 
 

@@ -1,5 +1,5 @@
-"""Bytes of parameters on one rank, under tensor, pipeline, data and expert parallelism:
-microseconds, once a model is laid out."""
+"""Bytes of parameters on one rank under tensor, pipeline, data and expert parallelism; fast, from
+weights that are already sharded."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ranks(NamedTuple):
-    """Over how many ranks each kind of tensor is divided."""
+    """Number of ranks that divide each kind of tensor."""
 
     tensor: int
     """Tensors of the language model."""
@@ -41,7 +41,7 @@ class Ranks(NamedTuple):
     expert: int
     """Each expert."""
     experts: int
-    """The experts, whole ones."""
+    """Ranks over which whole experts are spread."""
 
 
 def ranks(
@@ -65,9 +65,9 @@ def rank_weights(
 ) -> RankWeights:
     """Return the bytes of parameters on the fullest rank of one pipeline stage.
 
-    `layers`: the stage's layers of the language model, None for all; `first` and `last`: whether
-    it holds the embedding and towers, and the final norm and head. With expert_parallel above 1
-    the experts are divided over that many ranks, else like any other weight."""
+    `layers`: the stage's layers of the language model, None for all; `first` and `last`: whether it
+    holds the embedding and towers, and the final norm and head. `expert_parallel` above 1: experts
+    are spread over that many ranks; else they are divided like any other weight."""
     layout, ways = weights.layout, ranks(weights, tensor_parallel, expert_parallel, data_parallel)
     by_part: dict[Part, int] = {}
     layered: dict[tuple[Part, int, str], int] = {}
@@ -95,11 +95,11 @@ def allocator_bytes(
     first: bool = True,
     last: bool = True,
 ) -> int:
-    """Return the bytes that PyTorch's allocator adds to the tensors of `rank_weights`, which "Model
-    loading took" in vLLM's log includes.
+    """Return the bytes that PyTorch's allocator adds to the tensors of `rank_weights`; "Model
+    loading took" in vLLM's log includes them.
 
-    Exact for tensors that are filled where they were made; what a kernel repacks after loading
-    lands in blocks of another history."""
+    Exact for tensors that stay where they were created. Tensors that a kernel repacks after loading
+    lie in reused blocks, whose rounding is not modelled."""
     total = 0
     for tensor in weights.tensors:
         count = _held(tensor[0], layers, first=first, last=last)
@@ -111,7 +111,7 @@ def allocator_bytes(
 
 
 def _held(share: TensorGroup, layers: range | None, *, first: bool, last: bool) -> int:
-    """Return how many layers of `share` a stage holds."""
+    """Return how many layers of the tensor group `share` a stage holds."""
     if share.place == "layers":
         return count_within(share.layers, layers)
     here = (
@@ -125,7 +125,7 @@ def _held(share: TensorGroup, layers: range | None, *, first: bool, last: bool) 
 
 
 def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
-    """Return the bytes of one layer's share on the fullest rank."""
+    """Return the bytes of a tensor group in one layer on the fullest rank."""
     copies, ways, form = 1, ranks.tower if share.part in TOWERS else ranks.tensor, share.form
     if share.experts:
         copies, ways = -(-share.experts // ranks.experts), ranks.expert
@@ -155,11 +155,8 @@ def _rank_width(size: int, share: TensorGroup, ways: int) -> int:
 
 
 def pipeline_stages(layers: int, pipeline_parallel: int) -> tuple[range, ...]:
-    """Return the layers of every pipeline stage: as even as can be, what is left over going to the
-    stages before the last, from behind.
-
-    Source: vLLM distributed/utils.py, get_pp_indices.
-    """
+    """Return the layers of every pipeline stage: divided evenly; the remainder goes one each to the
+    last stages but the final one. Source: vLLM distributed/utils.py, get_pp_indices."""
     each, left = divmod(layers, pipeline_parallel)
     sizes = [each] * pipeline_parallel
     for index in range(2, left + 2):

@@ -1,5 +1,5 @@
-"""A model's parameters by how an engine divides them: the slow part, done once for a model in a
-scheme under an engine's Layout."""
+"""A model's parameters grouped by how an engine divides them: the slow part, computed once for a
+model, a scheme and an engine's rules."""
 
 import re
 from collections.abc import Callable, Hashable, Iterable
@@ -41,17 +41,17 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     expert_multiple: int = 1
     """The same for experts of any format."""
     expert_form: Callable[[Format, int, int, int], Format] = _unchanged
-    """How an expert's weight is stored on a rank: its format, the expert's width on this rank, its
-    hidden side and over how many ranks it is divided -> the format there."""
+    """Returns the format of an expert's weight on a rank, from its format, the expert's width on
+    this rank, its hidden side and the number of ranks that divide it."""
     whole_groups: bool = False
-    """Whether an expert's group of weights that is cut short has no scale."""
+    """Whether a quantization group of an expert that ends short has no scale."""
     experts_over_data: bool = False
     """Whether experts, without expert parallelism, are divided over tensor x data parallel ranks.
     """
     wide_dtype: str = "F32"
-    """What a model published in F32 is loaded in."""
+    """The dtype that F32 weights are loaded in."""
     fused: tuple[str, ...] = ()
-    """Names that become one tensor, alternatives in a regular expression."""
+    """Modules whose weights become one tensor, as alternatives of a regular expression."""
     on_every_stage: Callable[[ModelSpec], frozenset[Part]] = _no_parts
     """The parts of a model outside its layers that every pipeline stage holds."""
     shared_experts_in_blocks: frozenset[str] = frozenset()
@@ -59,8 +59,9 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorGroup(msgspec.Struct, frozen=True, gc=False):
-    """Tensors of every layer of `layers` that are divided alike.
-    Unquantized, they are pieces that go to ranks whole; quantized, one weight of shape (out,
+    """Tensors of each of `layers` that are divided alike.
+
+    Unquantized: a number of pieces, each whole on a rank. Quantized: one weight of shape (out,
     inputs)."""
 
     part: Part
@@ -74,7 +75,7 @@ class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     experts: int
     """Experts that a layer routes to; 0 for a tensor of no expert."""
     multiple: int
-    """What the pieces of a rank are padded to a multiple of."""
+    """The pieces of a rank are padded to a multiple of this."""
     pieces: int
     """Indivisible pieces of an unquantized tensor."""
     piece_bytes: int
@@ -86,11 +87,11 @@ class TensorGroup(msgspec.Struct, frozen=True, gc=False):
     form: Format | None = None
     """The format of a quantized weight; None: unquantized."""
     fused: int = 1
-    """Matrices of the expert's width that are one tensor along `out` (gate and up)."""
+    """Number of matrices of the expert's width fused along `out` (gate and up: 2)."""
 
 
 Where = tuple[Part, Place, tuple[int, ...], Split, int, int]
-"""The first fields of a Share: tensors that agree in them are divided alike."""
+"""The first fields of a TensorGroup: tensors that agree in them are divided alike."""
 
 
 Derived = TypeVar("Derived")
@@ -100,9 +101,9 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """A model's parameters by how they are divided, in one scheme, under one engine's rules."""
 
     shares: tuple[TensorGroup, ...]
-    """For sums: unquantized tensors that are divided alike count as one."""
+    """Groups to sum over: unquantized tensors that are divided alike are one."""
     tensors: tuple[tuple[TensorGroup, ...], ...]
-    """What the engine allocates, each of the groups that are fused into it."""
+    """Tensors as the engine allocates them: each of the groups fused into it."""
     layout: ShardingRules
     """How the engine divides tensors."""
     scheme: Scheme
@@ -110,29 +111,29 @@ class ShardedWeights(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     """How the sizes are known."""
     scale: float = 1.0
-    """Bytes of the repository over those of the table."""
+    """Stored bytes of the repository, divided by those of the table."""
     is_guess: bool = False
     """Whether no reader knows the architecture, and no stored count says how large it is."""
     tower_heads: int = 0
-    """Heads of the vision and audio towers, which every rank holds whole where tensor parallelism
-    does not divide these; 0: no towers."""
+    """Heads of the vision and audio towers. Where tensor parallelism does not divide them, every
+    rank holds the whole tower. 0: no towers."""
     memo: MixedMemo = msgspec.field(default_factory=Memo)
-    """What was derived from it before."""
+    """Values derived from it."""
 
     def once(self, key: Hashable, derive: Callable[[], Derived]) -> Derived:
-        """Return what `derive` gives, derived once for every `key`."""
+        """Return the result of `derive`, computed once for every `key`."""
         derived: Derived = self.memo.get_or_compute(key, derive)
         return derived
 
 
 def divided(size: int, ways: int) -> int:
-    """Return the fullest rank's share of `size` pieces over `ways` ranks: at least one whole
-    piece, so that fewer pieces are replicated."""
+    """Return the pieces of the fullest rank where `ways` ranks divide `size` pieces: at least one,
+    as pieces fewer than the ranks are replicated."""
     return -(-size // ways)
 
 
 def round_up(size: int, multiple: int) -> int:
-    """`size` padded to a whole `multiple`."""
+    """Return `size` rounded up to a multiple of `multiple`."""
     return -(-size // multiple) * multiple
 
 
@@ -152,11 +153,10 @@ def shard_weights(
     layout: ShardingRules = ShardingRules(),
     stored: Stored | None = None,
 ) -> ShardedWeights:
-    """Return how `spec` in `scheme` is divided by an engine with this `layout`. MTP heads are left
-    out: engines load them only to speculate.
+    """Return how `spec` in `scheme` is divided by an engine with this `layout`.
 
-    With `basis` `assumed` and a repository summary the table is scaled to what is stored.
-    """
+    MTP heads are left out: engines load them only to speculate. Where `basis` is `assumed` and the
+    repository's size is published, the table is scaled to it."""
     plain: dict[tuple[Where, int], int] = {}
     shares: list[TensorGroup] = []
     tensors: dict[tuple[str, str, tuple[int, ...]], tuple[TensorGroup, ...]] = {}
@@ -331,8 +331,8 @@ def _matrices(block: Block, tensor: Tensor) -> int:
 
 
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
-    """Return what a rank's share of an expert's weight or bias is padded to: twice as much where
-    gate and up are one tensor."""
+    """Return the multiple to which a rank's part of an expert's weight or bias is padded: doubled
+    where gate and up are one tensor."""
     if not _routed(tensor):
         return 1
     multiple = layout.expert_multiples.get(scheme.form.name, 1) if scheme.form else 1
@@ -350,7 +350,7 @@ def _pieces(tensor: Tensor, layout: ShardingRules) -> int:
 
 
 def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
-    """Return bytes on disk of the whole repository as the table has it, MTP heads included."""
+    """Return the bytes on disk of the whole repository by the table, MTP heads included."""
     total, rules = 0, RuleIndex(scheme.rules, scheme.placed)
     for block in spec.blocks:
         for tensor, form, layers in formats(spec, block, rules):
@@ -363,7 +363,7 @@ def stored_bytes(spec: ModelSpec, scheme: Scheme) -> int:
 
 
 def summary_bytes(stored: Stored) -> int:
-    """Return bytes the repository says it stores: the file's size, or its elements by dtype."""
+    """Return the bytes that the repository reports: the file's size, or its elements by dtype."""
     return stored.file_bytes or sum(
         size_of(count, name) for name, count in stored.elements.items() if name in BITS
     )

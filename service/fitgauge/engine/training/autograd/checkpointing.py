@@ -1,18 +1,18 @@
-"""What a segment keeps for its backward pass where not all is saved: under selective
-checkpointing, and compiled."""
+"""What a segment saves for its backward pass under selective checkpointing, and where torch.compile
+chooses."""
 
 from fitgauge.engine.training.autograd.operations import Value
 from fitgauge.engine.training.autograd.tape import Tape
 
 _ATTENTION = ("attention", "attention.scores", "attention.product")
-"""Products that are no linears: recipes/layer.py, fused_attention and eager."""
+"""Prefixes of the names of attention's products: fused and eager attention, layers/attention.py."""
 
 
 def products(tape: Tape, *, every_second: bool = False) -> set[int]:
-    """Return the storages of what linears and attention give: what selective checkpointing keeps,
-    so that only cheap operations run again.
+    """Return the storages of the outputs of linears and attention: selective checkpointing saves
+    these, so that only cheap operations run again.
 
-    `every_second`: of the linears', only the first, third, ... (torchtitan
+    `every_second`: of the linears' outputs only the first, third, ... (torchtitan
     distributed/activation_checkpoint.py: "every second mm"). Grouped products are not among them
     (torch/_functorch/partitioners.py, compute_intensive_ops)."""
     single = [
@@ -27,12 +27,12 @@ def products(tape: Tape, *, every_second: bool = False) -> set[int]:
 
 def compiled(tape: Tape, output: Value) -> set[int]:
     """Return the storages that torch.compile saves for the backward pass besides its inputs,
-    `output` included: what products read, and of what else the backward pass reads the products'
-    results it can be computed from again.
+    `output` included.
 
-    Only pointwise operations and reductions are run again, fused with their readers. Source:
-    pytorch torch/_functorch/partitioners.py, min_cut_rematerialization_partition (recomputable:
-    no matrix products, no attention)."""
+    These are the inputs of products, and those outputs of products from which the backward pass can
+    compute the rest: only pointwise operations and reductions run again, fused with their readers.
+    Source: pytorch torch/_functorch/partitioners.py, min_cut_rematerialization_partition
+    (recomputable: no matrix products, no attention)."""
     makers = {
         value.storage: operation
         for operation in reversed(tape.operations)

@@ -41,8 +41,8 @@ def beginning(
     workload: TrainingWorkload,
     tied_bytes: int,
 ) -> Segment:
-    """Return all before the first layer of the language model: its embedding, and the whole
-    encoder whose output it reads."""
+    """Return the segment before the first layer of the language model: its embedding, after the
+    whole encoder where there is one."""
     apart = handed_on(all_units)
     tables = [unit for unit in all_units if unit.part is Part.EMBEDDING and unit not in apart]
     if spec.task != "encoder_decoder":
@@ -63,12 +63,11 @@ def beginning(
 
 
 def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
-    """Return (cosine and sine tables of the sequence with the masks of SDPA, masks of eager
-    attention) [bytes].
+    """Return (rotary tables and SDPA's masks, eager attention's masks) of a micro-batch [bytes].
 
-    A mask (batch x 1 x s x s) for every kind of window: eager attention adds one to its scores in
-    the format of the stream, which nothing saves, SDPA is given one of booleans where a window is
-    no longer than the sequence."""
+    There is a mask (batch x 1 x s x s) for every kind of window. Eager attention adds one in the
+    format of the stream to its scores, and no operation saves it; SDPA takes one of booleans where
+    a window is no longer than the sequence."""
     mixers = [
         m
         for block in spec.blocks
@@ -94,11 +93,12 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
 def embedding_segment(
     all_units: list[Unit], spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> Segment:
-    """Token embedding, learned positions, a norm after them, scaling, dropout.
+    """Trace token embedding, learned positions, a norm after them, scaling, dropout.
 
-    With a frozen base its output gets a gradient only where checkpointing asks for one
-    (enable_input_require_grads). DTensor makes the gradient of a table cut by vocabulary whole
-    on every rank (torch/distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward)."""
+    With a frozen base the output gets a gradient only where checkpointing asks for one
+    (enable_input_require_grads). With a table sharded by vocabulary DTensor makes the whole table's
+    gradient on every rank (torch/distributed/tensor/_ops/_embedding_ops.py,
+    embedding_dense_backward)."""
     if workload.dtensor:
         context = replace(context, heads=1)
     tape, width = tape_of(workload, accumulates=False), stream_width(workload)

@@ -1,5 +1,5 @@
-"""The tape of Megatron-Core: gradients of weights are added where they are kept, parts of
-a layer run again in the backward pass."""
+"""The tape of Megatron-Core: gradients of weights are added to its own buffers, and parts of a
+layer run again in the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,22 +34,23 @@ class MegatronTape(Tape):
         self._discarded: list[_Span] = []
 
     def hold(self, value: Value) -> None:
-        """Nothing: the layers of Megatron-Core say themselves what they hold."""
+        """Do nothing: what the caller of an operation holds is written by the layers of
+        Megatron-Core themselves."""
 
     def gradient_size(self, value: Value) -> int:
-        """None for a weight: products add to main_grad (--gradient-accumulation-fusion, which is
-        on where nothing is said)."""
+        """Return no bytes for a weight: products add to main_grad (--gradient-accumulation-fusion,
+        on by default)."""
         return 0 if value.leaf else value.bytes
 
     @contextmanager
     def recomputed(self, enabled: bool, *, discards: bool = False) -> Iterator[None]:
-        """Provide what is written inside runs again before its backward pass, where that is
-        `enabled`: of it only what comes from outside is saved.
+        """Run what is written inside again before its backward pass, where `enabled`: of it only
+        inputs from outside are saved.
 
-        `discards`: what later operations save of it goes as well, and comes back before the
-        backward pass of the operation after which `restore` is called. Recomputed, an output is
-        there until its own backward pass has ended. Source: megatron/core/tensor_parallel/
-        random.py, checkpoint and CheckpointWithoutOutput."""
+        `discards`: what later operations save of it is freed too, and made again before the
+        backward pass of the operation after which `restore` is called. Without it the output of the
+        second run lives until its own backward pass ends. Source:
+        megatron/core/tensor_parallel/random.py, checkpoint and CheckpointWithoutOutput."""
         first, first_storage = len(self.operations), len(self._sizes)
         yield
         if not enabled or len(self.operations) == first:
@@ -76,8 +77,9 @@ class MegatronTape(Tape):
             self._make_again(span, span.last, output.bytes)
 
     def restore(self) -> None:
-        """Recompute what was discarded last in the backward pass of the operation written last,
-        each output twice over: where its readers look for it, and as what ran again left it."""
+        """Recompute what was discarded last before the backward pass of the newest operation. Each
+        output is there twice: in the storage that its readers use, and as the second run returned
+        it."""
         span = self._discarded.pop()
         later = {
             v.storage: v.bytes
@@ -89,8 +91,8 @@ class MegatronTape(Tape):
         self._make_again(span, len(self.operations) - 1, copies)
 
     def _make_again(self, span: _Span, at: int, copies: int) -> None:
-        """Before its backward pass operation `at` makes again what anything saves of a span, and
-        `copies` [bytes] until the span's ends."""
+        """Let operation `at` recompute, before its backward pass, whatever is saved of a span, and
+        hold `copies` [bytes] until the span's backward pass ends."""
         copy = self._value("again", copies, 1, grad=False)
         self._forgotten.add(copy.storage)
         begins = self.operations[span.first]
@@ -121,8 +123,8 @@ class MegatronTape(Tape):
         self._lasting_unsaved += 0 if saved else elements * width
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
-        """Return the forward pass, after which what modules keep is left as well; a second run
-        puts it in the place of the first's."""
+        """Return the forward pass; what modules retain is left after it. A second run replaces what
+        the first left."""
         done = super().forward(output, saving=saving, early_stop=early_stop)
         more = 0 if early_stop else self._lasting_unsaved if saving else self._lasting
         return Pass(peak=max(done.peak, done.end + more), end=done.end + more)

@@ -1,5 +1,5 @@
-"""A model that is only a size: its layers drawn in their shape, their gradients as many as the
-size counts."""
+"""A model that is only a size: layers with the linears and norms of its shape, and as many
+gradients as its nominal count of parameters."""
 
 import msgspec
 
@@ -18,8 +18,8 @@ def is_count(unit: Unit) -> bool:
 
 
 def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:
-    """Return a layer that is only a count of parameters, drawn with the linears and norms of its
-    shape, the linears in the format that the count is stored in."""
+    """Return a unit that is only a count of parameters with the linears and norms of a layer of its
+    shape."""
     mixer = next(mixer for mixer in unit.block.mixers if isinstance(mixer, Attention))
     width, form = mixer.query_heads * mixer.head_dim, precision_policy(workload)
     drawn = [
@@ -51,8 +51,8 @@ def drawn_unit(unit: Unit, workload: TrainingWorkload) -> Unit:
 def counted_layer(
     segment: Segment, drawn: Unit, spec: ModelSpec, workload: TrainingWorkload
 ) -> Segment:
-    """Return a layer that leaves as many gradients as the size has for it: all that the head does
-    not have, shared alike among the layers."""
+    """Return a layer with its part of the nominal gradients: those of the head apart, the layers
+    share them alike."""
     each = (spec.parameters - _of_head(spec, workload)) // spec.layers
     return _counted(segment, each, drawn.elements(trained=True), drawn.parameters[0], workload)
 
@@ -60,7 +60,8 @@ def counted_layer(
 def counted_head(
     segment: Segment, unit: Unit, spec: ModelSpec, workload: TrainingWorkload
 ) -> Segment:
-    """Return the head with its gradients, and those that layers cannot share alike."""
+    """Return the head with its gradients and the remainder that does not divide among the
+    layers."""
     own = _of_head(spec, workload)
     rest = (spec.parameters - own) % spec.layers
     table = spec.vocabulary_size * spec.hidden_size
@@ -68,8 +69,8 @@ def counted_head(
 
 
 def _of_head(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """Return the parameters that the head has of the size's: its table, half of a size that is
-    smaller than two of it; none where no loss is made."""
+    """Return how many of the nominal parameters belong to the head: its table, at most half of the
+    size; none where no loss is computed."""
     if workload.loss == "none":
         return 0
     return min(spec.vocabulary_size * spec.hidden_size, spec.parameters // 2)
@@ -78,7 +79,7 @@ def _of_head(spec: ModelSpec, workload: TrainingWorkload) -> int:
 def _counted(
     segment: Segment, count: int, drawn: int, parameter: Parameter, workload: TrainingWorkload
 ) -> Segment:
-    """Return a segment that leaves the gradients of `count` parameters, not of those `drawn`."""
+    """Return a segment with the gradients of `count` parameters instead of those `drawn`."""
     if workload.uses_adapters:
         return segment
     released = segment.released * count // drawn

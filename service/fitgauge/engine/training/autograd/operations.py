@@ -38,7 +38,7 @@ class Value(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """Whether its bytes are its segment's: no parameter's and no constant's."""
+        """Whether its bytes count in its segment: parameters and constants count elsewhere."""
         return self.storage != UNCOUNTED
 
 
@@ -58,7 +58,7 @@ class Operation(NamedTuple):
     back_scratch: int
     """Bytes held only while its backward runs."""
     passes: bool
-    """Whether it hands gradients on as they are (addition, views)."""
+    """Whether its backward returns the gradient unchanged (addition, views)."""
     product: bool = False
     """Whether it is a matrix product or attention."""
     grouped: bool = False
@@ -66,7 +66,7 @@ class Operation(NamedTuple):
     restored: int = 0
     """Bytes of dropped tensors that are recomputed before its backward."""
     restoring: int = 0
-    """The most that recomputing them takes [bytes]."""
+    """Peak of recomputing them [bytes]."""
 
 
 class Saved(msgspec.Struct, frozen=True, gc=False):
@@ -103,7 +103,8 @@ class Recorder:
         self._forgotten: set[int] = set()
         self._memo: MixedMemo = Memo()
         self.stops_early = True
-        """Whether a checkpoint's recomputation ends where nothing more is saved."""
+        """Whether a checkpoint's recomputation ends after the last operation that saves a
+        tensor."""
 
     def _value(
         self,
@@ -127,18 +128,18 @@ class Recorder:
         return self.inputs[-1]
 
     def parameter(self, name: str, elements: int, width: int, *, trained: bool) -> Value:
-        """Return a weight: not counted, but its gradient is."""
+        """Return a weight. Its bytes count with the parameters; its gradient counts here."""
         if name not in self._leaves:
             self._leaves[name] = self._value(name, elements, width, trained, UNCOUNTED, leaf=True)
         return self._leaves[name]
 
     def constant(self, name: str, elements: int, width: int, *, grad: bool = False) -> Value:
-        """Return a tensor that is there before and after (rotary tables, masks, an encoder's
-        output): not counted."""
+        """Return a tensor that lives before and after the segment (rotary tables, masks, an
+        encoder's output); its bytes count elsewhere."""
         return self._value(name, elements, width, grad, UNCOUNTED)
 
     def keep(self, value: Value) -> Value:
-        """Keep this tensor until the segment ends."""
+        """Retain this tensor until the segment ends."""
         self._retained.append(value.storage)
         return value
 
@@ -187,7 +188,7 @@ class Recorder:
         return output
 
     def leaf(self, name: str, value: Value) -> Value:
-        """Return the same tensor asking for a gradient from here on; what follows keeps it
+        """Return the same tensor with requires_grad set: it gets a gradient from here on
         (Tensor.requires_grad_)."""
         asking = value._replace(grad=True)
         return self.operation(
@@ -195,7 +196,7 @@ class Recorder:
         )
 
     def hold(self, value: Value) -> None:
-        """Keep this tensor alive up to here: the caller of the last operation still names it."""
+        """Keep this tensor alive up to here: a variable of the calling code still refers to it."""
         self.operations.append(Operation(f"{value.name}.held", (value,), (), (), 0, 0, False))
 
     # --- elementary operations
@@ -209,11 +210,9 @@ class Recorder:
         )
 
     def cast(self, value: Value, by: str) -> Value:
-        """Autocast: a copy in the compute format for every use; of a trained weight one copy until
-        the region ends.
-
-        Source: pytorch aten/src/ATen/autocast_mode.cpp, cached_cast (leaves that require grad).
-        """
+        """Return autocast's copy in the compute format: a new one at every use, but of a trained
+        weight one that is cached until the region ends. Source: pytorch
+        aten/src/ATen/autocast_mode.cpp, cached_cast (leaves that require grad)."""
         if not self.compute or value.width == self.compute:
             return value
         if not (value.leaf and value.grad):
@@ -225,8 +224,8 @@ class Recorder:
     def matmul(
         self, name: str, left: Value, right: Value, elements: int, *, scratch: int = 0
     ) -> Value:
-        """Return a product; each side is saved where the other gets a gradient. scratch: a
-        dequantized weight, in either pass."""
+        """Return a matrix product. Each side is saved where the other gets a gradient. scratch:
+        bytes of a dequantized weight, in either pass."""
         a, b = self.cast(left, name), self.cast(right, name)
         saves = [value for value, other in ((a, b), (b, a)) if other.grad]
         return self.operation(
@@ -241,11 +240,9 @@ class Recorder:
         )
 
     def multiply(self, name: str, left: Value, right: Value) -> Value:
-        """Return an elementwise product in the wider format; each side is saved where the other
-        gets a gradient.
-
-        The gradient of a narrower side is made whole before it is summed.
-        """
+        """Return an elementwise product in the wider format. Each side is saved where the other
+        gets a gradient. A side that was broadcast gets its gradient at full size before it is
+        summed."""
         saves = [value for value, other in ((left, right), (right, left)) if other.grad]
         elements, width = max(left.elements, right.elements), max(left.width, right.width)
         summed = (
@@ -258,7 +255,7 @@ class Recorder:
         )
 
     def add(self, name: str, left: Value, right: Value) -> Value:
-        """Return a sum in the wider format: nothing is saved, the gradient goes on to both."""
+        """Return a sum in the wider format. Nothing is saved; both sides get the same gradient."""
         elements, width = max(left.elements, right.elements), max(left.width, right.width)
         return self.operation(name, (left, right), elements, width, passes=True)
 
@@ -282,13 +279,13 @@ class Recorder:
         )
 
     def slice(self, name: str, value: Value, elements: int) -> Value:
-        """Return a view of a part, or of one thing many times; its gradient is made as large as
-        the whole."""
+        """Return a view of a part, or a repeated view of the whole; its gradient is as large as the
+        whole."""
         return self.operation(name, (value,), elements, value.width, view=True)
 
     def split(self, name: str, value: Value, *parts: int) -> tuple[Value, ...]:
-        """Return the views of parts that share one backward, which puts their gradients
-        together."""
+        """Return views of the parts; they share one backward, which concatenates their
+        gradients."""
         outputs = tuple(
             self._value(name, elements, value.width, value.grad, value.storage)
             for elements in parts

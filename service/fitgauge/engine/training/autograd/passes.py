@@ -1,5 +1,5 @@
-"""Both passes of one micro-batch over the segments of a rank: activations, gradients as they
-come, and the most of them."""
+"""The forward and backward pass of one micro-batch over the segments of a rank: peaks, and
+gradients as they appear."""
 
 import msgspec
 
@@ -15,9 +15,9 @@ class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...]
     """In the order they run."""
     constants: int = 0
-    """What is there before them: rotary tables and masks [bytes]."""
+    """Rotary tables and masks, which live before them [bytes]."""
     passing: int = 0
-    """Of masks, what goes with the forward pass [bytes]."""
+    """Masks that are freed after the forward pass [bytes]."""
     tied: int = 0
     """Gradient of the weight that embedding and head share [bytes]."""
 
@@ -26,13 +26,13 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Both passes of a micro-batch [bytes beyond parameters and states]."""
 
     forward_peak: int
-    """The most of the forward pass."""
+    """Peak of the forward pass."""
     between: int
-    """Live between the passes."""
+    """Live bytes between the passes."""
     backward: int
-    """The most of the backward pass after its first segment has left a gradient."""
+    """Peak of the backward pass once a first segment has left its gradients."""
     opening: int
-    """The most of the backward pass before that."""
+    """Peak of the backward pass before that."""
     arrived: int
     """When its first segment has left a gradient, with that whole."""
     gradients: int
@@ -42,7 +42,7 @@ class Passes(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def backward_peak(self) -> int:
-        """The most of the whole backward pass."""
+        """Peak of the whole backward pass."""
         return max(self.backward, self.opening)
 
 
@@ -54,7 +54,8 @@ def activations(
     first: bool = True,
     last: bool = True,
 ) -> Passes:
-    """Return the Passes of a stage that keeps all its gradients; see `stage_segments`."""
+    """Return the Passes of a stage that holds all its gradients. Arguments: see
+    `stage_segments`."""
     return simulated(stage_segments(segments(spec, workload), layers, first=first, last=last))
 
 
@@ -65,8 +66,8 @@ def stage_segments(
     first: bool = True,
     last: bool = True,
 ) -> StageSegments:
-    """Return the Line of a stage. `layers`: the stage's, None for all; `first`, `last`: whether
-    it holds the embedding, the head and the loss."""
+    """Return the segments of a pipeline stage. `layers`: those of the stage, None for all; `first`,
+    `last`: whether it holds the embedding, the head and the loss."""
     line = (
         *((model_segments.embedding,) if first else ()),
         *in_order(model_segments, layers),
@@ -81,9 +82,10 @@ def stage_segments(
 
 
 def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
-    """Return both passes of one micro-batch. `stays`: the share of a segment's gradients that
-    this rank keeps when the segment has ended: all of them, its shard, or none where they go
-    into main gradients or are stepped with at once."""
+    """Return both passes of one micro-batch.
+
+    `stays`: the share of a segment's gradients that this rank holds after the segment: 1 for all,
+    its shard's share, or 0 where they are added to main gradients or stepped with at once."""
     live, forward = line.constants + line.passing, 0
     for segment in line.segments:
         forward = max(forward, live + segment.forward.peak)
@@ -119,8 +121,7 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
 
 
 def in_order(model_segments: ModelSegments, layers: range | None = None) -> list[Segment]:
-    """Return the segment of every layer, in the order of their numbers; of those in `layers`,
-    where given."""
+    """Return the segment of every layer by layer number; only of `layers` where that is set."""
     numbered = sorted(
         (number, kind)
         for kind, segment in enumerate(model_segments.layers)

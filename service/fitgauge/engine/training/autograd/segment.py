@@ -1,4 +1,4 @@
-"""A segment: one part of a model, simulated once on a tape, with what checkpointing makes of it."""
+"""A segment: one part of a model on a tape, simulated with the checkpointing of the workload."""
 
 from collections.abc import Sequence
 
@@ -15,27 +15,27 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the model, simulated [bytes against the moment before it]."""
+    """Passes of one part of the model [bytes above the moment before it]."""
 
     name: str
     """Which part of the model it is."""
     layers: tuple[int, ...]
     """Numbers of the layers it stands for, empty for embedding and head."""
     forward: Pass
-    """With what checkpointing retains."""
+    """Forward pass; under checkpointing only what that retains is left."""
     backward: Pass
-    """With what checkpointing recomputes."""
+    """Backward pass, recomputation included."""
     casts: int
-    """What autocast caches until the end of the forward pass and no operation saves."""
+    """Autocast's cached copies that no operation saves; freed at the end of the forward pass."""
     logits: int
-    """What the caller holds to the end of the forward pass."""
+    """Logits that the caller holds until the forward pass ends."""
     gradients: int
-    """Gradients of its trained parameters, whole."""
+    """Gradients of its trained parameters, unsharded."""
     released: int
     """Gradients as this rank makes them, in the format of its weights."""
     saved: tuple[Saved, ...]
-    """Tensors that autograd saves: of a checkpointed layer, those its recomputation makes; of a
-    compiled one, those it would save uncompiled."""
+    """Tensors that autograd saves. Of a checkpointed layer: those of its recomputation; of a
+    compiled one: those it would save uncompiled."""
     input_bytes: int
     """Size of its input."""
     output_bytes: int
@@ -45,8 +45,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
-    """Return an empty tape, with autocast where the framework uses it. `accumulates`: gradients
-    of weights are made by products, which Megatron adds where they are kept."""
+    """Return an empty tape, with autocast where the framework uses it. `accumulates`: products add
+    gradients of weights to Megatron's own buffers."""
     form = precision_policy(workload)
     compute = BITS[form.compute] // 8 if form.autocast else 0
     return (
@@ -55,8 +55,8 @@ def tape_of(workload: TrainingWorkload, *, accumulates: bool = True) -> Tape:
 
 
 def stream_width(workload: TrainingWorkload) -> int:
-    """Return the bytes of a number of the residual stream: that of the weights, which the
-    embedding hands on."""
+    """Return the bytes of a number of the residual stream: the format of the weights, which the
+    embedding's output has."""
     return BITS[precision_policy(workload).weights] // 8
 
 
@@ -72,7 +72,7 @@ def trace_segment(
     checkpointed: str,
     logits: int = 0,
 ) -> Segment:
-    """Return what a tape holds, simulated. `own_units`: the units whose parameters it holds;
+    """Return the segment of a tape. `own_units`: the units whose parameters it holds;
     `checkpointed`: none, selective or full."""
     again = checkpointed != "none"
     retained = _retained_bytes(tape, output, checkpointed, workload, layered=bool(layers))
@@ -105,8 +105,8 @@ def trace_segment(
 def _retained_bytes(
     tape: Tape, output: Value, checkpointed: str, workload: TrainingWorkload, *, layered: bool
 ) -> set[int] | None:
-    """Return the storages that stay between the passes besides the inputs: of a checkpoint, of
-    compiled layers; None where all that is saved stays."""
+    """Return the storages that a checkpoint or a compiled layer holds between the passes besides
+    its inputs; None where everything saved is held."""
     if checkpointed == "selective":
         return products(tape, every_second=workload.framework == "fsdp")
     if checkpointed == "full":
@@ -117,8 +117,8 @@ def _retained_bytes(
 def _run_once(
     tape: Tape, output: Value, retained: set[int] | None, logits: int
 ) -> tuple[Pass, Pass, int]:
-    """Return (forward pass, backward pass, casts) of what runs once; `retained` by compiled layers
-    is the less the more they compute again."""
+    """Return (forward pass, backward pass, casts) of a segment that is not checkpointed.
+    `retained`: the storages that a compiled layer saves; None where it is not compiled."""
     forward, backward, casts = (
         tape.forward(output),
         tape.backward(output),
@@ -139,8 +139,8 @@ def _run_once(
 def _run_again(
     tape: Tape, start: Value, output: Value, retained: set[int]
 ) -> tuple[Pass, Pass, int]:
-    """Return the same of a checkpoint, which runs again before its backward pass, but for what
-    it `retained`."""
+    """Return the same of a checkpoint: it runs again before its backward pass, except for the
+    storages `retained`."""
     forward, back, again = (
         tape.forward(output, saving=False),
         tape.backward(output),
@@ -170,7 +170,7 @@ def _run_again(
 
 
 def joined(name: str, line: Sequence[Segment]) -> Segment:
-    """Segments that follow each other as one: what a model does before its first decoder layer."""
+    """Return consecutive segments as one, such as all that runs before the first decoder layer."""
     forward, backward = (
         _after_each_other([part.forward for part in line]),
         _after_each_other([part.backward for part in reversed(line)]),
@@ -192,9 +192,10 @@ def joined(name: str, line: Sequence[Segment]) -> Segment:
 
 
 def used_again(segment: Segment, uses: int, unit: Unit, workload: TrainingWorkload) -> Segment:
-    """Return a layer that runs `uses` times with the same weights: its gradients are made in the
-    last run, which is the backward pass's first, and added to in the others; casts of its
-    weights, made in the first run, serve all."""
+    """Return a layer that runs `uses` times with the same weights.
+
+    Its gradients appear in the last use, the first of the backward pass, and the other uses add to
+    them. Autocast's copies of its weights are made in the first use and serve all."""
     trained = [p for p in unit.parameters if p.trained]
     sizes = [size_of(p.elements, gradient_dtype(p, workload)) for p in trained]
     names = {f"{unit.prefix}{p.name}.cast" for p in trained}

@@ -53,7 +53,7 @@ _SEVERAL = 2
 
 
 class _Written(NamedTuple):
-    """A kind of layer written on a tape."""
+    """Layers of one kind on a tape."""
 
     unit: Unit
     """The layers' parameters."""
@@ -77,16 +77,16 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     head: Segment
     """Final norm, head and loss."""
     constants: int
-    """Rotary tables, and masks that are there in both passes [bytes]."""
+    """Rotary tables, and masks that live through both passes [bytes]."""
     passing: int = 0
-    """Masks that go with the forward pass [bytes]."""
+    """Masks that are freed after the forward pass [bytes]."""
     tied_bytes: int
     """Gradient of a weight that embedding and head share [bytes]."""
 
 
 _SEGMENTS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(256)
 _ENDS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(64)
-"""All but layers and constants."""
+"""Embedding and head by model and workload, without layers and constants."""
 
 _WRITTEN: "WeakMemo[ModelSpec, TrainingWorkload, tuple[_Written, ...]]" = WeakMemo(32)
 
@@ -101,8 +101,8 @@ def _memoised(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
 
 
 def _on_host(layer: Segment) -> Segment:
-    """Return the layer where everything it keeps is copied to the host after its forward pass and
-    back before its backward pass.
+    """Return a layer whose saved tensors are copied to the host after its forward pass and back
+    before its backward pass.
 
     Source: torchtune training/_activation_offloading.py, OffloadActivations; transformers
     modeling_utils.py, gradient checkpointing with offload (torch.autograd.graph.save_on_cpu)."""
@@ -116,18 +116,20 @@ def _on_host(layer: Segment) -> Segment:
 
 
 def segments(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
-    """Return the segments of a model in one micro-batch on one rank, its heads, MLPs and
-    vocabulary divided by tensor parallelism, its tokens by context parallelism. Kept for the
-    model and workloads asked about lately."""
+    """Return the segments of a model in one micro-batch on one rank. Tensor parallelism divides
+    heads, MLPs and vocabulary, context parallelism the tokens. Results of recent models and
+    workloads are cached."""
     relevant = _relevant(spec, workload)
     return _SEGMENTS.get_or_compute(spec, relevant, lambda: _memoised(spec, relevant))
 
 
 def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, ...]:
-    """Return the head of `segments` as older releases run it, where a question leaves the release
-    open and the loss depends on it: of transformers (releases.py), and of what compiles the loss
-    with the layers, as torchtitan does since April 2025 (its pull request 1033; 755 had stopped
-    it)."""
+    """Return the heads of `segments` as older releases run them; empty where the release is set or
+    does not matter.
+
+    The loss depends on the release of transformers (releases.py), and on whether the loss is
+    compiled with the layers, as torchtitan does since April 2025 (torchtitan/train.py,
+    build_loss_fn)."""
     if workload.loss != "full" or spec.task != "generate" or workload.framework == "megatron":
         return ()
     others: list[dict[str, Any]] = [{"transformers_version": version} for version in OLDER]
@@ -145,7 +147,8 @@ def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, .
 
 
 def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
-    """Return the workload without what segments do not depend on."""
+    """Return the workload without the fields that segments do not depend on: equal segments, equal
+    keys."""
     return msgspec.structs.replace(
         workload,
         expert_parallel=_spread(spec, workload),
@@ -167,7 +170,7 @@ def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
-    """Return where the recipes of this question play."""
+    """Return the sizes and settings of this workload's layers."""
     form = precision_policy(workload)
     width = BITS[form.weights] // 8
     return LayerContext(
@@ -204,8 +207,8 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
 
 
 def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
-    """Return the model's segments. What checkpointing does not change is written, and what
-    experts do not change is simulated, once for all of it."""
+    """Return the model's segments. What checkpointing does not change is recorded once, and what
+    experts do not change is simulated once, for all workloads that share it."""
     context, kind = layer_context(spec, workload), workload.activation_checkpointing
     shown = "full" if _needs_input_gradient(workload) else "none"
     started = _started(spec, workload)
@@ -234,7 +237,7 @@ def _needs_input_gradient(workload: TrainingWorkload) -> bool:
 
 
 def _started(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
-    """Return the workload without what only layers depend on."""
+    """Return the workload without the fields that only layers depend on."""
     depends = _needs_input_gradient(workload) or workload.images or spec.task == "encoder_decoder"
     return msgspec.structs.replace(
         workload,
@@ -245,9 +248,10 @@ def _started(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
 
 
 def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """Return the degree of expert parallelism that stands for all degrees alike: under Megatron,
-    which makes no gradients of weights besides those it keeps, layers hold the same for any
-    number of ranks that each have several experts, but not all."""
+    """Return one degree of expert parallelism for all that give the same layers.
+
+    Megatron adds gradients of weights to its own buffers, so its layers hold the same on any number
+    of ranks that each have several experts but not all."""
     several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
     return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
 
@@ -292,7 +296,7 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
 
 
 def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...]:
-    """Return every kind of layer on a tape."""
+    """Return the layers of each kind on a tape."""
     context = layer_context(spec, workload)
     return tuple(
         _layer(spec, unit, numbers, context, workload)
@@ -304,8 +308,8 @@ def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
-    """Return layers whose input gets a gradient, and the first where it does not: of a frozen
-    base, whose embedding gets none."""
+    """Split layers by whether their input gets a gradient: over a frozen base the first layer's
+    gets none."""
     if first_has_gradient(workload):
         return (layers,)
     return tuple(number for number in layers if number == 0), tuple(
@@ -320,7 +324,7 @@ def _layer(
     context: LayerContext,
     workload: TrainingWorkload,
 ) -> _Written:
-    """Return the layers `numbers` of one kind by their recipe."""
+    """Return the layers `numbers` of one kind, recorded by their layer model."""
     tape, width = tape_of(workload), stream_width(workload)
     grad = first_has_gradient(workload) or 0 not in numbers
     x = tape.input("hidden", context.tokens * spec.hidden_size // context.stream, width, grad=grad)

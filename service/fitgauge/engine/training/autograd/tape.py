@@ -18,16 +18,16 @@ from fitgauge.engine.training.autograd.operations import (
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a segment does to live memory, against the moment before it begins."""
+    """Change of live memory over a segment, against the moment before it begins."""
 
     peak: int
-    """The most [bytes]."""
+    """Peak [bytes]."""
     end: int
-    """What is left at its end [bytes]."""
+    """Live bytes at its end."""
     lead: int = 0
-    """Of a backward pass, gradients that are there when it first reads what was saved [bytes]."""
+    """Of a backward pass: gradients alive when it first reads a saved tensor [bytes]."""
     parameter_gradients: int = 0
-    """Of a backward pass, gradients of parameters among its peak [bytes]."""
+    """Of a backward pass: gradients of parameters alive at its peak [bytes]."""
 
 
 class Tape(Recorder):
@@ -59,13 +59,13 @@ class Tape(Recorder):
         return list(saved_by_storage.values())
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
-        """Return the forward pass: its inputs are there before it, and go unless they are saved;
-        `output`, what is kept and what is saved stay.
+        """Return the forward pass. Its inputs live before it and are freed unless saved; `output`,
+        retained and saved tensors are left.
 
-        `saving` False: a checkpoint's, which keeps its inputs instead. `early_stop`: a
-        checkpoint's recomputation, which keeps them too and ends after the last operation that
-        saves anything; what later operations would have read is there until that moment. Simulated
-        once for all that ask the same of as many operations."""
+        `saving` False: the forward pass of a checkpoint, which saves its inputs alone.
+        `early_stop`: the recomputation of a checkpoint, which saves them too and ends after the
+        last operation that saves a tensor; inputs of later operations live until then. Results are
+        cached by arguments and number of operations."""
         key = ("forward", output.number, saving, early_stop, len(self.operations))
         forward: Pass = self._memo.get_or_compute(
             key, lambda: self._forward(output, saving=saving, early_stop=early_stop)
@@ -117,8 +117,8 @@ class Tape(Recorder):
         return Pass(peak=peak, end=live - sum(sizes[storage] for storage in dropped))
 
     def retained_bytes(self, *, saving: bool) -> int:
-        """Return the bytes of casts and other kept tensors that go when the region around the
-        segment ends: with `saving`, those nothing saves."""
+        """Return the bytes of casts and other retained tensors that are freed when the region
+        around the segment ends; with `saving`, of those that no operation saves."""
         saved = (
             {value.storage for operation in self.operations for value in operation.saved}
             if saving
@@ -127,7 +127,7 @@ class Tape(Recorder):
         return sum(self._sizes[storage] for storage in set(self._retained) - saved)
 
     def partial(self, value: Value) -> bool:
-        """Return whether a tensor is a view of a part of another, or of another many times."""
+        """Return whether a tensor is a view of a part of another, or a repeated view of it."""
         return value.storage != UNCOUNTED and self._sizes[value.storage] != value.bytes
 
     def saves(self, value: Value) -> bool:
@@ -144,21 +144,20 @@ class Tape(Recorder):
 
     @property
     def retained(self) -> set[int]:
-        """Storages that somebody holds when the segment ends."""
+        """Storages that are retained until the segment ends."""
         return set(self._retained)
 
     def gradient_bytes(self) -> int:
-        """Return the bytes of the gradients that the backward pass leaves in parameters, as this
-        rank holds them."""
+        """Return the bytes of this rank's gradients of parameters after the backward pass."""
         return sum(self.gradient_size(leaf) for leaf in self._leaves.values() if leaf.grad)
 
     def gradient_size(self, value: Value) -> int:
-        """Return the bytes that the backward pass makes for the gradient of a value."""
+        """Return the bytes of the gradient that the backward pass makes for a value."""
         return value.bytes
 
     def backward(self, output: Value) -> Pass:
-        """Return the backward pass: what is saved and the gradient of `output` are there before it;
-        gradients of inputs and parameters after it. Simulated once, as `forward` is."""
+        """Return the backward pass. Saved tensors and the gradient of `output` live before it,
+        gradients of inputs and parameters after it. Cached as `forward` is."""
         backward: Pass = self._memo.get_or_compute(
             ("backward", output.number, len(self.operations)),
             lambda: self._backward(output),
@@ -236,6 +235,7 @@ class Tape(Recorder):
 
 
 def _released(gradient: list[int]) -> int:
-    """Return the bytes that letting go of a gradient frees: its size once nothing else holds it."""
+    """Return the bytes that dropping a gradient frees: its size once no other reference holds
+    it."""
     gradient[1] -= 1
     return 0 if gradient[1] else gradient[0]

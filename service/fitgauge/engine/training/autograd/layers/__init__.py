@@ -1,5 +1,5 @@
-"""What a layer, a stack's ends and a loss compute, written on a tape: a recipe a family of layers,
-`choice.py` picks one.
+"""What a layer, a stack's ends and a loss compute, recorded on a tape: one layer model per family
+of layers, which `choice.py` selects.
 
-`layer.py` is the decoder layer of most models, made of what `modules.py` writes and of what
-`traits.py` says of its family; the others are what departs from it."""
+`layer.py` is the decoder layer of most models, made of the operations in `modules.py` and the
+family's traits in `traits.py`; the other modules hold what departs from it."""

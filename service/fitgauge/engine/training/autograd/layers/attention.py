@@ -21,17 +21,17 @@ class LatentProjections(NamedTuple):
     narrow: Parameter | None
     """To the latents of queries; None where queries come from the stream."""
     wide: Parameter
-    """To the queries of every head."""
+    """From them to the queries of every head."""
     down: Parameter
     """To the latents of keys and values."""
     up: Parameter
-    """From these to keys and values of every head."""
+    """From latents to keys and values of every head."""
     out: Parameter
     """The output projection."""
 
 
 def expanded(mixer: LatentAttention) -> Attention:
-    """Return the attention that latents are expanded to, with keys and values for every head."""
+    """Return the attention over expanded latents, with keys and values for every head."""
     return Attention(
         query_heads=mixer.query_heads,
         kv_heads=mixer.query_heads,
@@ -50,10 +50,11 @@ class AttentionModules(Modules):
         linears: list[Parameter] | None = None,
         source: Value | None = None,
     ) -> Value:
-        """Return projections, norms and rotation of queries and keys, attention, output projection.
+        """Record projections, norms and rotation of queries and keys, attention and output
+        projection; return the output.
 
-        `linears`: of this attention, where a layer has two. `source`: what keys and values are
-        made of, where that is not `x`."""
+        `linears`: those of this attention, where a layer has two. `source`: the tensor that keys
+        and values are projected from, where it is not `x`."""
         tape, context = self.tape, self.context
         *inward, out = linears or self.linears(attention=True)
         inputs = (x, source or x, source or x)
@@ -91,7 +92,7 @@ class AttentionModules(Modules):
             if self.traits.eager(context.attention)
             else self.fused_attention(q, k, v, heads, mixer)
         )
-        if gate is not None:  # queries come with a gate of the output (Qwen3-Next)
+        if gate is not None:  # the query projection also gives a gate of the output (Qwen3-Next)
             mixed = tape.multiply(
                 "attention.gated", mixed, tape.pointwise("attention.sigmoid", gate, of_output=True)
             )
@@ -120,7 +121,7 @@ class AttentionModules(Modules):
 
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
         """Return queries and keys rotated by tables that all layers share, or that every layer
-        interleaves again (GLM, Helium, ERNIE)."""
+        makes again (interleaved: GLM, Helium, ERNIE)."""
         tape, width = self.tape, self.context.table_width
         if self.traits.float_rotary:
             width = FLOAT
@@ -134,8 +135,8 @@ class AttentionModules(Modules):
         return self.rotate("query", q, cos, sin), self.rotate("key", k, cos, sin)
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
-        """x cos + rotate_half(x) sin; tables keep the format of the hidden states, so the sum
-        may be wider than x."""
+        """Return x cos + rotate_half(x) sin. Tables have the format of the hidden states, so the
+        sum may be wider than x."""
         tape = self.tape
         half = tape.copy(f"{name}.rotate_half", x)
         rotated = tape.add(
@@ -148,11 +149,11 @@ class AttentionModules(Modules):
         return tape.copy(f"{name}.joined", rotated) if self.traits.rotates_part else rotated
 
     def eager(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Return scores written out: softmax(q k / sqrt(d) + mask) v, softmax in fp32
+        """Return attention with explicit scores: softmax(q k / sqrt(d) + mask) v, softmax in fp32
         (eager_attention_forward)."""
         tape, context = self.tape, self.context
         k, v = self._repeated(k, v, heads, mixer)
-        if context.batch > 1:  # a batched product copies what it cannot view
+        if context.batch > 1:  # a batched product copies an input that is not contiguous
             q, k, v = (
                 tape.copy("attention.apart", part) if tape.partial(part) else part
                 for part in (q, k, v)
@@ -200,15 +201,14 @@ class AttentionModules(Modules):
         return tape.copy("attention.output", mixed)
 
     def fused_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """FlashAttention's pattern: q, k, v, output and the log of the sum of exponentials are
-        saved, scores never are.
+        """Return attention by a fused kernel: it saves q, k, v, output and the log-sum-exp, never
+        the scores.
 
-        The output has the order of the queries; where these were put together from parts or head by
-        head, as a ring puts its output together, it is copied for the output projection.
-
-        A sliding window no longer than the sequence gives PyTorch's SDPA a mask, for which keys
-        and values are repeated for every head; FlashAttention itself knows windows
-        (integrations/sdpa_attention.py, use_gqa_in_sdpa). torchtune repeats them always."""
+        The output has the memory order of the queries: where these were concatenated from parts or
+        made head by head, and in a ring, it is copied for the output projection. For a sliding
+        window no longer than the sequence PyTorch's SDPA takes a mask and keys and values repeated
+        for every head; FlashAttention has windows of its own (integrations/sdpa_attention.py,
+        use_gqa_in_sdpa). torchtune always repeats them."""
         tape, context = self.tape, self.context
         masked = context.attention == "sdpa" and (
             self.explicit(mixer) or (mixer.window is not None and mixer.window <= context.keys)
@@ -222,7 +222,7 @@ class AttentionModules(Modules):
             return self._exchanged(q, k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
         extra = [("attention.log_sum", context.tokens * heads, FLOAT)]
-        if masked:  # booleans become numbers to add, again in every layer
+        if masked:  # every layer converts booleans to addends again
             each = (
                 heads if self.traits.position_bias else 1
             )  # bias and mask are summed to one tensor
@@ -248,8 +248,8 @@ class AttentionModules(Modules):
         )
 
     def _exchanged(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """Attention over whole sequences with a part of the heads, tokens exchanged for heads
-        before it and back after it, which makes three copies of the output
+        """Return attention over whole sequences with a part of the heads. Ranks exchange tokens for
+        heads before it and back after it, which makes three copies of the output
         (deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF.forward)."""
         tape, context = self.tape, self.context
         copies = repeated_heads(mixer.kv_heads, context.ranks)
@@ -271,23 +271,23 @@ class AttentionModules(Modules):
             extra=extra,
             product=True,
         )
-        held = q.bytes + k.bytes + v.bytes  # by the layer's own names for them
+        held = q.bytes + k.bytes + v.bytes  # the layer's own variables hold them
         return tape.operation(
             "attention.output", (mixed,), size, q.width, scratch=2 * mixed.bytes + held
         )
 
     def math_attention(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
-        """PyTorch's SDPA for keys of fewer heads than queries, which its kernels refuse: every
-        step in fp32, keys and values spread out
+        """Return SDPA's math path, for keys of fewer heads than queries, which its kernels refuse:
+        every step in fp32, keys and values expanded to every head
         (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math;
-        sdp_utils.cpp, which kernel takes what)."""
+        sdp_utils.cpp: which kernel accepts what)."""
         tape, rows, width = self.tape, self.context.tokens * heads, self.tape.compute or q.width
         q, k, v = (
             tape.to(tape.cast(part, part.name), FLOAT, f"{part.name}.float") for part in (q, k, v)
         )
         spread = (
             tape.copy if self.context.batch > 1 else tape.slice
-        )  # of one sequence all heads can see one
+        )  # with one sequence all heads can share a view
         q, k = (
             tape.copy("query.scaled", q),
             spread("key.spread", tape.copy("key.scaled", k), rows * mixer.head_dim),
@@ -308,16 +308,17 @@ class AttentionModules(Modules):
         return tape.copy("attention.output", tape.to(mixed, width))
 
     def keys(self, k: Value, mixer: Attention, heads: int) -> int:
-        """Return the keys that a query meets: of its own sequence, or of another's."""
+        """Return the number of keys that a query attends to: of its own sequence, or of the
+        source."""
         return self.context.keys
 
     def explicit(self, mixer: Attention) -> bool:
-        """Return whether SDPA is given a causal mask as a tensor, not as a flag."""
+        """Return whether SDPA takes its causal mask as a tensor instead of a flag."""
         return False
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:
-        """Return keys and values once for every query head (repeat_kv): copies, or views of one
-        head that all of them share."""
+        """Return keys and values repeated for every query head (repeat_kv): copies, or views where
+        all share one head."""
         if mixer.kv_heads == mixer.query_heads:
             return k, v
         tape, rows = self.tape, self.context.tokens * heads
@@ -329,8 +330,8 @@ class AttentionModules(Modules):
         return tape.copy("key.repeated", k, sizes[0]), tape.copy("value.repeated", v, sizes[1])
 
     def latent_attention(self, x: Value, mixer: LatentAttention) -> Value:
-        """Multi-head latent attention: queries and keys through narrow latents with norms, then
-        expanded for every head (models/deepseek_v3/modeling_deepseek_v3.py).
+        """Return multi-head latent attention: queries and keys are projected to narrow latents,
+        normed, and expanded for every head (models/deepseek_v3/modeling_deepseek_v3.py).
 
         The kernel for values of another width than queries writes its output token by token
         (PyTorch, _efficient_attention_forward)."""

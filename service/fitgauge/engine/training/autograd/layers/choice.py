@@ -1,5 +1,5 @@
-"""Which recipe writes the layers of a model: by what they are made of, by whose kernels run
-them, by family where traits do not suffice."""
+"""Select the layer model: by a layer's parts, by the kernels that run it, and by family where
+traits do not suffice."""
 
 from collections.abc import Mapping
 
@@ -26,13 +26,13 @@ OWN: Mapping[str, type[Layer]] = {
     **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), SparseLayer),
     "mllama": MllamaLayer,
 }
-"""Decoders whose layers compute what no traits tell, by model type."""
+"""Layer models of decoders that traits do not describe, by model type."""
 
 
 def layer_recipe(
     tape: Tape, unit: Unit, spec: ModelSpec, context: LayerContext, workload: TrainingWorkload
 ) -> Layer:
-    """Return what writes a layer of this model on a tape."""
+    """Return the layer model that records a layer of this model on a tape."""
     if any(isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers):
         return RecurrentLayer(tape, unit, context)
     if spec.task == "generate":
@@ -47,7 +47,7 @@ def layer_recipe(
 def end_recipe(
     tape: Tape, unit: Unit, context: LayerContext, workload: TrainingWorkload
 ) -> Modules:
-    """Return what writes the norm between the last layer and the head."""
+    """Return the modules that record the norm between the last layer and the head."""
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, context)
     return (

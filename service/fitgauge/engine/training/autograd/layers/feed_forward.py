@@ -12,7 +12,7 @@ class FeedForwardModules(Modules):
     """Write the MLP or the mixture of a layer on a tape."""
 
     def feed_forward(self, x: Value) -> Value:
-        """Return the MLP, or the mixture and its shared expert."""
+        """Return the output of the MLP, or of the mixture and its shared expert."""
         experts = [
             p
             for p in self.unit.parameters
@@ -42,7 +42,8 @@ class FeedForwardModules(Modules):
         return self.tape.add("mlp.with_shared", mixed, shared)
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
-        """down(act(gate(x)) up(x)), gate and up apart or fused, or down(act(up(x)))."""
+        """Return down(act(gate(x)) up(x)), with gate and up separate or fused, or
+        down(act(up(x)))."""
         *ups, down = linears
         first = self.linear(ups[0], x)
         inner = (
@@ -63,19 +64,17 @@ class FeedForwardModules(Modules):
         return self.linear(down, self.dropout("mlp.inner_dropout", "inside", product))
 
     def mixture(self, experts: list[Parameter], x: Value) -> Value:
-        """Router, experts as one grouped product over the tokens sorted by expert, and their
-        weighted sum.
+        """Return a mixture: router, experts as one grouped product over the tokens sorted by
+        expert, and their weighted sum.
 
-        Sorting and putting back in order each make a tensor of zeros in the backward pass, which
-        index_put copies.
-
-        Grouped products know no autocast: they run in the format of the weights
-        (integrations/moe.py, grouped_mm_experts_forward). Ranks that share every expert have all
-        tokens and a part of its width, others their part of the tokens."""
+        Sorting and unsorting each make a tensor of zeros in the backward pass, which index_put
+        copies. Grouped products ignore autocast: they run in the format of the weights
+        (integrations/moe.py, grouped_mm_experts_forward). Ranks that each hold a part of every
+        expert's width process all tokens, others their own."""
         return self.chosen_experts(experts, x, self.routing(x))
 
     def chosen_experts(self, experts: list[Parameter], x: Value, weights: Value) -> Value:
-        """Return what the experts give, times the weights of those that were chosen."""
+        """Return the outputs of the chosen experts times the router's weights."""
         tape, context, mlp = self.tape, self.context, self.unit.block.mlp
         picks, down = self.picks, experts[-1]
         inner = down.shape[1] // context.expert_heads
@@ -106,7 +105,7 @@ class FeedForwardModules(Modules):
 
     @property
     def picks(self) -> int:
-        """Tokens that the experts of this rank get, each as often as it chose one of them."""
+        """Tokens processed by the experts of this rank, one for each expert that a token chose."""
         context, mlp = self.context, self.unit.block.mlp
         return (
             context.tokens
@@ -135,8 +134,8 @@ class FeedForwardModules(Modules):
         )
 
     def _routed(self, router: Parameter, x: Value) -> Value:
-        """Return the router's product, in fp32 where its family says so; DeepSeek's weight
-        becomes fp32 for it, others' is kept so."""
+        """Return the router's logits, in fp32 where the family computes them so. DeepSeek casts the
+        weight to fp32 each time; other families store it in fp32."""
         if not self.traits.float_router:
             return self.linear(router, x)
         routed, weight = self.tape.to(x, FLOAT, "router.input"), self.weight(router)
@@ -150,8 +149,8 @@ class FeedForwardModules(Modules):
         )
 
     def clamped(self, gate: Value, up: Value) -> Value:
-        """Return (up + 1) x gate x sigmoid(1.702 gate), both clamped, of gate and up side by
-        side (GptOssExperts._apply_gate)."""
+        """Return (up + 1) x gate x sigmoid(1.702 gate), both clamped, of one tensor that holds gate
+        and up (GptOssExperts._apply_gate)."""
         tape = self.tape
         gate, up = (
             tape.pointwise("experts.gate_clamped", gate),
@@ -167,10 +166,10 @@ class FeedForwardModules(Modules):
         )
 
     def grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
-        """Return one product of every expert with its tokens, and of its adapter.
+        """Return the grouped product of the experts with their tokens, and of their adapters.
 
-        Quantized experts that are one parameter are dequantized before, and the product saves what
-        that gives (bitsandbytes nn/parametrize.py, replace_parameter_4bit)."""
+        Quantized experts that are one parameter are dequantized first, and the product saves the
+        result (bitsandbytes nn/parametrize.py, replace_parameter_4bit)."""
         weights = [self.weight(parameter) for parameter in parameters]
         saves = [x] if any(weight.grad for weight in weights) else []
         if self.context.fused_experts and parameters[0].form is not None:

@@ -1,9 +1,8 @@
-"""A layer whose modules run as fused kernels in the place of transformers' modelling code: Liger's,
+"""A layer whose modules run as fused kernels instead of transformers' modelling code: Liger's,
 Unsloth's, axolotl's for adapters.
 
 Source: Liger-Kernel ops/rms_norm.py, rope.py, swiglu.py; unsloth 2026.8 kernels/rms_layernorm.py,
-rope_embedding.py, fast_lora.py; axolotl 0.18 kernels/lora.py.
-"""
+rope_embedding.py, fast_lora.py; axolotl 0.18 kernels/lora.py."""
 
 from fitgauge.engine.model.spec import Split
 from fitgauge.engine.training.autograd.layers.layer import Layer
@@ -14,11 +13,11 @@ from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import Kernels
 
 _GATES = ("silu", "gelu")
-"""Activations that SwiGLU's and GEGLU's kernels know."""
+"""Activations that the SwiGLU and GEGLU kernels compute."""
 
 
 class FusedLayer(Layer):
-    """Writes one layer of a decoder on a tape. `kernels`: whose."""
+    """Record one layer of a decoder on a tape. `kernels`: the library that the kernels are of."""
 
     def __init__(self, tape: Tape, unit: Unit, context: LayerContext, kernels: Kernels) -> None:
         super().__init__(tape, unit, context)
@@ -27,8 +26,9 @@ class FusedLayer(Layer):
         self._bare = kernels == "unsloth"
 
     def norm(self, name: str, x: Value) -> Value:
-        """Return one kernel that saves its input and the deviation of every row; its gradient is
-        written over the output's, but in Gemma's style (Fast_RMS_Layernorm.backward)."""
+        """Return a norm by one kernel: it saves its input and the inverse deviation of every row.
+        Its gradient overwrites that of the output, except for Gemma's norm
+        (Fast_RMS_Layernorm.backward)."""
         parameter = self._tensors.get(f"{name}.weight")
         rms = (
             self.traits.norm in ("rms", "narrow_rms", "wide_rms", "shifted_rms")
@@ -43,7 +43,7 @@ class FusedLayer(Layer):
         )
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
-        """In place, in either pass (Fast_RoPE_Embedding; LigerRopeFunction)."""
+        """Rotate in place, in either pass (Fast_RoPE_Embedding; LigerRopeFunction)."""
         if not self._elementwise:
             return super().rotate(name, x, cos, sin)
         return self.tape.operation(
@@ -51,8 +51,8 @@ class FusedLayer(Layer):
         )
 
     def linear(self, parameter: Parameter, x: Value, tokens: int | None = None) -> Value:
-        """x W + (x A) B, the second product added to the first where it lies: of all that is as
-        long as the sequence only x is saved (LoRA_W, LoRA_QKV; utils.py, matmul_lora)."""
+        """Return x W + (x A) B. The second product is added in place; of all tensors as long as the
+        sequence only x is saved (LoRA_W, LoRA_QKV; utils.py, matmul_lora)."""
         pair = self._pair(parameter)
         if pair is None or (parameter.split is not Split.NONE and self.context.heads > 1):
             return super().linear(parameter, x, tokens)
@@ -72,9 +72,11 @@ class FusedLayer(Layer):
         )
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
-        """down(act(gate(x)) up(x)): what gate and up give is saved, their product made again
-        (swiglu.py). With adapters on all three it is one function, which saves x too and
-        writes the gradients of gate, up and x over these (LoRA_MLP.backward)."""
+        """Return down(act(gate(x)) up(x)): the outputs of gate and up are saved, their product is
+        recomputed (swiglu.py).
+
+        With adapters on all three it is one function: it saves x too, and overwrites the outputs of
+        gate and up, and x, with their gradients (LoRA_MLP.backward)."""
         pairs = [pair for linear in linears if (pair := self._pair(linear)) is not None]
         if (
             len(linears) != 3
@@ -109,8 +111,8 @@ class FusedLayer(Layer):
         )
 
     def _pair(self, parameter: Parameter) -> tuple[Value, ...] | None:
-        """Return the parts of the adapter of a linear, where its kernel takes them:
-        Unsloth's knows neither biases nor magnitudes (DoRA)."""
+        """Return the adapter matrices of a linear where the kernel supports them: Unsloth's takes
+        neither biases nor magnitudes (DoRA)."""
         name = parameter.name.removesuffix(".weight")
         a, b = (
             self._tensors.get(f"{name}.lora_A.weight"),
@@ -123,5 +125,5 @@ class FusedLayer(Layer):
         return tuple(self.weight(part) for part in (a, b, magnitude) if part is not None)
 
     def _unpacked(self, parameter: Parameter) -> int:
-        """Return the bytes of a quantized weight as it is computed with."""
+        """Return the bytes of a quantized weight after dequantization."""
         return parameter.elements * self.context.compute_width if parameter.form is not None else 0

@@ -1,9 +1,9 @@
-"""A layer of Gemma 4 as transformers' modelling code computes it: values normed like queries and
-keys, keys that are values too, keys and values of an earlier layer, a mixture next to the MLP, and
-an input of its own for every layer.
+"""A layer of Gemma 4 as transformers' modelling code computes it.
 
-Source: transformers 5.23, models/gemma4/modeling_gemma4.py (Gemma4TextAttention,
-Gemma4TextRouter, Gemma4TextDecoderLayer)."""
+It departs from Llama in five ways: values are normed like queries and keys, keys may serve as
+values, keys and values may be an earlier layer's, a mixture runs next to the MLP, and every layer
+has an input of its own. Source: transformers 5.23, models/gemma4/modeling_gemma4.py
+(Gemma4TextAttention, Gemma4TextRouter, Gemma4TextDecoderLayer)."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ class Gemma4Layer(Layer):
     """Writes one layer on a tape."""
 
     def forward(self, x: Value) -> Value:
-        """Attention, MLP with a mixture next to it, and the layer's own input, each where it has
-        one."""
+        """Return attention, the MLP with a mixture next to it, and the layer's own input, each
+        where it has one."""
         return self.layer(x)
 
     def layer(self, x: Value) -> Value:
-        """Return every half has a norm before and after it."""
+        """Return attention and MLP, each with a norm before and after it."""
         mixed = self.norm("post_attention_layernorm", self.mix(self.norm("input_layernorm", x)))
         x = self.tape.add("attention.residual", x, mixed)
         fed = self.norm("post_feedforward_layernorm", self._fed(x))
@@ -42,7 +42,7 @@ class Gemma4Layer(Layer):
         linears: list[Parameter] | None = None,
         source: Value | None = None,
     ) -> Value:
-        """Attention whose keys and values may be one projection's, or those of an earlier layer,
+        """Return attention. Keys and values may be one projection's, or those of an earlier layer,
         which counts them."""
         tape, context = self.tape, self.context
         *inward, out = self.linears(attention=True)
@@ -73,7 +73,7 @@ class Gemma4Layer(Layer):
         return self.linear(out, mixed)
 
     def _fed(self, x: Value) -> Value:
-        """Return the MLP; next to it a mixture that reads the stream itself."""
+        """Return the sum of the MLP and of a mixture that reads the stream itself."""
         experts = [
             p
             for p in self.unit.parameters
@@ -90,8 +90,8 @@ class Gemma4Layer(Layer):
         )
 
     def routing(self, x: Value) -> Value:
-        """Return the scores of the stream, normed and scaled; the chosen ones in fp32, times a
-        learned scale of each expert."""
+        """Return the router's weights: scores of the normed, scaled stream; those chosen in fp32,
+        times a learned scale of each expert."""
         tape = self.tape
         router, scale = self.named("router.proj"), self._tensors["router.scale"]
         if router is None:
@@ -116,8 +116,8 @@ class Gemma4Layer(Layer):
         return tape.multiply("router.weights", chosen, each)
 
     def _own_input(self, gate: Parameter, x: Value) -> Value:
-        """norm(up(act(gate(x)) x input)), the input being a view of what was made for all layers
-        before the first (embedding)."""
+        """Return norm(up(act(gate(x)) x input)). The input is a view of one tensor that is made for
+        all layers before the first (embedding)."""
         tape = self.tape
         gated = self.activation(self.linear(gate, x))
         per_layer = tape.constant(
@@ -131,8 +131,8 @@ class Gemma4Layer(Layer):
 
 
 def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
-    """Return the units behind the layers' own inputs: their table, and the linear and norm
-    with it; empty where there are none."""
+    """Return the units that make the layers' own inputs: a table, a linear and a norm; empty where
+    there are none."""
     return [
         unit
         for unit in all_units
@@ -143,10 +143,12 @@ def handed_on(all_units: Sequence[Unit]) -> list[Unit]:
 def per_layer_segment(
     all_units: Sequence[Unit], context: LayerContext, workload: TrainingWorkload
 ) -> Segment | None:
-    """Return inputs for every layer, made before the first: words from a table of their own,
-    added to a linear of the words' embeddings after a norm, scaled
-    (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They stay for the layers'
-    backward passes. None where there are none."""
+    """Return the segment that makes the inputs of every layer before the first; None where there
+    are none.
+
+    Words from a table of their own are added to a normed linear of the words' embeddings, and
+    scaled (Gemma4TextModel.get_per_layer_inputs, project_per_layer_inputs). They live until the
+    layers' backward passes."""
     units = handed_on(all_units)
     if not units:
         return None
@@ -182,8 +184,8 @@ def per_layer_segment(
 def per_layer_bytes(
     all_units: Sequence[Unit], context: LayerContext, workload: TrainingWorkload
 ) -> int:
-    """Return the bytes of the gradient of all layers' own inputs, which is whole from the last
-    layer's backward pass on."""
+    """Return the bytes of the gradient of all layers' own inputs; it has its full size from the
+    last layer's backward pass on."""
     widths = [
         p.shape[0]
         for unit in handed_on(all_units)

@@ -1,9 +1,9 @@
 """A decoder layer on a tape, as transformers' modelling code calls it: the source of every saved
 tensor.
 
-A layer model follows from the layer's own tensors: which norms, which projections, separate or
-fused, gated or not. What tensors cannot tell (activation function, kind of norm, dropout) is in
-`traits.py`. Source: transformers 5.23, models/*/modeling_*.py."""
+The layer's tensors decide which norms and projections it has, separate or fused, gated or not. What
+tensors cannot tell (activation function, kind of norm, dropout) is in `traits.py`. Source:
+transformers 5.23, models/*/modeling_*.py."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ class Layer(AttentionModules, FeedForwardModules):
     """Write one layer on a tape."""
 
     def forward(self, x: Value) -> Value:
-        """Return the layer by its model, or as `unknown` where its tensors are not those of
+        """Return the layer's output, or that of `unknown` where its tensors are not those of
         attention and an MLP."""
         mixers = self.unit.block.mixers
         usual = (
@@ -43,8 +43,8 @@ class Layer(AttentionModules, FeedForwardModules):
         return self.attention(x, mixer) if isinstance(mixer, Attention) else self.unknown(x)
 
     def layer(self, x: Value) -> Value:
-        """Attention and MLP around the residual stream: norms before, after or on both sides,
-        one after the other or side by side."""
+        """Return attention and MLP around the residual stream: norms before, after or on both
+        sides; one after the other or in parallel."""
         tape, names = self.tape, self.norms(inside=False)
         if self.traits.norm == "bare":
             names = ["attention_norm", "mlp_norm"]
@@ -79,7 +79,7 @@ class Layer(AttentionModules, FeedForwardModules):
         return self.tape.add("residual", self.tape.add("branches", mixed, fed), x)
 
     def _checkpointed_part(self, module: Callable[[Value], Value], x: Value) -> Value:
-        """Return what a module makes of `x`, which the layer names until it has."""
+        """Return the output of a module for `x`, which a variable of the layer holds until then."""
         y = module(x)
         self.tape.hold(x)
         return y

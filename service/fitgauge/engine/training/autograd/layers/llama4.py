@@ -1,8 +1,6 @@
 """A layer of Llama 4 as transformers' modelling code computes it: every expert gets every token,
-times its router's score.
-
-Source: transformers 5.23, models/llama4/modeling_llama4.py (Llama4TextMoe, Llama4TextExperts,
-apply_rotary_emb, Llama4TextL2Norm)."""
+times the router's score. Source: transformers 5.23, models/llama4/modeling_llama4.py
+(Llama4TextMoe, Llama4TextExperts, apply_rotary_emb, Llama4TextL2Norm)."""
 
 from fitgauge.engine.model.spec import Attention, Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
@@ -14,8 +12,8 @@ class Llama4Layer(Layer):
     """Writes one layer on a tape."""
 
     def rotated(self, q: Value, k: Value, mixer: Attention) -> tuple[Value, Value]:
-        """Return the layers of chunked attention rotate complex numbers and divide by lengths
-        (`use_qk_norm`, which is taken for granted); the others scale their queries by position."""
+        """Return queries and keys. Layers of chunked attention rotate them as complex numbers and
+        norm them (`use_qk_norm`, assumed on); the others scale queries by position."""
         tape, width = self.tape, q.width
         if mixer.chunk is None:
             return (
@@ -36,13 +34,14 @@ class Llama4Layer(Layer):
         )
 
     def explicit(self, mixer: Attention) -> bool:
-        """Return whether SDPA is given a mask: of chunks, where the sequence is longer than one."""
+        """Return whether SDPA takes a mask: of chunks, where the sequence is longer than one."""
         return mixer.chunk is not None and mixer.chunk < self.context.keys
 
     def feed_forward(self, x: Value) -> Value:
-        """Return an MLP; or all tokens once for every expert, times its score, which is none
-        where it was not chosen, products of all experts at once, and a shared expert next to
-        them, during which what the experts read and gave is held (Llama4TextMoe.forward)."""
+        """Return an MLP; or products of all experts at once and a shared expert.
+
+        Every expert reads all tokens times its score, which is 0 where it was not chosen. Inputs
+        and outputs of the experts live while the shared expert runs (Llama4TextMoe.forward)."""
         experts = [
             p
             for p in self.unit.parameters
@@ -80,8 +79,8 @@ class Llama4Layer(Layer):
         )
 
     def _every(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
-        """Return one batched product of every expert with its tokens; each side is cast under
-        autocast."""
+        """Return the batched product of every expert with its tokens; under autocast each side is
+        cast."""
         weights = [self.tape.cast(self.weight(parameter), name) for parameter in parameters]
         x = self.tape.cast(x, name)
         saves = [x] if any(weight.grad for weight in weights) else []

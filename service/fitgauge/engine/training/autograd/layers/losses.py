@@ -25,15 +25,13 @@ def loss_of(
     traits: Traits,
     workload: TrainingWorkload,
 ) -> tuple[int, Value]:
-    """Return (bytes of logits that the caller holds to the end of the forward pass, the loss), by
-    the workload's loss.
+    """Return (bytes of logits that the caller holds until the forward pass ends, the loss).
 
-    full: `_full`; under tensor parallelism
-    transformers gathers the logits (tp_plan, colwise_gather_output), torchtitan and Megatron
-    take the loss of the pieces. torchtitan's, compiled, reads the logits alone
-    (components/loss.py); Megatron's own makes no second copy
-    (megatron/core/tensor_parallel/cross_entropy.py). The others: see `_fused`, `_chunked`,
-    `_recomputed`, `_log_probs`, `_in_place`."""
+    By the workload's loss: `_full`, `_fused`, `_chunked`, `_recomputed`, `_log_probs` or
+    `_in_place`. Under tensor parallelism transformers gathers the logits (tp_plan,
+    colwise_gather_output); torchtitan and Megatron take the loss of each rank's part. torchtitan's
+    loss, compiled, reads the logits alone (components/loss.py); Megatron's own makes no second copy
+    (megatron/core/tensor_parallel/cross_entropy.py)."""
     last = tokens // workload.sequence_length * vocabulary
     if workload.loss == "fused" and workload.framework != "megatron":
         return 0, _fused(tape, x, weight, tokens, vocabulary, hidden)
@@ -75,12 +73,13 @@ def loss_of(
 def _full(
     tape: Tape, logits: Value, last: int, traits: Traits, workload: TrainingWorkload
 ) -> tuple[int, Value]:
-    """Return the loss of all logits, as a release of transformers takes it: an fp32 copy of them,
-    log-softmax, which is saved.
+    """Return the loss of all logits, as a release of transformers computes it: an fp32 copy of
+    them, and their log-softmax, which is saved.
 
-    The caller holds the logits to the end of the forward pass (trainer.py, compute_loss, lets them
-    go before the backward pass). Before labels were shifted, the loss copied the logits without
-    the `last` token's; models with a loss of their own widened what they return, or nothing."""
+    The caller holds the logits until the forward pass ends (trainer.py, compute_loss, frees them
+    before the backward pass). Releases that do not shift the labels copy the logits without the
+    `last` token's; models with a loss of their own cast the logits they return to fp32, or
+    nothing."""
     code = loss_code(workload.transformers_version)
     wide, shifts = logits, code != "shifted_labels" and logits.elements > last > 0
     if widens_logits(traits, workload) or (tape.compute and not shifts):
@@ -97,7 +96,7 @@ def _full(
     back_scratch = 2 * softmax.bytes if pieces else 0
     loss = tape.operation("loss", (softmax,), 1, FLOAT, saves=(softmax,), back_scratch=back_scratch)
     if shifts:
-        tape.hold(wide)  # the function's own name
+        tape.hold(wide)  # a variable of the function
     return returned.bytes, loss
 
 
@@ -109,9 +108,9 @@ def widens_logits(traits: Traits, workload: TrainingWorkload) -> bool:
 
 
 def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hidden: int) -> Value:
-    """Return a few rows at a time; gradients of hidden states and head are made in the forward
-    pass (Liger-Kernel, fused_linear_cross_entropy.py: rows of next_power_of_2(tokens /
-    ceil(vocabulary / hidden)) a piece)."""
+    """Return a loss computed a few rows at a time: gradients of hidden states and head are made in
+    the forward pass (Liger-Kernel, fused_linear_cross_entropy.py: a piece has
+    next_power_of_2(tokens / ceil(vocabulary / hidden)) rows)."""
     pieces = max(1, -(-vocabulary // hidden))
     rows = 1 << max(0, -(-tokens // pieces) - 1).bit_length()
     scratch = rows * vocabulary * (x.width + FLOAT)
@@ -129,8 +128,8 @@ def _fused(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int, hi
 def _chunked(
     tape: Tape, x: Value, weight: Value, piece: int, gradients: int, *, compiled: bool
 ) -> Value:
-    """Head and loss of a `piece` of the logits at a time: all that are `gradients` are saved,
-    gradients and (unless `compiled`) fp32 are there of one piece."""
+    """Return head and loss, one `piece` of the logits at a time. The `gradients` of all pieces are
+    saved; of one piece there are gradients and, unless `compiled`, an fp32 copy."""
     x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
     saves, scratch = (x,) if weight.grad else (), 0 if compiled else 2 * piece * FLOAT
     back_scratch, extra = scratch + piece * x.width, [("loss.logits", gradients, x.width)]
@@ -148,12 +147,11 @@ def _chunked(
 
 
 def _in_place(tape: Tape, logits: Value, last: int) -> Value:
-    """Return a copy of the fp32 logits, shifted by a token (so without the `last` one's),
-    becomes the gradient (Unsloth's and flash-attn's kernels on transformers up to 4.48,
-    modeling_llama.py)."""
+    """Return a loss whose fp32 logits, copied without the `last` token's, are overwritten by their
+    gradient (Unsloth's and flash-attn's kernels on transformers up to 4.48, modeling_llama.py)."""
     wide = tape.to(logits, FLOAT, "logits.float")
     shifted = tape.copy("logits.shifted", wide, wide.elements - last)
-    unread = wide._replace(grad=False)  # a name of the loss still has it
+    unread = wide._replace(grad=False)  # a variable of the loss still holds it
     written = tape.operation(
         "loss.gradients",
         (shifted, unread),
@@ -167,12 +165,12 @@ def _in_place(tape: Tape, logits: Value, last: int) -> Value:
 
 
 def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: int) -> Value:
-    """Return a loss whose logits are made again, of 256 tokens at a time; hidden states are put in
-    order once, before.
+    """Return a loss whose logits are recomputed, 256 tokens at a time; hidden states are made
+    contiguous once before.
 
-    Of each piece there are logits, log-probabilities, their exponentials and products, of the
-    head an fp32 copy and autocast's, which its product saves (trl/trainer/sft_trainer.py,
-    _chunk; measured on that function, with softmax in fp32 as CUDA's autocast has it)."""
+    Of each piece there are logits, log-probabilities, their exponentials and products; of the head
+    an fp32 copy, and autocast's copy, which the product saves (trl/trainer/sft_trainer.py, _chunk;
+    measured on that function, with softmax in fp32 as CUDA's autocast has it)."""
     piece, head, narrow = (
         min(tokens, _RECOMPUTED) * vocabulary,
         weight.elements,
@@ -195,14 +193,14 @@ def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: in
 
 
 def _log_probs(tape: Tape, logits: Value, workload: TrainingWorkload) -> Value:
-    """Return the log-probabilities of the tokens that were sampled.
+    """Return the log-probabilities of the sampled tokens.
 
-    TRL takes them row by row (trl/trainer/utils.py, selective_log_softmax): of fp32 logits,
-    which Accelerate's mixed precision makes of a model's output, the logits are saved; of 16-bit
-    ones their log-softmax. The entropy that is logged copies them once (entropy_from_logits).
-    Going back, rows are stacked and then put into whole tensors, slice by slice: two more
-    copies. Measured on these functions under FakeTensorMode: 2 logits forward, 4 back. In place:
-    verl's kernel writes the gradient over the logits (verl/utils/torch_functional.py,
+    TRL computes them row by row (trl/trainer/utils.py, selective_log_softmax). Of fp32 logits, the
+    output of a model under Accelerate's mixed precision, the logits are saved; of 16-bit logits
+    their log-softmax. The entropy that it logs copies them once (entropy_from_logits). In the
+    backward pass rows are stacked and written into whole tensors slice by slice: two more copies.
+    Measured on these functions under FakeTensorMode: 2 logits forward, 4 backward. verl's kernel
+    overwrites the logits with their gradient (verl/utils/torch_functional.py,
     logprobs_from_logits_flash_attn)."""
     if workload.loss == "log_probs_in_place":
         return tape.operation("loss", (logits,), 1, FLOAT)

@@ -18,7 +18,7 @@ import pytest
 
 from fitgauge.api.connection_limits import BoundedConnection
 from hub_stand_in import HubStandIn, safetensors_repository
-from live import serving
+from live import PATIENCE, serving
 from raw_http import BODY, assert_refused, exchange, good, head, statuses
 
 pytestmark = pytest.mark.usefixtures("still_answers")
@@ -262,16 +262,18 @@ def test_sigterm_finishes_the_request_under_way():
                 question = {"model": "acme/tiny", "gpu": "RTX 4090"}
                 asking = threading.Thread(
                     target=lambda: answers.append(
-                        httpx.post(f"{url}/v1/fit", json=question, trust_env=False, timeout=10)
+                        httpx.post(
+                            f"{url}/v1/fit", json=question, trust_env=False, timeout=PATIENCE
+                        )
                     )
                 )
                 asking.start()
                 while not hub.count("acme/tiny"):
                     time.sleep(0.005)
                 process.send_signal(signal.SIGTERM)
-                asking.join(10)
+                asking.join(PATIENCE)
                 assert [answer.status_code for answer in answers] == [200]
-                process.wait(10)
+                process.wait(PATIENCE)
                 said = process.stderr.read()
             finally:
                 process.kill()
@@ -280,7 +282,7 @@ def test_sigterm_finishes_the_request_under_way():
 
 
 def await_ready(url):
-    end = time.monotonic() + 15
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         with contextlib.suppress(httpx.TransportError):
             httpx.get(f"{url}/health/ready", trust_env=False)

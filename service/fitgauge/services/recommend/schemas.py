@@ -8,6 +8,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.engine_names import choice
+from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
 from fitgauge.services.common.schemas import (
     ListSettings,
     ModelAnswer,
@@ -248,14 +249,10 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
         Literal["summary", "full"] | None,
         Meta(description=("full: also a page of all that nothing beats. Default summary.")),
     ] = None
-    limit: Annotated[
-        Annotated[int, Meta(ge=1, le=1000)] | None,
-        Meta(description="Items of a page. Default 20."),
-    ] = None
-    offset: Annotated[
-        Annotated[int, Meta(ge=0, le=1_000_000)] | None,
-        Meta(description="Items to skip. Default 0."),
-    ] = None
+    limit: PageLimit = None
+    """Items of a page; a page ends earlier where it would be too long."""
+    offset: PageOffset = None
+    """Items to skip."""
 
 
 class RecommendAnswer(Struct, kw_only=True):
@@ -283,6 +280,8 @@ class RecommendAnswer(Struct, kw_only=True):
         ),
     ]
     total: Annotated[int, Meta(description="Size of the Pareto set.")]
+    next_offset: NextOffset
+    """Where the next page begins."""
     measurements: Annotated[
         dict[str, list[MeasuredOn]],
         Meta(description="Measurements behind the quality of the formats shown."),

@@ -113,8 +113,9 @@ class Recommender:
             lambda plan: fitting.has_checkpoint(plan.quantization, plan.engine),
         )
         options = [responses.pick(pick) for pick in picks]
-        page = page_of(request, front)
-        items = [responses.recommendation(option) for option in page]
+        items, following = page_of(request, front, responses.recommendation)
+        start = request.offset or 0
+        page = front[start : start + len(items)]
         return RecommendAnswer(
             summary=responses.summary(picks, options[0], len(front)),
             model=answers.model_answer(model),
@@ -122,6 +123,7 @@ class Recommender:
             options=options,
             items=items,
             total=len(front),
+            next_offset=following,
             measurements=measurements(
                 option.plan for option in (*(pick.option for pick in picks), *page)
             ),

@@ -89,6 +89,9 @@ class TrainingRecommender:
             raise self._nothing(request, model, checkpoint)
         picks = training_shortlist(front, objective)
         front.sort(key=lambda trained: (order(trained, objective), trained.accelerator.id))
+        training, following = page_of(
+            request, front, lambda trained: self._recommendation(trained, request, model)
+        )
         return RecommendAnswer(
             summary=_summary(model, picks, len(front)),
             model=answers.model_answer(model),
@@ -97,10 +100,9 @@ class TrainingRecommender:
             items=[],
             measurements={},
             training_options=[self._pick(pick, request, model) for pick in picks],
-            training=[
-                self._recommendation(trained, request, model) for trained in page_of(request, front)
-            ],
+            training=training,
             total=len(front),
+            next_offset=following,
             warnings=training_warnings(
                 request, model, _gpu_limits(request, self._catalog, _costs(request, self._catalog))
             ),

@@ -175,6 +175,7 @@ def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:
 
 
 def _limits(limits: Limits, console: Console) -> None:
+    """Print the limits; one of 0 says no more than the verdict."""
     figures = (
         ("KV cache tokens", limits.kv_cache_tokens),
         ("longest context", limits.max_context_length),
@@ -183,8 +184,6 @@ def _limits(limits: Limits, console: Console) -> None:
         ("fewest GPUs", limits.min_gpu_count),
     )
     console.print(
-        "   ".join(
-            f"{name} [bold]{value:,}[/bold]" for name, value in figures if value is not None
-        ),
+        "   ".join(f"{name} [bold]{value:,}[/bold]" for name, value in figures if value),
         highlight=False,
     )

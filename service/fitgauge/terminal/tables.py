@@ -19,6 +19,8 @@ from fitgauge.terminal.drawing import COLOURS, bare_table, draw_bar, need_bar
 _RENT_BAR = 8
 _WIDE = 120
 """Columns of a terminal below which the bars of a wide table are left out."""
+_NARROW = 76
+"""Columns of a terminal below which words of a wide table share one column."""
 
 
 def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = None) -> None:
@@ -118,7 +120,7 @@ def show_recommendations(answer: RecommendAnswer, console: Console | None = None
     if answer.total > max(len(answer.items), len(answer.options)):
         shown = len(answer.items) or len(answer.options)
         console.print(
-            f"\n{shown} of {answer.total} options that nothing beats (--detail full for all)",
+            f"\n{shown} of {answer.total} options that nothing beats (--limit for more)",
             highlight=False,
         )
     for warning in answer.warnings:
@@ -156,11 +158,13 @@ def _option(option: Recommendation, console: Console) -> None:
 
 def _items(answer: RecommendAnswer, console: Console) -> None:
     """Print one line for every item; a narrow terminal shows numbers without bars."""
-    wide = console.width >= _WIDE
-    left = ("GPUs", "engine", "weights", *(("needs of budget",) if wide else ()))
+    wide, narrow = console.width >= _WIDE, console.width < _NARROW
+    names = ("GPUs, engine, weights",) if narrow else ("GPUs", "engine", "weights")
+    right = ("GiB", "tokens/s", "1st token s", "USD/h", *(("",) if wide else ()), "USD/M tokens")
     table = bare_table(
-        *left,
-        right=("GiB", "tokens/s", "1st token s", "USD/h", *(("",) if wide else ()), "USD/M tokens"),
+        *names,
+        *(("needs of budget",) if wide else ()),
+        right=tuple(name.replace(" ", "\n") for name in right) if narrow else right,
     )
     table.columns[-2].justify = "left" if wide else "right"
     dearest = (
@@ -180,9 +184,9 @@ def _items(answer: RecommendAnswer, console: Console) -> None:
                 tokens = f"{item.cost.usd_per_million_output_tokens.expected:,.2f}"
         needed, rented = ((need,), (bar,)) if wide else ((), ())
         name = f"{item.gpu.count} x {item.gpu.name}"
-        table.add_row(
-            name, item.engine, item.quantization, *needed, gib, speed, wait, rent, *rented, tokens
-        )
+        words: tuple[str, ...] = (name, item.engine, item.quantization)
+        words = (", ".join(words),) if narrow else words
+        table.add_row(*words, *needed, gib, speed, wait, rent, *rented, tokens)
     console.print(table)
 
 

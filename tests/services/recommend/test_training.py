@@ -9,14 +9,19 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+from whole_lists import whole_list
 
 MODEL = "Qwen/Qwen3-8B"
 
 
 @pytest.fixture(scope="module")
 def recommend(questions):
-    return lambda **fields: asyncio.run(
-        questions.recommend_gpus(RecommendRequest(model=MODEL, **{"task": "training", **fields}))
+    return whole_list(
+        lambda **fields: asyncio.run(
+            questions.recommend_gpus(
+                RecommendRequest(model=MODEL, **{"task": "training", **fields})
+            )
+        )
     )
 
 

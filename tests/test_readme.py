@@ -9,7 +9,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from accuracy.run import in_readme
 from fitgauge.catalog import instances
+from fitgauge.catalog.accuracy import accuracy
 from fitgauge.cli import main
 from fitgauge.settings import Settings, variable
 from live.conformance import OPERATIONS
@@ -94,3 +96,8 @@ def test_the_readme_prints_what_the_command_prints(monkeypatch):
         for text in (printed, now)
     ]
     assert numbers[0] == pytest.approx(numbers[1][: len(numbers[0])], rel=0.05, abs=0.2)
+
+
+def test_the_lines_on_accuracy_are_the_figures_that_the_service_answers():
+    figures = [msgspec.to_builtins(figure) for figure in accuracy()]
+    assert in_readme(README, figures) == README, "run: make accuracy"

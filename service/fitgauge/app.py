@@ -23,6 +23,7 @@ from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.controllers.page import PageController
+from fitgauge.api.controllers.pictures import PicturesController
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.manifests import mcp_tools
@@ -131,6 +132,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             *CONTROLLERS,
             ToolsController,
             PageController,
+            PicturesController,
             openapi_document,
             metrics,
             *([mcp.handler()] if mcp else []),

@@ -6,7 +6,12 @@ from itertools import pairwise
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
+import msgspec
 import pytest
+
+from fitgauge.engine.quantity import Bytes
+from fitgauge.pictures.geometry import marks, segments
+from fitgauge.services.common.schemas import TermAnswer
 
 FITS = "?model=Qwen/Qwen3-32B&gpu=2x%20RTX%204090&quantization=awq&context_length=8192"
 DOES_NOT_FIT = "?model=Qwen/Qwen3-32B&gpu=RTX%204090"
@@ -225,3 +230,28 @@ def test_it_is_accessible_and_whole_at_every_size(
     assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in violations] == []
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert (tmp_path / "page.png").stat().st_size > 10_000
+
+
+def test_the_page_and_the_services_pictures_place_the_same(open_page, url):
+    """One geometry, written twice: in pictures.js and in fitgauge.pictures.geometry."""
+    page = open_page(FITS).answered()
+    path, body = request_of(page)
+    answer = httpx.post(f"{url}{path}", json=body | {"detail": "full"}).json()
+    required, available = answer["per_gpu"]["required_bytes"], answer["per_gpu"]["budget_bytes"]
+    placed = page.evaluate(
+        """async ([terms, required, available]) => {
+            const {marks, segments} = await import('/web/pictures.js');
+            const parts = segments(terms, required, available);
+            return [
+                parts.map((one) => [one.term.name, one.left, one.width, one.colour]),
+                Object.values(marks(required, available)),
+            ];
+        }""",
+        [answer["terms"], required, available],
+    )
+    terms = [msgspec.convert(term, TermAnswer) for term in answer["terms"]]
+    size = Bytes(**required)
+    parts = [
+        [one.name, one.left, one.width, one.colour] for one in segments(terms, size, available)
+    ]
+    assert placed == [parts, list(marks(size, available))]

@@ -25,6 +25,30 @@ def rows(headline: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+MARKERS = ("<!-- accuracy: written by make accuracy -->\n", "<!-- accuracy -->\n")
+
+
+def in_readme(text: str, figures: list[dict[str, Any]]) -> str:
+    """Return the README with its lines on accuracy: the check part, to which nothing was fitted."""
+    check = {row["figure"]: row for row in figures if row["part"] == "check"}
+    weights, tokens, outcome = check["weights"], check["kv tokens"], check["outcome"]
+    training = check["training runs"]
+    steps = next(row for row in figures if row["figure"] == "training steps")
+    lines = (
+        f"- Weights as vLLM logs them: {weights['median']:.2g} % off in the median of"
+        f" {weights['runs']} published runs; tokens of its KV cache {tokens['median']:.2g} %"
+        f" ({tokens['runs']}).\n"
+        f"- Served or not: {outcome['right']:.0f} % judged rightly, served and failed runs alike"
+        f" ({outcome['runs']}).\n"
+        f"- Memory of training runs: {training['median']:.2g} % off in the median"
+        f" ({training['runs']}); of the tensors of one step {steps['median']:.2g} %"
+        f" ({steps['runs']}).\n"
+    )
+    start, end = MARKERS
+    before, _, rest = text.partition(start)
+    return f"{before}{start}{lines}{end}{rest.partition(end)[2]}"
+
+
 def main() -> None:
     """Write the page, its diagram and the headlines, and print them."""
     serving, training, odds = score.headline(), training_score.headline(), report_odds.odds()
@@ -37,7 +61,10 @@ def main() -> None:
         report.document(serving, odds) + "\n" + report_training.document(training)
     )
     (docs / "reliability.svg").write_text(report_odds.diagram())
-    (DATA / "accuracy.json").write_text(json.dumps(rows(serving | training), indent=1) + "\n")
+    figures = rows(serving | training)
+    (DATA / "accuracy.json").write_text(json.dumps(figures, indent=1) + "\n")
+    readme = HERE.parents[1] / "README.md"
+    readme.write_text(in_readme(readme.read_text("utf-8"), figures), "utf-8")
     for name, parts in serving.items():
         print(name, parts["check"])
     for name, figures in odds.items():

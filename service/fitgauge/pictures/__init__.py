@@ -1,0 +1,1 @@
+"""Answers as pictures: SVG, and PNG where a chat takes no SVG."""

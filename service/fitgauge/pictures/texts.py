@@ -1,0 +1,54 @@
+"""The words of the pictures, one table a language."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Language = Literal["en", "zh"]
+
+TEXTS: Mapping[Language, Mapping[str, str]] = {
+    "en": {
+        "fits": "fits",
+        "tight": "tight",
+        "does_not_fit": "does not fit",
+        "unsupported": "unsupported",
+        "needs": "needs",
+        "need": "{need} GiB needed of {available} GiB per GPU",
+        "likely": "{percent} % likely",
+        "load": "{context} tokens × {concurrency} at once",
+        "step": "{sequence} tokens × {batch} per GPU",
+        "available": "{available} GiB available",
+        "interval": "between {low} and {high} GiB",
+        "other": "other",
+    },
+    "zh": {
+        "fits": "装得下",
+        "tight": "勉强",
+        "does_not_fit": "装不下",
+        "unsupported": "不支持",
+        "needs": "需要",
+        "need": "每张 GPU 需要 {need} GiB，可用 {available} GiB",
+        "likely": "可能性 {percent} %",
+        "load": "{context} token × {concurrency} 个并发请求",
+        "step": "每张 GPU {sequence} token × {batch}",
+        "available": "可用 {available} GiB",
+        "interval": "介于 {low} 与 {high} GiB 之间",
+        "other": "其他",
+        "weights": "权重",
+        "kv_cache": "KV 缓存",
+        "state_cache": "状态缓存",
+        "activations": "激活",
+        "cuda_graphs": "CUDA 图",
+        "runtime": "运行时",
+        "communication": "通信缓冲",
+        "fragmentation": "碎片",
+        "gradients": "梯度",
+        "optimizer_states": "优化器状态",
+        "master_weights": "主权重",
+    },
+}
+
+
+def text(language: Language, key: str, **values: object) -> str:
+    """Return a text with its values; the key in words where the language has none."""
+    template = TEXTS[language].get(key) or TEXTS["en"].get(key) or key.replace("_", " ")
+    return template.format(**values)

@@ -333,7 +333,7 @@ def _matrices(block: Block, tensor: Tensor) -> int:
 def _multiple(block: Block, tensor: Tensor, scheme: Scheme, layout: ShardingRules) -> int:
     """Return the multiple to which a rank's part of an expert's weight or bias is padded: doubled
     where gate and up are one tensor."""
-    if not _routed(tensor):
+    if not _routed(tensor) or (scheme.form is None and layout.expert_multiple == 1):
         return 1
     multiple = layout.expert_multiples.get(scheme.form.name, 1) if scheme.form else 1
     return max(multiple, layout.expert_multiple) * _matrices(block, tensor)

@@ -210,7 +210,8 @@ def training_stage(
         else usable_bytes - allocated.expected - sum(term.bytes for term in around)
     )
     least = _least_fragmentation(profile, allocated.expected)
-    usual = _usual_fragmentation(profile, spec, workload, allocated.expected, stage.number)
+    frozen = sum(term.bytes for term in terms if term.name == "weights" and workload.uses_adapters)
+    usual = _usual_fragmentation(profile, spec, workload, allocated.expected, frozen, stage.number)
 
     return TrainingStage(
         stage=stage.number,
@@ -255,21 +256,26 @@ def _usual_fragmentation(
     spec: ModelSpec,
     workload: TrainingWorkload,
     allocated: int,
+    frozen: int,
     stage: int,
 ) -> Term:
     """Return the fragmentation where memory is plenty: a share of what is allocated, and a
-    multiple of the logits, the largest blocks."""
-    share = (
-        profile.fragmentation_dispatched
-        if workload.expert_parallel > 1
-        else profile.fragmentation[allocator_kind(workload)]
-    )
+    multiple of the logits, the largest blocks.
+
+    frozen: weights that never change [bytes]. Where experts exchange tokens, their blocks have no
+    part in the larger share of those that are made anew in every step."""
+    share = profile.fragmentation[allocator_kind(workload)]
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    formula = (
-        f"{share.expected:.8g} x {exactly(allocated)} allocated + {times:.8g} x {exactly(logits)}"
+    rest, resting, formula = allocated, 0.0, ""
+    if workload.expert_parallel > 1:
+        rest, resting = allocated - frozen, share.expected * frozen
+        formula = f"{share.expected:.8g} x {exactly(frozen)} of frozen weights + " if frozen else ""
+        share = profile.fragmentation_dispatched
+    formula += (
+        f"{share.expected:.8g} x {exactly(rest)} allocated + {times:.8g} x {exactly(logits)}"
         " of logits"
     )
-    usual = share.term("fragmentation", allocated, times * logits, formula)
+    usual = share.term("fragmentation", rest, times * logits + resting, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 

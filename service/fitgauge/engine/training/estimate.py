@@ -263,7 +263,7 @@ def _usual_fragmentation(
     multiple of the logits, the largest blocks.
 
     frozen: weights that never change [bytes]. Where experts exchange tokens, their blocks have no
-    part in the larger share of those that are made anew in every step."""
+    part in the larger share, of those that every step allocates."""
     share = profile.fragmentation[allocator_kind(workload)]
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
     rest, resting, formula = allocated, 0.0, ""

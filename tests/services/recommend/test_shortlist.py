@@ -7,6 +7,7 @@ import pytest
 from fitgauge.catalog.catalog import bundled
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
+from whole_lists import whole_list
 
 MODELS = (
     "Qwen/Qwen3-32B",
@@ -18,9 +19,12 @@ MODELS = (
 
 @pytest.fixture(scope="module")
 def recommend(questions):
-    return lambda model=MODELS[0], **fields: asyncio.run(
-        questions.recommend_gpus(RecommendRequest(model=model, **fields))
+    ask = whole_list(
+        lambda model, **fields: asyncio.run(
+            questions.recommend_gpus(RecommendRequest(model=model, **fields))
+        )
     )
+    return lambda model=MODELS[0], **fields: ask(model=model, **fields)
 
 
 @pytest.mark.parametrize("model", MODELS)

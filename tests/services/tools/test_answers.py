@@ -64,7 +64,7 @@ def test_a_training_fix_sent_back_keeps_its_word(call):
 
 
 def test_training_names_the_method_and_the_others(call):
-    short = call("check_training_fit", model="Qwen/Qwen3-8B", gpu="4090")
+    short = call("check_training_fit", model="Qwen/Qwen3-8B", gpu="L40S")
     assert short["method"] == "lora"
     assert set(short["others"]) == {"qlora", "full"}
     assert any("checkpointing" in text for text in short["assumed"])

@@ -138,7 +138,8 @@ class LogExplainer:
                 return self._serving.check(request, model, match, as_launched=True), request
             except IMPOSSIBLE as error:
                 field = refused_field(error)
-                if field not in log.flags or getattr(request, field, None) is None:
+                flagged = {field, f"{field}_on"} & log.flags.keys()
+                if field is None or not flagged or getattr(request, field, None) is None:
                     raise
                 notes.append(Note("flag-ignored", field, f"{error} The estimate ignores it."))
                 request = structs.replace(request, **{field: None})

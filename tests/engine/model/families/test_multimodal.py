@@ -96,7 +96,7 @@ def test_tables_of_a_model_that_sees_are_those_vllm_registers():
     its heads' 72."""
     assert read_config(QWEN3_VL).rotary_tables == (
         RotaryTable(positions=128000, dim=128),
-        RotaryTable(positions=8192, dim=36),
+        RotaryTable(positions=8192, dim=36, tower=True),
     )
 
 

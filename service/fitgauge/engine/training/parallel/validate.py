@@ -3,7 +3,7 @@ work."""
 
 from math import gcd
 
-from fitgauge.engine.model.spec import Attention, ModelSpec, Part
+from fitgauge.engine.model.spec import Attention, ModelSpec, Part, Recurrent
 from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline
 from fitgauge.engine.training.parallel.zero_rules import (
     check_replicas,
@@ -44,15 +44,12 @@ def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
 
 def tensor_widths(spec: ModelSpec, most: int = 64) -> list[int]:
     """Return the degrees of tensor parallelism that divide the attention heads, and KV heads or
-    are divided by them."""
+    are divided by them; 1 alone of a model without attention, which no framework here divides."""
     query_heads = spec.query_heads
-    kv_heads = {
-        m.kv_heads
-        for b in spec.blocks
-        if b.part is Part.LANGUAGE
-        for m in b.mixers
-        if isinstance(m, Attention)
-    }
+    mixers = [m for b in spec.blocks if b.part is Part.LANGUAGE for m in b.mixers]
+    if all(isinstance(m, Recurrent) for m in mixers):
+        return [1]
+    kv_heads = {m.kv_heads for m in mixers if isinstance(m, Attention)}
     return [
         width
         for width in range(1, most + 1)
@@ -74,7 +71,7 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
     if workload.tensor_parallel not in widths:
         heads = (
             f"{spec.query_heads} attention heads and their KV heads"
-            if spec.query_heads > 1
+            if len(widths) > 1
             else "a model without attention heads"
         )
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."

@@ -61,7 +61,7 @@ def state_formulas(
         size = sum(round(count * width) // over for over, count in parts.items())
         return StateFormula(f"{words}: {' + '.join(texts)}", size)
 
-    def state(words: str, width: float, of: ModelState) -> StateFormula:
+    def of_trained(words: str, width: float, of: ModelState) -> StateFormula:
         """Return a state of every trained parameter."""
         return each(words, trained, "trained parameters", width, of)
 
@@ -76,17 +76,19 @@ def state_formulas(
         ways = ranks if ranks > 1 and is_sharded("weights", workload) else 1
         over = f" / {ways} ranks" if ways > 1 else ""
         weights = StateFormula(f"in the formats: {numbers}{over}", size // ways)
-        gradients = state("of adapters", mean("gradients", "gradients"), "gradients")
+        gradients = of_trained("of adapters", mean("gradients", "gradients"), "gradients")
     else:
         width = BITS[form.weights] // 8
         weights = each(f"in {form.weights}", elements, "parameters", width, "weights")
-        gradients = state(f"in {form.gradients}", BITS[form.gradients] / 8, "gradients")
+        gradients = of_trained(f"in {form.gradients}", BITS[form.gradients] / 8, "gradients")
     masters = BITS[form.masters] / 8 if form.masters else 0.0
     return {
         "weights": weights,
         "gradients": gradients,
-        "master_weights": state(f"in {form.masters}", masters, "states"),
-        "optimizer_states": state(workload.optimizer, mean("optimizer_states", "states"), "states"),
+        "master_weights": of_trained(f"in {form.masters}", masters, "states"),
+        "optimizer_states": of_trained(
+            workload.optimizer, mean("optimizer_states", "states"), "states"
+        ),
     }
 
 

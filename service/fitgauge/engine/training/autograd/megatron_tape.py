@@ -123,8 +123,8 @@ class MegatronTape(Tape):
         self._lasting_unsaved += 0 if saved else elements * width
 
     def forward(self, output: Value, *, saving: bool = True, early_stop: bool = False) -> Pass:
-        """Return the forward pass; what modules retain is left after it. A second run replaces what
-        the first left."""
+        """Return the forward pass, at whose end memory holds what modules retain. A second run
+        replaces what the first retained."""
         done = super().forward(output, saving=saving, early_stop=early_stop)
         more = 0 if early_stop else self._lasting_unsaved if saving else self._lasting
         return Pass(peak=max(done.peak, done.end + more), end=done.end + more)

@@ -166,7 +166,7 @@ class FeedForwardModules(Modules):
         )
 
     def grouped(self, name: str, x: Value, parameters: list[Parameter], elements: int) -> Value:
-        """Return the grouped product of the experts with their tokens, and of their adapters.
+        """Return the grouped product of the experts with their tokens, adapters included.
 
         Quantized experts that are one parameter are dequantized first, and the product saves the
         result (bitsandbytes nn/parametrize.py, replace_parameter_4bit)."""

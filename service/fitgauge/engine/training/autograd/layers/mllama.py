@@ -17,7 +17,8 @@ class MllamaLayer(Layer):
     """Writes one layer on a tape."""
 
     def forward(self, x: Value) -> Value:
-        """Return a layer that reads images is left out where there are none."""
+        """Return the output of the layer; a layer of cross attention is skipped where there are no
+        images."""
         mixer = self.unit.block.mixers[0]
         if not isinstance(mixer, CrossAttention):
             return super().forward(x)

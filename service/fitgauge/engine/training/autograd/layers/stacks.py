@@ -332,9 +332,8 @@ def written_head(
 
 
 def bias_bytes(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
-    """Trained biases by distance of T5 (heads x s x s), one for each kind of attention, made
-    once and kept by whoever needs them again: SDPA, or a checkpoint. Eager scores take them up
-    and keep nothing."""
+    """Return the bytes of T5's trained biases by distance (heads x s x s), one for each kind of
+    attention. SDPA and checkpoints save them; eager scores add them and save nothing."""
     saved = workload.activation_checkpointing != "none" or not context.traits.eager(
         context.attention
     )

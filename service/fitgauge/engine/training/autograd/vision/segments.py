@@ -90,8 +90,8 @@ def _without_gradients(
     context: LayerContext,
     workload: TrainingWorkload,
 ) -> Segment:
-    """Return a segment of a tower without gradients: its callers hold the pixels in 16 bit,
-    rotary tables and a mask until the tower has run."""
+    """Return a segment of a tower without gradients. Pixels in 16 bit, rotary tables and a mask
+    stay in memory until the tower has run."""
     width = stream_width(workload)
     narrow = context.tokens * tower.numbers * width if width < FLOAT else 0
     mask = (
@@ -133,8 +133,7 @@ def scattered(
     """Return words, images, and the words' embeddings with images in their places (masked_scatter,
     which keeps its mask).
 
-    `tied_bytes`: of a gradient that the words' meets at the end, which whoever simulates the whole
-    adds to all of it."""
+    tied_bytes: the gradient of a tied head, which is added to the whole backward pass elsewhere."""
     style = STYLES[spec.model_type]
     early = [
         msgspec.structs.replace(
@@ -235,8 +234,8 @@ def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:
 
 
 def _context(tower: Tower, context: LayerContext, workload: TrainingWorkload) -> LayerContext:
-    """Return where the tower's layers play: each image is a sequence of its own; of images that
-    run apart all are one, and only keys are few."""
+    """Return the context of the tower's layers. Each image is one sequence; images in a row are one
+    long sequence whose keys are those of one image."""
     style, images = tower.style, workload.images * context.batch
     each, images = (
         tower.sequence(tower.tile_tokens(workload.image_tokens)),

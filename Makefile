@@ -8,7 +8,7 @@ GPU ?= RTX 4090
 EXAMPLES ?= 2000
 SEED ?= 1
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents calibrate bench clean pictures
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents calibrate bench clean pictures vectors
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,8 +77,12 @@ formulas: .venv/.service  ## write docs/FORMULAS.md and docs/SETTINGS.md from th
 
 hunt: .venv/.tools  ## ask an installed vLLM drawn configs and write docs/HUNT.md; SEED=1
 	@PYTHONPATH=tools:tests $(BIN)/python -m hunt.run $(SEED)
+
 pictures: .venv/.tools  ## draw docs/answer.svg anew from the service's own answer
 	@$(BIN)/python tools/pictures.py
+
+vectors: .venv/.tools  ## write docs/vectors/ anew: questions with answers for other calculators
+	@$(BIN)/python tools/vectors.py
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py

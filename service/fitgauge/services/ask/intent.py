@@ -15,6 +15,8 @@ _MODELS = re.compile(
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
     r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|size)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
+    r"|\bwhat (?:runs|fits)\b"
+    r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold)\b"
     r"|\bwhich (?:of them|quantization)\b"
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
     r"|哪些(?:大?模型|型号)"

@@ -15,6 +15,9 @@ GPU_CLASSIFIERS = frozenset("张块片枚張塊卡장대")
 MACHINES = frozenset("台机")
 MEMORY_UNITS = frozenset({"gib", "gbs", "gb", "gigs", "gig", "g"})
 
+_NAMES_BEFORE_NUMBERS = ("LENGTH", "USERS", "BATCH")
+"""Settings that are named before their number as often as after it."""
+
 _MOST_GPUS = 12
 _MOST_MODELS = 24
 """Names that are looked up in one question: the rest is read as other words."""
@@ -102,9 +105,21 @@ class Scan:
         return best
 
     def counts_something(self, index: int) -> bool:
-        """Return whether the number here counts tokens, users or the like."""
+        """Return whether the number here counts tokens, users or the like. In "4090 ctx 32k" it
+        does not: the setting has a number of its own behind it."""
         after = self.peek(index + 1)
         if after is None or after.kind not in ("word", "han"):
             return False
-        kind = (self.phrases.get((after.low,)) or v.HAN_PHRASES.get(after.low) or ("", None))[0]
+        kind, last = v.HAN_PHRASES.get(after.low, ("", None))[0], index + 1
+        if (phrase := self.longest_phrase(index + 1)) is not None:
+            kind, _, last = phrase
+        if kind in _NAMES_BEFORE_NUMBERS and self._number_begins(last + 1):
+            return False
         return kind in ("TOKENS", "USERS", "LENGTH", "UNIT", "RATE", "BATCH")
+
+    def _number_begins(self, index: int) -> bool:
+        """Return whether a number begins here, behind a sign such as "=" or not."""
+        piece = self.peek(index)
+        if piece is not None and piece.kind == "sign" and piece.low in "=:":
+            piece = self.peek(index + 1)
+        return piece is not None and piece.low[0].isdigit()

@@ -18,6 +18,7 @@ OPTIONS: dict[str, Any] = {
     "ws": "none",
     "log_config": None,
     "access_log": False,
+    "proxy_headers": False,  # fitgauge.api.gateway reads them, by its own setting
     "server_header": False,
     "timeout_graceful_shutdown": 10,
 }

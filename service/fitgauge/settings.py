@@ -59,6 +59,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
             description="a path or an address, such as https://fitgauge.example.com/",
         ),
     ] = "/"
+    root_path: Annotated[
+        str,
+        Meta(
+            pattern=r"^(/[A-Za-z0-9._~-]+)*\Z",
+            description="a path without a slash at its end, such as /fitgauge",
+        ),
+    ] = ""
+    trusted_proxies: Annotated[
+        str,
+        Meta(description="addresses and networks divided by commas, such as 10.0.0.0/8, or *"),
+    ] = "127.0.0.1"
+    compression: Annotated[bool, Meta(description="true or false")] = False
     mcp: Annotated[bool, Meta(description="true or false")] = True
     mcp_hosts: Annotated[
         str, Meta(description="host names divided by commas, such as fit.example.com, or *")
@@ -144,7 +156,10 @@ def _source(name: str, environment: Mapping[str, str]) -> Literal["default", "en
 
 
 def _lowered(field: str, text: str) -> str:
-    return text.lower() if field in ("log_level", "mcp") else text
+    return text.lower() if field in _LOWERED else text
+
+
+_LOWERED = ("log_level", "mcp", "compression")
 
 
 def _finite(value: object) -> object:

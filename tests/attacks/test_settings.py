@@ -25,6 +25,8 @@ WRONG = {
     "FITGAUGE_MAX_BODY_BYTES": ["-1", "0", "nan", "64k", "1e99", "99999999999999999999"],
     "FITGAUGE_CATALOG_SECONDS": ["0", "nan", "3601"],
     "FITGAUGE_PUBLIC_URL": ["not a url", "ftp://x", "/a b"],
+    "FITGAUGE_ROOT_PATH": ["fit", "/fit/", "/a b", "/fit?x"],
+    "FITGAUGE_COMPRESSION": ["maybe", ""],
     "FITGAUGE_HOST": [""],
     "HF_ENDPOINT": ["not a url", "huggingface.co", "https://", "http://x:99999", "http://a b"],
 }

@@ -11,9 +11,14 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from fitgauge import __version__
 from fitgauge.api.problems import RequestError, on_request_error
+from fitgauge.api.request_ids import answer_headers, read_ids
+from fitgauge.hub.request_context import REQUEST_IDS
 
 _UNLIMITED = ("/health/", "/metrics")
+_API_VERSION = (b"api-version", __version__.encode())
+"""Of the OpenAPI document, in every answer."""
 
 
 class TokenBucket:
@@ -80,6 +85,8 @@ class ObservabilityMiddleware:
             started = time.perf_counter()
             status = 500
             method = scope["method"]
+            ids = read_ids(scope["headers"])
+            REQUEST_IDS.set(ids)
             # HEAD is GET whose body the server leaves out; the server reads the method from the
             # scope that it made
             inner = {**scope, "method": "GET"} if method == "HEAD" else scope
@@ -88,6 +95,11 @@ class ObservabilityMiddleware:
                 nonlocal status
                 if message["type"] == "http.response.start":
                     status = message["status"]
+                    message["headers"] = [
+                        *message["headers"],
+                        _API_VERSION,
+                        *answer_headers(ids),
+                    ]
                 await send(message)
 
             try:

@@ -36,6 +36,7 @@ from fitgauge.hub.bodies import (
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.redirects import RedirectPolicy
+from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.hub.settings import HubSettings
 
 P = ParamSpec("P")
@@ -142,9 +143,12 @@ class Client:
                 f"Cannot read the Hub token: {type(error).__name__}.",
                 hint="Check HF_TOKEN, or log in again.",
             ) from error
-        headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"} | (
-            {"authorization": f"Bearer {token}"} if token else {}
-        )
+        headers = {
+            "user-agent": USER_AGENT,
+            "accept-encoding": "identity",
+            **REQUEST_IDS.get().headers(),
+            **({"authorization": f"Bearer {token}"} if token else {}),
+        }
         deadline = loop.time() + self._settings.wait_seconds
         async with large_permit(self._large) as permit:
             yield HubRequest(

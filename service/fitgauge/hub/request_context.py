@@ -1,0 +1,28 @@
+"""What requests to the Hub take over from the request that they are made for."""
+
+from contextvars import ContextVar
+from typing import NamedTuple
+
+
+class RequestIds(NamedTuple):
+    """How gateways, this service and the Hub name one request."""
+
+    request_id: str = ""
+    """X-Request-ID: the caller's, else one of this service."""
+    traceparent: str = ""
+    """Of W3C Trace Context; empty where the caller sent none."""
+    tracestate: str = ""
+    """Belongs to `traceparent`."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a request that is made for this one."""
+        named = {
+            "x-request-id": self.request_id,
+            "traceparent": self.traceparent,
+            "tracestate": self.tracestate,
+        }
+        return {name: value for name, value in named.items() if value}
+
+
+REQUEST_IDS: ContextVar[RequestIds] = ContextVar("request_ids", default=RequestIds())  # noqa: B039 - immutable
+"""Of the request that is being answered; tasks that it starts take it over."""

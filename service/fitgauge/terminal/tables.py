@@ -153,7 +153,7 @@ def _option(option: Recommendation, console: Console) -> None:
     console.print(f"  {escape(option.launch.command)}", soft_wrap=True, highlight=False)
     if option.launch.placeholder:
         replaced = escape(option.launch.placeholder)
-        console.print(f"  [dim]Put a checkpoint for {replaced}.[/dim]", soft_wrap=True)
+        console.print(f"  [dim]Replace {replaced}.[/dim]", soft_wrap=True)
 
 
 def _items(answer: RecommendAnswer, console: Console) -> None:

@@ -49,6 +49,7 @@ def test_the_command_spans_two_machines(check_fit, engine, flags):
     start = command.index("--nnodes")
     assert command[start : start + len(flags)] == flags
     assert answer.launch.nodes == 2
+    assert answer.launch.placeholder == "HEAD_NODE_IP"
     (note,) = [one for one in answer.assumed if one.field == "gpu_count"]
     assert note.value == 16
     assert "2 machines of 8 GPUs" in note.message
@@ -57,8 +58,18 @@ def test_the_command_spans_two_machines(check_fit, engine, flags):
 def test_one_machine_needs_no_flag(check_fit):
     answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="8x H200")
     assert answer.launch.nodes == 1
+    assert answer.launch.placeholder is None
     assert "--nnodes" not in answer.launch.command
     assert not [one for one in answer.assumed if one.field == "gpu_count"]
+
+
+def test_an_unknown_checkpoint_over_two_machines_has_both_placeholders(check_fit):
+    asked = {"model": "moonshotai/Kimi-K2-Instruct", "quantization": "gptq_int8"}
+    answer = check_fit(gpu="16x H200", engine="vllm", **asked)
+    assert answer.launch.nodes == 2
+    checkpoint, _, address = answer.launch.placeholder.partition(" and ")
+    assert f"'{checkpoint}'" in answer.launch.command
+    assert address == "HEAD_NODE_IP"
 
 
 def test_before_vllm_spanned_machines_itself_ray_does(check_fit):

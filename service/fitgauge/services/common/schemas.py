@@ -242,8 +242,9 @@ class Launch(Struct, kw_only=True):
         str | None,
         Meta(
             description=(
-                "What to put in the command before it can run: a checkpoint that is not known"
-                " here. null: it runs as it stands."
+                "What to replace in the command before it can run: a checkpoint that is not known"
+                " here, the address of the first of several machines (HEAD_NODE_IP), the dataset"
+                " of a training run; several are joined by `and`. null: it runs as it stands."
             )
         ),
     ] = None

@@ -1,11 +1,14 @@
 """Words into a command line."""
 
+import re
 import shlex
 from collections.abc import Iterable
 
 from fitgauge.engine.model.spec import Model
 
 _VARIABLES = ("$NODE_RANK", "$MASTER_ADDR")
+MODEL_PATH = "path/to/model"
+"""The placeholder of a model that is only a size."""
 
 
 def joined(words: Iterable[object]) -> str:
@@ -21,7 +24,17 @@ def shell_quote(text: str) -> str:
 
 def path_of(model: Model) -> str:
     """Return what to load: the Hub ID; of a model that is only a size, a place to fill in."""
-    return "path/to/model" if model.source == "size" else model.id
+    return MODEL_PATH if model.source == "size" else model.id
+
+
+def placeholders(command: str, words: Iterable[str]) -> str | None:
+    """Return those of `words` that a command holds, in its order and joined by "and"; None where
+    it holds none and runs as it stands."""
+    places = ((re.search(rf"(?<!\w){re.escape(word)}(?!\w)", command), word) for word in words)
+    return (
+        " and ".join(word for _, word in sorted((m.start(), word) for m, word in places if m))
+        or None
+    )
 
 
 def switch(value: bool) -> str:

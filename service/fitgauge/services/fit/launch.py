@@ -10,13 +10,14 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.launch import HEAD, machines
 from fitgauge.engine.serving.launch import Launch as EngineLaunch
-from fitgauge.engine.serving.launch import machines
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.hub.gguf_files import GgufFiles
 from fitgauge.services.common.schemas import FitRequest, Launch
+from fitgauge.services.common.shell import placeholders
 from fitgauge.services.fit.checkpoints import holds_requested, loads_while_quantizing
 
 _FORMAT_WORDS = {"int4": "4-bit", "int8": "8-bit"}
@@ -74,7 +75,8 @@ def launch(
             nodes=nodes,
         )
     )
-    return Launch(command=command, placeholder=source.placeholder, nodes=nodes)
+    words = filter(None, (source.placeholder, HEAD))
+    return Launch(command=command, placeholder=placeholders(command, words), nodes=nodes)
 
 
 def nodes_of(workload: Workload, accelerator: Accelerator) -> int:

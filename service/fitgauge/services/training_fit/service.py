@@ -22,7 +22,6 @@ from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
-from fitgauge.services.common.schemas import Launch
 from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
@@ -30,7 +29,7 @@ from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
-from fitgauge.services.training_fit.launchers.command import launch_command
+from fitgauge.services.training_fit.launchers.command import launch
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
@@ -144,11 +143,7 @@ class TrainingFitService:
             ],
             assumed=assumptions(request, model, judged, understood_as, of_workload),
             understood_as=understood_as,
-            launch=(
-                Launch(command=launch_command(model, workload, trained.setup, trained.tool))
-                if starts
-                else None
-            ),
+            launch=launch(model, workload, trained.setup, trained.tool) if starts else None,
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
             ranks=(

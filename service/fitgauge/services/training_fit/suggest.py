@@ -15,11 +15,11 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
-from fitgauge.services.common.schemas import HostMemory, Launch, Suggestion
+from fitgauge.services.common.schemas import HostMemory, Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
 from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
-from fitgauge.services.training_fit.launchers.command import launch_command
+from fitgauge.services.training_fit.launchers.command import launch
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -177,11 +177,7 @@ class SettingsSearch:
             verdict=changed.verdict,
             required_bytes=changed.need,
             request=fields,
-            launch=(
-                Launch(command=launch_command(self.model, workload, changed.setup, changed.tool))
-                if fits
-                else None
-            ),
+            launch=launch(self.model, workload, changed.setup, changed.tool) if fits else None,
             host_memory=host,
         )
 

@@ -2,6 +2,7 @@
 and flags that the tools can read."""
 
 import asyncio
+import re
 import subprocess
 
 import pytest
@@ -19,6 +20,8 @@ ASKED = {
     "micro_batch_size": 3,
     "micro_batches": 5,
 }
+VALUES = {"TRANSFORMER_BASED_WRAP", "FSDP", "UNSLOTH_RETURN_LOGITS"}
+"""Words in capitals that are values and variables of the tools."""
 ADAPTED = {"method": "qlora", "lora_rank": 24}
 
 
@@ -216,6 +219,18 @@ def test_a_tool_without_a_command_here_says_whose_it_is(answer):
     assert ("command-placeholders", "trainer") in codes(answer(framework="torchtune").warnings)
     sampled = answer(trainer="verl", algorithm="grpo", gpu_count=2)
     assert ("command-of-another-tool", "trainer") not in codes(sampled.warnings)
+
+
+@pytest.mark.parametrize("algorithm", ["sft", "dpo", "ppo", "grpo"])
+@pytest.mark.parametrize("tool", [*(tool.name for tool in TOOLS), "megatron", "fsdp"])
+def test_a_command_names_what_to_replace_in_it(answer, tool, algorithm):
+    launch = answer(algorithm=algorithm, gpu_count=8, framework=tool).launch
+    words = set(
+        re.findall(r"(?<![\w$])[A-Z]{4,}(?:_[A-Z]+)*(?:\.[a-z]+)?(?![\w=])", launch.command)
+    )
+    replaced = set(launch.placeholder.split(" and ")) if launch.placeholder else set()
+    assert words - VALUES <= replaced
+    assert all(word in launch.command for word in replaced)
 
 
 def test_kernels_of_another_tool_are_not_in_trls_command(answer):

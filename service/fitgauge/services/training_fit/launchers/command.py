@@ -6,7 +6,8 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined, shell_quote
+from fitgauge.services.common.schemas import Launch
+from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders, shell_quote
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
 from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
@@ -15,6 +16,19 @@ SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 """Source: PyTorch's notes on CUDA semantics."""
+PLACEHOLDERS = (
+    MODEL_PATH, "DATASET", "DATA.parquet", "DATA_PREFIX", "REWARD_MODEL", "reward_func.py",
+    "ITERATIONS", "LEARNING_RATE", "MODULE", "CONFIG",
+)  # fmt: skip
+"""Words of commands that the user replaces."""
+
+
+def launch(
+    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
+) -> Launch:
+    """Return the command with what to replace in it."""
+    command = launch_command(model, workload, setup, tool)
+    return Launch(command=command, placeholder=placeholders(command, PLACEHOLDERS))
 
 
 def launch_command(

@@ -1,10 +1,10 @@
 """Models as people write them: in any order, with formats, tags and sizes."""
 
 import re
-import time
 
 import pytest
 
+from counted_calls import calls
 from fitgauge.catalog.model_names import Names
 from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.snapshot import Snapshot
@@ -139,12 +139,11 @@ def test_order_case_spaces_and_separators_do_not_matter(model_id: str) -> None:
         assert reading.id == expected.id, spelling
 
 
-@pytest.mark.parametrize(
-    "text", ["llama " * 333, "1" * 2000, "7b-" * 660, "a1" * 1000, "q4_k_" * 400, "的" * 2000]
-)
-def test_nonsense_is_read_at_once(text: str) -> None:
-    SNAPSHOT.read("llama 3 8b")
-    started = time.process_time()
-    SNAPSHOT.read(text)
-    named_size(text)
-    assert time.process_time() - started < 0.05
+@pytest.mark.parametrize("piece", ["llama ", "1", "7b-", "a1", "q4_k_", "的"])
+def test_work_on_nonsense_grows_with_its_length_and_not_faster(piece: str) -> None:
+    def read(length: int) -> int:
+        text = piece * (length // len(piece))
+        return calls(lambda: (SNAPSHOT.read(text), named_size(text)))
+
+    read(500)  # fills the caches of names
+    assert read(2000) <= 2.2 * read(1000)

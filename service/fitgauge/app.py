@@ -23,14 +23,17 @@ from fitgauge import __version__
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.conditional_gets import ConditionalGets
+from fitgauge.api.conditions import conditions_of
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.controllers.page import PageController
 from fitgauge.api.controllers.pictures import PicturesController
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.gateway import Gateway
+from fitgauge.api.log_lines import access_line, configure
 from fitgauge.api.manifests import mcp_tools
 from fitgauge.api.mcp_endpoint import McpEndpoint
+from fitgauge.api.metrics import RequestMetrics, StateMetrics, add_process_metrics, watch_hub
 from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import document, weights
 from fitgauge.api.problems import (
@@ -87,19 +90,15 @@ def create_questions(
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     """Return the ASGI application. hub: replaces that of the settings. Raises InvalidCatalogError
     where the mounted catalog has a bad row."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    configure(settings.log_level, settings.log_format)
     hub = hub or create_hub(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
     services = create_questions(
         hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
     )
-    long_questions = Gauge(
-        "fitgauge_long_questions", "Long requests waiting or running.", registry=registry
-    )
-    long_questions.set_function(lambda: float(services.long_questions_under_way))
+    answers = AnswerCache(services)
+    watch_hub(hub, registry)
 
     @asynccontextmanager
     async def hub_running(_: Litestar) -> AsyncIterator[None]:
@@ -144,7 +143,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             *([mcp.handler()] if mcp else []),
         ],
         request_class=ApiRequest,
-        dependencies=dependencies(services, AnswerCache(services), mounted, settings.public_url),
+        dependencies=dependencies(
+            services, answers, mounted, settings.public_url, conditions_of(hub, mounted)
+        ),
         lifespan=[hub_running, catalog_reloading, *([mcp.running] if mcp else [])],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
@@ -160,12 +161,16 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         logging_config=None,
     )
     log_requests = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
+    written = access_line(settings.log_format)
+    admission, requests = Admission(app, _BODY_BYTES), RequestMetrics(registry)
+    registry.register(StateMetrics(requests, services, hub, answers, admission))
+    add_process_metrics(registry)
     observed = ObservabilityMiddleware(
-        registry,
+        requests,
         settings.requests_per_second,
-        sys.stderr.write if log_requests else None,
+        (lambda line: sys.stderr.write(written(line))) if log_requests else None,
         weights(),
-    )(ConditionalGets(Admission(app, _BODY_BYTES), private=False))
+    )(ConditionalGets(admission, private=False))
     return Gateway(observed, settings.trusted_proxies, settings.root_path)
 
 

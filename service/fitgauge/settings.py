@@ -37,6 +37,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Literal["debug", "info", "warning", "error", "critical"],
         Meta(description="debug, info, warning, error or critical"),
     ] = "info"
+    log_format: Annotated[Literal["text", "json"], Meta(description="text or json")] = "text"
     hub_wait_seconds: Annotated[
         float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")
     ] = 2.0
@@ -159,7 +160,7 @@ def _lowered(field: str, text: str) -> str:
     return text.lower() if field in _LOWERED else text
 
 
-_LOWERED = ("log_level", "mcp", "compression")
+_LOWERED = ("log_level", "log_format", "mcp", "compression")
 
 
 def _finite(value: object) -> object:

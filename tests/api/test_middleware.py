@@ -8,6 +8,7 @@ import pytest
 from litestar import Litestar, get
 from prometheus_client import CollectorRegistry
 
+from fitgauge.api.metrics import RequestMetrics
 from fitgauge.api.middleware import ObservabilityMiddleware, TokenBucket
 from fitgauge.api.problems import on_defect
 from fitgauge.settings import Settings
@@ -72,9 +73,9 @@ def test_the_log_has_one_line_a_request_and_nothing_of_its_content(capfd):
         http.post("/v1/fit?secret=1", json={"model": "acme/secret", "gpu": "RTX 4090"})
         http.get("/v1/gpus/secret?secret=1")
     lines = [line for line in capfd.readouterr().err.splitlines() if "fitgauge.access" in line]
-    assert [re.sub(r"^\S+ | ms=\d+\.\d\d$", "", line) for line in lines] == [
-        "INFO fitgauge.access method=POST route=/v1/fit status=404",
-        "INFO fitgauge.access method=GET route=/v1/gpus/{id} status=422",
+    assert [re.sub(r"^\S+ | ms=\d+\.\d\d| request_id=\S+$", "", line) for line in lines] == [
+        "INFO fitgauge.access method=POST route=/v1/fit status=404 code=unknown-model",
+        "INFO fitgauge.access method=GET route=/v1/gpus/{id} status=422 code=invalid-request",
     ]
     assert not any("secret" in line for line in lines)
 
@@ -97,7 +98,9 @@ def test_an_application_that_fails_is_counted_as_a_500():
 
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
     with pytest.raises(RuntimeError):
-        asyncio.run(ObservabilityMiddleware(registry, 0)(failing)(scope, None, None))
+        asyncio.run(
+            ObservabilityMiddleware(RequestMetrics(registry), 0)(failing)(scope, None, None)
+        )
     assert (
         registry.get_sample_value(
             "fitgauge_requests_total", {"method": "GET", "route": "unknown", "status": "500"}

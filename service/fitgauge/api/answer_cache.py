@@ -19,6 +19,7 @@ from fitgauge.api.callers import while_connected
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.services import CacheDependencies, Services
+from fitgauge.services.common.answered import AnswerFacts, facts_of, note
 
 Body = TypeVar("Body", bound=Struct)
 Answer = TypeVar("Answer", bound=Struct)
@@ -30,7 +31,7 @@ _ENTRY_OVERHEAD = 1024
 
 
 Key = tuple[str, bytes]
-Entry = tuple[CacheDependencies, ref[Model], bytes]
+Entry = tuple[CacheDependencies, ref[Model], bytes, AnswerFacts]
 
 
 def _entry_bytes(key: Key, entry: Entry) -> int:
@@ -43,6 +44,17 @@ class AnswerCache:
     def __init__(self, services: Services) -> None:
         self.services = services
         self._entries: Memo[Key, Entry] = Memo(_CACHE_BYTES, _entry_bytes, _LARGEST_ENTRY)
+        self.hits = 0
+        self.misses = 0
+
+    def __len__(self) -> int:
+        """Return the number of answers."""
+        return len(self._entries)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all answers, with their questions."""
+        return self._entries.size
 
     async def answer(
         self,
@@ -64,19 +76,25 @@ class AnswerCache:
                 while_connected(request, pending) if cancellable else pending
             )
             encoded = msgspec.json.encode(answer)
-            self._put(key, dependencies, encoded)
+            self._put(key, dependencies, encoded, facts_of(key[0], answer))
         content: Any = encoded  # stands for the Answer that it encodes
         return Response(content, media_type=MediaType.JSON)
 
     def _get(self, key: Key) -> bytes | None:
         entry = self._entries.get(key)
-        if entry is None:
-            return None
-        dependencies, model, encoded = entry
-        return encoded if self.services.holds(dependencies, model()) else None
+        if entry is not None:
+            dependencies, model, encoded, facts = entry
+            if self.services.holds(dependencies, model()):
+                self.hits += 1
+                note(facts)
+                return encoded
+        self.misses += 1
+        return None
 
-    def _put(self, key: Key, dependencies: CacheDependencies, encoded: bytes) -> None:
+    def _put(
+        self, key: Key, dependencies: CacheDependencies, encoded: bytes, facts: AnswerFacts
+    ) -> None:
         """Store an answer. The entry does not keep its model in memory."""
         if dependencies.model is not None:
-            entry = dependencies._replace(model=None), ref(dependencies.model), encoded
+            entry = dependencies._replace(model=None), ref(dependencies.model), encoded, facts
             self._entries.put(key, entry)

@@ -3,6 +3,7 @@
 from litestar.di import Provide
 
 from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.conditions import Conditions
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.services import Services
 
@@ -12,6 +13,7 @@ def dependencies(
     answers: AnswerCache | None = None,
     overlay: OverlayReload | None = None,
     public_url: str = "/",
+    conditions: Conditions | None = None,
 ) -> dict[str, Provide]:
     """Return the providers by name. None for an application that only describes itself."""
     return {
@@ -19,6 +21,7 @@ def dependencies(
         "answers": _same(answers),
         "overlay": _same(overlay),
         "public_url": _same(public_url),
+        "conditions": _same(conditions),
     }
 
 

@@ -4,17 +4,17 @@ every message."""
 import math
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from functools import cache
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from fitgauge import __version__
+from fitgauge.api.log_lines import AccessLine, now
+from fitgauge.api.metrics import RequestMetrics
 from fitgauge.api.problems import RequestError, on_request_error
 from fitgauge.api.request_ids import answer_headers, read_ids
-from fitgauge.hub.request_context import REQUEST_IDS
+from fitgauge.hub.request_context import REQUEST_IDS, RequestIds
+from fitgauge.services.common.answered import ANSWERED, Answered
 
 _UNLIMITED = ("/health/", "/metrics")
 _API_VERSION = (b"api-version", __version__.encode())
@@ -45,35 +45,23 @@ class TokenBucket:
 
 
 class ObservabilityMiddleware:
-    """Count and time requests by route and status, log a line of each, answer 429 beyond the limit.
-
-    Label values are bounded: a route is its template, never the requested path, and the server
-    accepts a fixed list of methods."""
+    """Count and time requests by route and status, log a line of each, answer 429 beyond the
+    limit."""
 
     def __init__(
         self,
-        registry: CollectorRegistry,
+        metrics: RequestMetrics,
         requests_per_second: float,
-        write: Callable[[str], object] | None = None,
+        write: Callable[[AccessLine], object] | None = None,
         weights: Mapping[str, int] | None = None,
     ) -> None:
         """weights: requests that one counts as under the limit, by path or by its
         last folder, such as /v1/answers/; 1 where absent. write:
-        takes each line of the log; a stream's own method, because logging would cost a fifth of a
-        warm answer."""
+        takes each line of the log, past logging, which would cost a fifth of a warm answer."""
         self._write = write
         self._weights = weights or {}
-        self._requests = Counter(
-            "fitgauge_requests",
-            "Requests answered.",
-            ("route", "method", "status"),
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "fitgauge_request_seconds", "Time to answer.", ("route",), registry=registry
-        )
+        self._metrics = metrics
         self._bucket = TokenBucket(requests_per_second) if requests_per_second > 0 else None
-        self._observe = cache(self._observer)
 
     def __call__(self, app: ASGIApp) -> ASGIApp:
         """Return the application wrapped in this middleware."""
@@ -87,6 +75,9 @@ class ObservabilityMiddleware:
             method = scope["method"]
             ids = read_ids(scope["headers"])
             REQUEST_IDS.set(ids)
+            answered = Answered()
+            ANSWERED.set(answered)
+            self._metrics.in_progress += 1
             # HEAD is GET whose body the server leaves out; the server reads the method from the
             # scope that it made
             inner = {**scope, "method": "GET"} if method == "HEAD" else scope
@@ -112,7 +103,12 @@ class ObservabilityMiddleware:
                     await app(inner, receive, sent)
             finally:
                 route = inner.get("path_template") or "unknown"
-                self._observe(route, method, status)(time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                self._metrics.in_progress -= 1
+                self._metrics.observer(route, method, status)(seconds)
+                self._metrics.answered(answered)
+                if self._write is not None:
+                    self._write(_line(route, method, status, seconds, ids, answered))
 
         return observed
 
@@ -121,27 +117,24 @@ class ObservabilityMiddleware:
         template = path[: path.rfind("/") + 1]
         return self._weights.get(path) or self._weights.get(template, 1)
 
-    def _observer(self, route: str, method: str, status: int) -> Callable[[float], None]:
-        """Return a function that records the seconds of such a request."""
-        count, time_of = (
-            self._requests.labels(route, method, str(status)).inc,
-            self._seconds.labels(route).observe,
-        )
-        line, write = (
-            f"INFO fitgauge.access method={method} route={route} status={status}",
-            self._write,
-        )
 
-        def observe(seconds: float) -> None:
-            count()
-            time_of(seconds)
-            if write is not None:
-                write(
-                    f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}"
-                    f" ms={seconds * 1000:.2f}\n"
-                )
-
-        return observe
+def _line(
+    route: str, method: str, status: int, seconds: float, ids: RequestIds, answered: Answered
+) -> AccessLine:
+    return AccessLine(
+        now(),
+        "INFO",
+        "fitgauge.access",
+        f"{method} {route} {status}",
+        method,
+        route,
+        status,
+        round(seconds * 1000, 2),
+        request_id=ids.request_id,
+        model=answered.model or "",
+        verdict=answered.verdicts[-1].verdict if answered.verdicts else "",
+        code=answered.code or "",
+    )
 
 
 def _too_many(wait: float) -> ASGIApp:

@@ -29,6 +29,7 @@ from fitgauge.errors import (
     UnknownModelError,
     UnlikeGpusError,
 )
+from fitgauge.services.common.answered import note_code
 from fitgauge.services.common.problem_schemas import Problem
 
 _TYPE = "urn:fitgauge:problem:"
@@ -100,6 +101,7 @@ class RequestError(Exception):
 
 def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
     """Return the problem on the wire."""
+    note_code(problem.code)
     return Response(
         msgspec.json.encode(problem),
         status_code=problem.status,

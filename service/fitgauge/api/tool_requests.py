@@ -9,6 +9,7 @@ from litestar import MediaType, Request, Response
 
 from fitgauge.api.problems import STATUS, RequestError
 from fitgauge.errors import HubError, QueueFullError
+from fitgauge.services.common.answered import note_code
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
 from fitgauge.services.tools.faces import TOOLS
 from fitgauge.services.tools.schemas import ToolError
@@ -58,6 +59,7 @@ def _decoded(raw: bytes) -> Any:  # noqa: ANN401 - JSON is any
 
 
 def _response(error: ToolError, status: int, headers: dict[str, str]) -> Response[bytes]:
+    note_code(error.code)
     return Response(
         msgspec.json.encode(error), status_code=status, media_type=MediaType.JSON, headers=headers
     )

@@ -75,7 +75,9 @@ class Memory:
     def __init__(self, entries: int, size: int) -> None:
         self._entries = entries
         self._size = size
-        self._held = 0
+        self.held_bytes = 0
+        self.hits = 0
+        self.misses = 0
         self._items: OrderedDict[Reference, CachedModel] = OrderedDict()
 
     def __len__(self) -> int:
@@ -84,7 +86,10 @@ class Memory:
     def get(self, reference: Reference) -> CachedModel | None:
         """Return what is known of it, which now was used last."""
         item = self._items.get(reference)
-        if item is not None:
+        if item is None:
+            self.misses += 1
+        else:
+            self.hits += 1
             self._items.move_to_end(reference)
         return item
 
@@ -92,17 +97,17 @@ class Memory:
         """Add it, and drop what was not used for longest where there is too much."""
         self.forget(reference)
         self._items[reference] = item
-        self._held += item.weight
+        self.held_bytes += item.weight
         while len(self._items) > self._entries or (
-            self._held > self._size and len(self._items) > 1
+            self.held_bytes > self._size and len(self._items) > 1
         ):
             _, oldest = self._items.popitem(last=False)
-            self._held -= oldest.weight
+            self.held_bytes -= oldest.weight
 
     def forget(self, reference: Reference) -> None:
         """Drop it, if it is there."""
         if (item := self._items.pop(reference, None)) is not None:
-            self._held -= item.weight
+            self.held_bytes -= item.weight
 
 
 class NegativeCache:
@@ -111,6 +116,10 @@ class NegativeCache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._items: OrderedDict[Reference, tuple[FitgaugeError, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return the number of failures, also of those whose moment has passed."""
+        return len(self._items)
 
     def get(self, reference: Reference) -> FitgaugeError | None:
         """Return the error to give at once. A HubError says when the Hub is asked again."""

@@ -38,6 +38,8 @@ from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.redirects import RedirectPolicy
 from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.hub.settings import HubSettings
+from fitgauge.hub.watch import HubWatch, watched
+from fitgauge.redaction import redacted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,11 +110,13 @@ class Client:
         breaker: CircuitBreaker,
         pool: ThreadPoolExecutor,
         readers: ThreadPoolExecutor,
+        watch: HubWatch,
     ) -> None:
         self._settings = settings
         self._breaker = breaker
         self._pool = pool
         self._readers = readers
+        self._watch = watch
         self._redirects = RedirectPolicy(settings.endpoint, settings.redirect_hosts)
         self._session = get_async_session()
         # huggingface_hub's hook for responses reads, and unpacks, bodies of errors whole
@@ -228,9 +232,9 @@ class Client:
         delay = self._settings.first_delay_seconds
         for attempt in range(self._settings.attempts):
             try:
-                return await self._once(
-                    trip, url, limit, params, {**trip.headers, **(extra or {})}, truncates
-                )
+                headers = {**trip.headers, **(extra or {})}
+                asking = self._once(trip, url, limit, params, headers, truncates)
+                return await watched(self._watch, asking)
             except (HubUnreachableError, HubBusyError) as error:
                 wait = (
                     error.retry_after_seconds
@@ -267,7 +271,7 @@ class Client:
                 body = await read_body(response, limit, trip.permit, truncates=truncates)
                 return Answer(body, response.headers.get("etag"), commit)
         except OfflineModeIsEnabled:
-            raise offline(self._settings.endpoint) from None
+            raise offline(self._settings.shown_endpoint) from None
         except _FAILURES as error:
             raise self._unreachable(error) from error
 
@@ -346,8 +350,8 @@ class Client:
             self._breaker.open(error)
 
     def _unreachable(self, error: Exception) -> HubUnreachableError:
-        why = f"{type(error).__name__}: {str(error)[:120]}"
-        return unreachable(self._settings.endpoint, why)
+        why = f"{type(error).__name__}: {redacted(str(error))[:120]}"
+        return unreachable(self._settings.shown_endpoint, why)
 
 
 def offline(endpoint: str) -> HubUnreachableError:

@@ -19,6 +19,7 @@ from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.hub.turns import Turns
+from fitgauge.hub.watch import HubWatch, unwatched
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,11 +69,33 @@ class Hub:
         self._pool: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._client: Client | None = None
+        self.watch: HubWatch = unwatched
+        """Takes the outcome and the seconds of each request to the Hub; set before `start`."""
 
     @property
     def settings(self) -> HubSettings:
         """The settings of the resolver."""
         return self._settings
+
+    @property
+    def memory(self) -> Memory:
+        """The models in memory."""
+        return self._memory
+
+    @property
+    def refusal(self) -> HubError | None:
+        """Why the Hub is not asked at the moment; None where it is."""
+        return self._breaker.refusal()
+
+    @property
+    def lookups_under_way(self) -> int:
+        """Number of models that are being looked up."""
+        return len(self._flights)
+
+    @property
+    def failures(self) -> int:
+        """Number of repositories that are cached as missing, refused or broken."""
+        return len(self._failures)
 
     @property
     def offline(self) -> bool:
@@ -83,7 +106,7 @@ class Hub:
         """Open the session with the Hub; sends nothing."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fitgauge-hub-reader")
-        self._client = Client(self._settings, self._breaker, self._pool, self._readers)
+        self._client = Client(self._settings, self._breaker, self._pool, self._readers, self.watch)
 
     async def close(self) -> None:
         """End what is under way. What was fetched is on disk already."""
@@ -123,8 +146,8 @@ class Hub:
             model = await outcome(task, self._settings.wait_seconds)
         except TimeoutError:
             error = HubUnreachableError(
-                f"{self._settings.endpoint} did not answer within {self._settings.wait_seconds:g}"
-                " s.",
+                f"{self._settings.shown_endpoint} did not answer within"
+                f" {self._settings.wait_seconds:g} s.",
                 hint="Retry shortly: the lookup continues in the background.",
                 retry_after_seconds=self._settings.outage_seconds,
             )
@@ -139,7 +162,7 @@ class Hub:
 
         Raises what `resolve` does."""
         if self._settings.offline:
-            raise offline(self._settings.endpoint)
+            raise offline(self._settings.shown_endpoint)
         if (client := self._client) is None:
             raise not_running()
         try:
@@ -155,7 +178,7 @@ class Hub:
         Raises HubUnreachableError, HubBusyError, and a ModelError for an answer that is no list.
         """
         if self._settings.offline:
-            raise offline(self._settings.endpoint)
+            raise offline(self._settings.shown_endpoint)
         if (client := self._client) is None:
             raise not_running()
         if refusal := self._breaker.refusal():
@@ -194,7 +217,7 @@ class Hub:
     async def _fetch(self, reference: Reference, facts: RepoMetadata | None) -> Model:
         """From the Hub, in turn, and within `flight_seconds`. facts: those known already."""
         if self._settings.offline:
-            raise offline(self._settings.endpoint)
+            raise offline(self._settings.shown_endpoint)
         if (client := self._client) is None:
             raise not_running()
         try:
@@ -232,7 +255,7 @@ class Hub:
     def _no_answer(self) -> HubUnreachableError:
         seconds = self._settings.flight_seconds
         return HubUnreachableError(
-            f"{self._settings.endpoint} did not answer within {seconds:g} s."
+            f"{self._settings.shown_endpoint} did not answer within {seconds:g} s."
         )
 
     def _is_fresh(self, reference: Reference, facts: RepoMetadata) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from huggingface_hub import constants
 
 from fitgauge.hub.redirects import HUB_HOSTS
+from fitgauge.redaction import redacted
 
 
 def default_cache() -> Path:
@@ -65,3 +66,8 @@ class HubSettings:
     """Files on disk."""
     stored_bytes: int = 256 * 2**20
     """Bytes of these files."""
+
+    @property
+    def shown_endpoint(self) -> str:
+        """The URL as messages name it: without a password."""
+        return redacted(self.endpoint)

@@ -19,6 +19,10 @@ class SingleFlight(Generic[Key, Value]):
         self._limit = limit
         self._tasks: dict[Key, asyncio.Task[Value]] = {}
 
+    def __len__(self) -> int:
+        """Return the number of tasks."""
+        return len(self._tasks)
+
     def __contains__(self, key: Key) -> bool:
         return key in self._tasks
 

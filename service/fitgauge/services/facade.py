@@ -20,6 +20,7 @@ from fitgauge.services.ask.service import AskService
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.answer_facts import AnswerAgain, AsOf
 from fitgauge.services.common.answer_ids import read_answer_id
+from fitgauge.services.common.answered import AnswerFacts, facts_of, note
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
@@ -62,6 +63,7 @@ from fitgauge.services.training_plan.service import Planner
 from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
 from fitgauge.services.utilization.service import explain_utilization
 from fitgauge.services.utilization.trace import explain_trace
+from fitgauge.spans import span
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
@@ -130,6 +132,7 @@ class Services:
         catalog = self._catalog
         dependencies, answer = await self._questions.answer(request, catalog, self._recommender)
         self._provenance.link(answer, request, catalog)
+        note(facts_of("check_fit", answer))
         return dependencies, answer
 
     def _gpu(self, gpu: str, model: str) -> GpuMatch:
@@ -158,12 +161,14 @@ class Services:
             )
             return training.needs(request, model, judged, smallest, rl_models)
 
-        answer = await self._long.run(answers)
+        with span("estimate", operation="check_training_fit"):
+            answer = await self._long.run(answers)
         answer.read_as = [
             *model_readings(model, lambda _: None, answer.verdict),
             *answer.read_as,
         ]
         self._provenance.link(answer, request, dependencies.catalog)
+        note(facts_of("check_training_fit", answer))
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
 
@@ -183,10 +188,12 @@ class Services:
         dependencies = CacheDependencies(self._catalog, request.model)
         gpu = self._gpu(request.gpu, request.model)
         model = await self._models.find(request.model)
-        answer = await self._long.run(
-            lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
-        )
+        with span("search", operation="plan_training"):
+            answer = await self._long.run(
+                lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
+            )
         self._provenance.link(answer, request, dependencies.catalog)
+        note(facts_of("plan_training", answer))
         return dependencies._replace(model=model), answer
 
     async def ask(self, request: AskRequest) -> AskAnswer:
@@ -216,10 +223,12 @@ class Services:
         catalog, filled = self._catalog, request
         if request.quantization is None and model.named_format is not None:
             filled = structs.replace(request, quantization=model.named_format)
-        answer = await self._long.run(
-            lambda checkpoint: recommender.answer(filled, model, checkpoint)
-        )
+        with span("search", operation="recommend_gpus"):
+            answer = await self._long.run(
+                lambda checkpoint: recommender.answer(filled, model, checkpoint)
+            )
         self._provenance.link(answer, request, catalog)
+        note(facts_of("recommend_gpus", answer))
         return answer
 
     @as_invalid_request
@@ -229,9 +238,11 @@ class Services:
         gpu = catalog.find(request.gpu)
         many = len(words.split_list(request.quantizations)) > _FEW_FORMATS
         large = many or request.quantizations is None
-        answer = await self._long.run(
-            lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint), large=large
-        )
+        with span("search", operation="list_models_that_fit"):
+            answer = await self._long.run(
+                lambda checkpoint: self._models_for_gpu.answer(request, gpu, checkpoint),
+                large=large,
+            )
         self._provenance.link(answer, request, catalog)
         return answer
 
@@ -247,7 +258,8 @@ class Services:
     async def compare_page(self, request: CompareRequest) -> CompareAnswer:
         """Return a page of a table. Raises the errors of fitgauge.errors."""
         catalog = self._catalog
-        answer = await self._tables.page(request, catalog)
+        with span("search", operation="compare_fit"):
+            answer = await self._tables.page(request, catalog)
         self._provenance.link(answer, request, catalog)
         return answer
 
@@ -329,6 +341,7 @@ class Services:
         """Return what a model is made of."""
         answer = model_detail(await self._models.find(name))
         self._provenance.date(answer, self._catalog)
+        note(AnswerFacts(answer.id, None))
         return answer
 
     def list_gpus(self, limit: int, offset: int) -> GpuList:

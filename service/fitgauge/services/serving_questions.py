@@ -29,6 +29,7 @@ from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.recommend.service import Recommender
+from fitgauge.spans import span
 
 
 class CacheDependencies(NamedTuple):
@@ -71,7 +72,8 @@ class ServingQuestions:
         filled = with_gguf_engine(with_named_format(request, model), model)
         if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
-        dependencies, answer = await self._fit(filled, model, gpu, catalog)
+        with span("estimate", operation="check_fit"):
+            dependencies, answer = await self._fit(filled, model, gpu, catalog)
         if filled.engine is not None and request.engine is None:
             answer.assumed = [gguf_engine(filled.engine), *answer.assumed]
         verdict_of = partial(self._verdict, filled, gpu)

@@ -4,6 +4,7 @@ from litestar import Controller, get
 from litestar.di import NamedDependency
 
 from fitgauge import __version__
+from fitgauge.api.conditions import Conditions
 from fitgauge.api.documentation import errors
 from fitgauge.api.query_parameters import strict_query
 from fitgauge.catalog.accuracy import accuracy
@@ -83,10 +84,16 @@ class HealthController(Controller):
         description=(
             "Answers when the catalog is loaded; the Hub is not asked, because the service answers"
             " without it too. Says whether an own catalog is in force, or refused in its newest"
-            " form."
+            " form, and in `reasons` what answers lack at the moment."
         ),
         responses=errors(),
     )
-    async def ready(self, overlay: NamedDependency[OverlayReload | None]) -> Readiness:
+    async def ready(
+        self,
+        overlay: NamedDependency[OverlayReload | None],
+        conditions: NamedDependency[Conditions],
+    ) -> Readiness:
         """Answer when the catalog is loaded; do not ask the Hub."""
-        return Readiness(status="ok", version=__version__, catalog=standing(overlay))
+        return Readiness(
+            status="ok", version=__version__, catalog=standing(overlay), reasons=conditions()
+        )

@@ -13,6 +13,7 @@ from fitgauge.services.common.answer_facts import AnswerAsOf
 from fitgauge.services.common.problem_schemas import Health
 
 Standing = Literal["bundled", "own", "refused"]
+ConditionCode = Literal["catalog-refused", "hub-away", "hub-offline", "shared-state-away"]
 
 
 class CatalogRefusal(Struct, kw_only=True):
@@ -56,10 +57,21 @@ class CatalogState(Struct, kw_only=True):
     """How old the facts of the answer are."""
 
 
+class Condition(Struct):
+    """Something that makes answers worse, and no reason to send none here."""
+
+    code: Annotated[ConditionCode, Meta(description="What it is.")]
+    detail: Annotated[str, Meta(description="In words.")]
+
+
 class Readiness(Health, kw_only=True):
-    """Whether it can answer, and from which catalog."""
+    """Whether it can answer, from which catalog, and what it lacks."""
 
     catalog: Annotated[Standing, Meta(description="Which catalog is in force.")]
+    reasons: Annotated[
+        list[Condition],
+        Meta(description="Why answers are worse than they could be; empty where nothing lacks."),
+    ]
 
 
 def catalog_state(catalog: Catalog, mounted: OverlayReload | None) -> CatalogState:

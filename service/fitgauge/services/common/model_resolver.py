@@ -29,6 +29,7 @@ from fitgauge.services.common.model_readings import (
     size_model,
     with_reading,
 )
+from fitgauge.spans import span
 
 SECOND_BEST_SECONDS = 5.0
 
@@ -95,7 +96,9 @@ class ModelResolver:
             self._sizes.put(text, model)
             return model
         reference = self._reference(text)
-        return self._as_read(text, await self._resolve(text, reference))
+        with span("resolve model"):
+            model = await self._resolve(text, reference)
+        return self._as_read(text, model)
 
     async def _resolve(self, text: str, reference: Reference) -> Model:
         """Return the Model of a reference, from the Hub, else from the snapshot. text: what was

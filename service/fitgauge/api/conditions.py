@@ -1,0 +1,26 @@
+"""Why the service answers with less than it could."""
+
+from collections.abc import Callable
+
+from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.hub import Hub
+from fitgauge.services.common.catalog_status import Condition
+
+Conditions = Callable[[], list[Condition]]
+"""What holds at the moment; each may end by itself."""
+
+
+def conditions_of(hub: Hub, overlay: OverlayReload | None) -> Conditions:
+    """Return a function that reads the conditions of the catalog and the Hub, without I/O."""
+
+    def conditions() -> list[Condition]:
+        holding = []
+        if overlay is not None and overlay.refused:
+            holding.append(Condition("catalog-refused", overlay.refused.error.detail))
+        if hub.offline:
+            holding.append(Condition("hub-offline", "HF_HUB_OFFLINE is set."))
+        elif refusal := hub.refusal:
+            holding.append(Condition("hub-away", refusal.detail))
+        return holding
+
+    return conditions

@@ -13,6 +13,7 @@ def run() -> None:
 
         main()
     except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
         sys.exit(INTERRUPTED)
 
 

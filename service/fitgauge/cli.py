@@ -18,7 +18,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.command_options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
-from fitgauge.local_services import answered, local_catalog, or_exit
+from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.schemas import FitRequest
@@ -51,7 +51,7 @@ _on_machine = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.version_option(__version__)
 def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""

@@ -2,7 +2,7 @@
 
 FitgaugeError
 ├── InvalidRequestError           a request without an answer (impossible degrees, unknown format)
-├── InvalidSettingsError          environment variables the process cannot run with (settings.py)
+├── InvalidSettingsError          environment variables the process cannot run with
 ├── UnlikeGpusError               GPUs of several kinds in one question
 ├── UnknownAcceleratorError       the text names no accelerator of the catalog
 ├── UnknownAnswerError            the text is not the id of an answer
@@ -98,6 +98,13 @@ class FitgaugeError(Exception):
 
 class InvalidRequestError(FitgaugeError):
     """The request is well formed and has no answer."""
+
+
+class InvalidSettingsError(FitgaugeError):
+    """Environment variables that cannot be used: `detail` has one line for each, with what to
+    set."""
+
+    code: ErrorCode = "invalid-settings"
 
 
 class UnlikeGpusError(FitgaugeError):

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fitgauge.api.problems import RequestError, question_problem, request_problem
 from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.console import echo_error, echo_json
@@ -15,6 +16,41 @@ from fitgauge.services import Services
 from fitgauge.settings import from_environment
 
 _Answer = TypeVar("_Answer")
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ends."""
+
+
+class Commands(click.Group):
+    """The commands, which Ctrl-C ends with one line, and whose --json holds for misuse too."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        """Run the command that is named."""
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            echo_error("Interrupted.")
+            ctx.exit(INTERRUPTED)
+        except click.UsageError as error:
+            if not as_json:
+                raise
+            echo_json(request_problem(_refused(error)))
+            ctx.exit(error.exit_code)
+
+
+def _refused(error: click.UsageError) -> RequestError:
+    """Return the misuse of a command as the refused request that it is."""
+    context = error.ctx
+    hint = f"See `{context.command_path} --help`." if context else "See `fitgauge --help`."
+    param = getattr(error, "param", None)
+    return RequestError(
+        422,
+        "invalid-request",
+        error.format_message(),
+        hint,
+        field=param.name if param is not None else None,
+    )
 
 
 def local_catalog() -> Catalog:
@@ -48,15 +84,9 @@ def or_exit(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
     except FitgaugeError as error:
         context = click.get_current_context(silent=True)
         if context is not None and context.params.get("as_json"):
-            echo_json(_problem(error))
+            echo_json(question_problem(error))
         else:
             echo_error(f"{error.detail}\n{error.hint}")
             if error.matches:
                 echo_error("Did you mean: " + ", ".join(error.matches))
         sys.exit(2)
-
-
-def _problem(error: FitgaugeError) -> dict[str, object]:
-    """Return an error as the API's problem+json has it."""
-    fields = ("code", "detail", "hint", "field", "matches", "send")
-    return {name: value for name in fields if (value := getattr(error, name, None))}

@@ -11,7 +11,8 @@ import uvicorn
 
 from fitgauge.api.connection_limits import BoundedConnection
 from fitgauge.app import create_app
-from fitgauge.settings import InvalidSettingsError, Settings
+from fitgauge.errors import InvalidSettingsError
+from fitgauge.settings import Settings
 
 OPTIONS: dict[str, Any] = {
     "http": BoundedConnection,

@@ -14,16 +14,9 @@ import msgspec
 from huggingface_hub import constants, get_token
 from msgspec import Meta, Struct
 
-from fitgauge.errors import ErrorCode, FitgaugeError
+from fitgauge.errors import InvalidSettingsError
 
 PREFIX = "FITGAUGE_"
-
-
-class InvalidSettingsError(FitgaugeError):
-    """Environment variables that cannot be used: `detail` has one line for each, with what to
-    set."""
-
-    code: ErrorCode = "invalid-settings"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

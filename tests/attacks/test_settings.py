@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from fitgauge.errors import InvalidSettingsError
 from fitgauge.settings import (
-    InvalidSettingsError,
     Settings,
     from_environment,
     in_force,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,29 @@ def test_columns_that_are_named_are_not_exceeded() -> None:
 def test_an_error_is_json_where_json_was_asked_for() -> None:
     result = command("check", "nope/nope", "4090", "--json")
     assert result.returncode == 2
-    assert json.loads(result.stdout)["code"] == "hub-unreachable"
+    problem = json.loads(result.stdout)
+    assert (problem["code"], problem["status"]) == ("hub-unreachable", 424)
+    assert (problem["type"], problem["title"]) == (
+        "urn:fitgauge:problem:hub-unreachable",
+        "Failed Dependency",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("Qwen/Qwen3-8B", "H100", "--context-length=-1"), "context_length"),
+        ((), "model"),
+        (("Qwen/Qwen3-8B", "H100", "--no-such-option"), None),
+    ],
+)
+def test_misuse_is_json_where_json_was_asked_for(
+    arguments: tuple[str, ...], field: str | None
+) -> None:
+    result = command("check", *arguments, "--json")
+    assert (result.returncode, result.stderr) == (2, b"")
+    problem = json.loads(result.stdout)
+    assert (problem["code"], problem["status"], problem["field"]) == ("invalid-request", 422, field)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +117,30 @@ def test_ctrl_c_while_it_starts_ends_it_without_a_traceback(tmp_path: Path) -> N
         "sys.meta_path.insert(0, Interrupt())\n"
     )
     result = command("gpus", PYTHONPATH=str(tmp_path))
-    assert (result.returncode, result.stderr) == (130, b"")
+    assert (result.returncode, result.stderr) == (130, b"Interrupted.\n")
+
+
+def test_ctrl_c_in_the_middle_of_a_command_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import asyncio\n"
+        "run = asyncio.run\n"
+        "def slow(question):\n"
+        "    question.close()\n"
+        "    print('running', flush=True)\n"
+        "    return run(asyncio.sleep(60))\n"
+        "asyncio.run = slow\n"
+    )
+    with subprocess.Popen(
+        [COMMAND, "check", "Qwen/Qwen3-8B", "H100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"running\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"Interrupted.\n")
 
 
 @pytest.mark.parametrize("length", ["32k", "32,768", "32768"])

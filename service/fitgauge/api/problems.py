@@ -19,6 +19,7 @@ from fitgauge.errors import (
     HubUnreachableError,
     InvalidCatalogError,
     InvalidRequestError,
+    InvalidSettingsError,
     MalformedModelError,
     ModelWithoutWeightsError,
     QuestionTooLargeError,
@@ -43,6 +44,7 @@ STATUS: dict[type[FitgaugeError], tuple[int, str]] = {
     UnknownAcceleratorError: (404, "unknown-accelerator"),
     UnknownAnswerError: (404, "unknown-answer"),
     InvalidCatalogError: (503, "invalid-catalog"),
+    InvalidSettingsError: (503, "invalid-settings"),
     UnknownModelError: (404, "unknown-model"),
     GatedModelError: (403, "gated-model"),
     RenamedModelError: (404, "renamed-model"),
@@ -130,7 +132,12 @@ def on_fitgauge_error(_: Request[Any, Any, Any], error: FitgaugeError) -> Respon
     headers = {}
     if isinstance(error, HubError | QueueFullError):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_seconds)))
-    return problem_response(problem_of(*STATUS[type(error)], error), headers)
+    return problem_response(question_problem(error), headers)
+
+
+def question_problem(error: FitgaugeError) -> Problem:
+    """Return the problem of a question without an answer."""
+    return problem_of(*STATUS[type(error)], error)
 
 
 def request_problem(error: RequestError) -> Problem:

@@ -124,11 +124,13 @@ def test_ctrl_c_in_the_middle_of_a_command_ends_it_without_a_traceback(tmp_path:
     (tmp_path / "sitecustomize.py").write_text(
         "import asyncio\n"
         "run = asyncio.run\n"
-        "def slow(question):\n"
-        "    question.close()\n"
+        "async def slow():\n"
         "    print('running', flush=True)\n"
-        "    return run(asyncio.sleep(60))\n"
-        "asyncio.run = slow\n"
+        "    await asyncio.sleep(60)\n"
+        "def run_slowly(question):\n"
+        "    question.close()\n"
+        "    return run(slow())\n"
+        "asyncio.run = run_slowly\n"
     )
     with subprocess.Popen(
         [COMMAND, "check", "Qwen/Qwen3-8B", "H100"],

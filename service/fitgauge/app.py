@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,7 +33,13 @@ from fitgauge.api.gateway import Gateway
 from fitgauge.api.log_lines import access_line, configure
 from fitgauge.api.manifests import mcp_tools
 from fitgauge.api.mcp_endpoint import McpEndpoint
-from fitgauge.api.metrics import RequestMetrics, StateMetrics, add_process_metrics, watch_hub
+from fitgauge.api.metrics import (
+    RequestMetrics,
+    StateMetrics,
+    add_process_metrics,
+    add_shared_state_metrics,
+    watch_hub,
+)
 from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import document, weights
 from fitgauge.api.problems import (
@@ -48,12 +54,16 @@ from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.errors import FitgaugeError
+from fitgauge.errors import FitgaugeError, InvalidSettingsError
 from fitgauge.hub import Hub, HubSettings
+from fitgauge.redaction import redacted
 from fitgauge.services import Services
 from fitgauge.services.common.long_questions import QUESTION_SECONDS
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.settings import Settings
+
+if TYPE_CHECKING:
+    from fitgauge.shared_state import ValkeyState
 
 _BODY_BYTES = 16 * 2**20
 """Of request bodies in progress; reading a log takes several times its size."""
@@ -74,6 +84,23 @@ def create_hub(settings: Settings) -> Hub:
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
+def create_shared_state(settings: Settings) -> "ValkeyState | None":
+    """Return the state that replicas share, where the settings name one. Raises
+    InvalidSettingsError where it cannot be used."""
+    if not settings.shared_state:
+        return None
+    try:
+        module = import_module("fitgauge.shared_state")
+        state: ValkeyState = module.ValkeyState(settings.shared_state)
+    except ImportError:
+        detail = "FITGAUGE_SHARED_STATE needs a package that is not installed."
+        raise InvalidSettingsError(detail, hint="pip install 'fitgauge[valkey]'") from None
+    except ValueError as error:
+        detail = f"FITGAUGE_SHARED_STATE cannot be read: {redacted(str(error))}"
+        raise InvalidSettingsError(detail, hint="Set it as valkey://valkey:6379/0.") from None
+    return state
+
+
 def create_mounted(settings: Settings) -> OverlayReload | None:
     """Return the mounted catalog of the settings, if any. Raises InvalidCatalogError where it is
     invalid."""
@@ -92,6 +119,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     where the mounted catalog has a bad row."""
     configure(settings.log_level, settings.log_format)
     hub = hub or create_hub(settings)
+    shared = create_shared_state(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
     services = create_questions(
@@ -109,6 +137,17 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         yield
         await services.close()
         await hub.close()
+
+    @asynccontextmanager
+    async def state_shared(_: Litestar) -> AsyncIterator[None]:
+        if shared is None:
+            yield
+            return
+        models = hub.share(shared)
+        add_shared_state_metrics(shared, models, registry)
+        async with _in_background(shared.follow()):
+            yield
+        await shared.close()
 
     @asynccontextmanager
     async def catalog_reloading(_: Litestar) -> AsyncIterator[None]:
@@ -144,9 +183,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         ],
         request_class=ApiRequest,
         dependencies=dependencies(
-            services, answers, mounted, settings.public_url, conditions_of(hub, mounted)
+            services, answers, mounted, settings.public_url, conditions_of(hub, mounted, shared)
         ),
-        lifespan=[hub_running, catalog_reloading, *([mcp.running] if mcp else [])],
+        lifespan=[state_shared, hub_running, catalog_reloading, *([mcp.running] if mcp else [])],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
             RequestError: on_request_error,

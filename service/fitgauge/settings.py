@@ -72,6 +72,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     mcp_origins: Annotated[
         str, Meta(description="origins divided by commas, such as https://chat.example.com")
     ] = ""
+    shared_state: Annotated[
+        str,
+        Meta(
+            pattern=r"^(((redis|valkey)s?|unix)://[^\s]+)?\Z",
+            description="an address, such as valkey://valkey:6379/0, with TLS valkeys://",
+        ),
+    ] = ""
     catalog: Annotated[str, Meta(description="a .toml or .json file, or a folder of them")] = ""
     catalog_seconds: Annotated[
         float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")
@@ -134,7 +141,8 @@ def in_force(settings: Settings, environment: Mapping[str, str] = os.environ) ->
     """Return every setting with its value and where it comes from."""
     rows = []
     for field, value in msgspec.structs.asdict(settings).items():
-        rows.append(Setting(variable(field), value, _source(variable(field), environment)))
+        shown = _without_password(value) if field == "shared_state" else value
+        rows.append(Setting(variable(field), shown, _source(variable(field), environment)))
     hub = {
         "HF_ENDPOINT": _without_password(constants.ENDPOINT),
         "HF_HUB_OFFLINE": str(constants.is_offline_mode()).lower(),

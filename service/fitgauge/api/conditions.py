@@ -1,6 +1,7 @@
 """Why the service answers with less than it could."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.hub import Hub
@@ -10,8 +11,16 @@ Conditions = Callable[[], list[Condition]]
 """What holds at the moment; each may end by itself."""
 
 
-def conditions_of(hub: Hub, overlay: OverlayReload | None) -> Conditions:
-    """Return a function that reads the conditions of the catalog and the Hub, without I/O."""
+class Away(Protocol):
+    """A store that may be away."""
+
+    is_up: bool
+    failure: str
+
+
+def conditions_of(hub: Hub, overlay: OverlayReload | None, shared: Away | None) -> Conditions:
+    """Return a function that reads the conditions of the catalog, the Hub and the shared state,
+    without I/O."""
 
     def conditions() -> list[Condition]:
         holding = []
@@ -21,6 +30,9 @@ def conditions_of(hub: Hub, overlay: OverlayReload | None) -> Conditions:
             holding.append(Condition("hub-offline", "HF_HUB_OFFLINE is set."))
         elif refusal := hub.refusal:
             holding.append(Condition("hub-away", refusal.detail))
+        if shared is not None and not shared.is_up:
+            detail = f"This replica goes on alone: {shared.failure}"
+            holding.append(Condition("shared-state-away", detail))
         return holding
 
     return conditions

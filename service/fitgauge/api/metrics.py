@@ -1,7 +1,7 @@
 """What /metrics shows: requests as they are counted and timed, and at each reading the state of
 the queue, the caches and the Hub."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Protocol
 
@@ -183,6 +183,56 @@ def watch_hub(hub: Hub, registry: CollectorRegistry) -> None:
         seconds.observe(took)
 
     hub.watch = watch
+
+
+class SharedOperations(Protocol):
+    """A shared state whose operations are counted."""
+
+    is_up: bool
+
+    @property
+    def operations(self) -> Mapping[str, int]:
+        """Number of operations by outcome."""
+
+
+class SharedValues(Protocol):
+    """What reads shared values."""
+
+    rejected: int
+
+
+class _SharedMetrics(Collector):
+    def __init__(self, state: SharedOperations, values: SharedValues) -> None:
+        self._state = state
+        self._values = values
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        yield GaugeMetricFamily(
+            "fitgauge_shared_state_up",
+            "1 while the shared state answers; at 0 this replica goes on alone.",
+            value=float(self._state.is_up),
+        )
+        yield CounterMetricFamily(
+            "fitgauge_shared_state_rejected",
+            "Values that were no valid answer to what was asked for.",
+            value=self._values.rejected,
+        )
+        operations = CounterMetricFamily(
+            "fitgauge_shared_state_operations",
+            "Operations on the shared state: ok, failed, or skipped while it is away.",
+            labels=("outcome",),
+        )
+        for outcome, count in self._state.operations.items():
+            operations.add_metric((outcome,), count)
+        yield operations
+
+
+def add_shared_state_metrics(
+    state: SharedOperations, values: SharedValues, registry: CollectorRegistry
+) -> None:
+    """Add the metrics of the state that replicas share."""
+    registry.register(_SharedMetrics(state, values))
 
 
 def add_process_metrics(registry: CollectorRegistry) -> None:

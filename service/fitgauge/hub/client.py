@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import httpx2
 from huggingface_hub import __version__ as hub_version
-from huggingface_hub import constants, get_token, hf_hub_url
-from huggingface_hub.errors import DeviceCodeError, OfflineModeIsEnabled, OIDCError
+from huggingface_hub import hf_hub_url
+from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.utils import get_async_session
 
 from fitgauge import __version__
@@ -38,6 +38,7 @@ from fitgauge.hub.errors import error_of, is_missing_file
 from fitgauge.hub.redirects import RedirectPolicy
 from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.hub.settings import HubSettings
+from fitgauge.hub.tokens import Tokens
 from fitgauge.hub.watch import HubWatch, watched
 from fitgauge.redaction import redacted
 
@@ -114,7 +115,8 @@ class Client:
     ) -> None:
         self._settings = settings
         self._breaker = breaker
-        self._pool = pool
+        self.tokens = Tokens(settings.token, pool)
+        """The token of every request."""
         self._readers = readers
         self._watch = watch
         self._redirects = RedirectPolicy(settings.endpoint, settings.redirect_hosts)
@@ -136,24 +138,16 @@ class Client:
     ) -> AsyncIterator[HubRequest]:
         """Provide a resolve, from its first request until all that it read is let go of.
 
-        The token in a thread: huggingface_hub reads it from a file, or renews it. Bodies
-        uncompressed: bounds hold before unpacking."""
-        loop = asyncio.get_running_loop()
+        Bodies uncompressed: bounds hold before unpacking."""
         started = self._breaker.now()
-        try:
-            token = await loop.run_in_executor(self._pool, _token, self._settings.token)
-        except (OSError, OIDCError, DeviceCodeError) as error:
-            raise HubUnreachableError(
-                f"Cannot read the Hub token: {type(error).__name__}.",
-                hint="Check HF_TOKEN, or log in again.",
-            ) from error
+        token = await self.tokens.read()
         headers = {
             "user-agent": USER_AGENT,
             "accept-encoding": "identity",
             **REQUEST_IDS.get().headers(),
             **({"authorization": f"Bearer {token}"} if token else {}),
         }
-        deadline = loop.time() + self._settings.wait_seconds
+        deadline = asyncio.get_running_loop().time() + self._settings.wait_seconds
         async with large_permit(self._large) as permit:
             yield HubRequest(
                 repo_id, revision or "main", headers, deadline, permit, started, counts
@@ -369,14 +363,6 @@ def unreachable(endpoint: str, why: str) -> HubUnreachableError:
         f"No answer from {endpoint}: {why}",
         hint="Retry shortly, or check HF_ENDPOINT and the proxy.",
     )
-
-
-def _token(setting: str | bool | None) -> str | None:
-    """Return the token to send: the one given, none for False, else the one huggingface_hub
-    finds."""
-    if isinstance(setting, str) or setting is False:
-        return setting or None
-    return None if setting is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
 
 
 def _there(answer: Answer, url: str) -> bytes:

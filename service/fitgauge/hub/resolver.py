@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -16,6 +17,7 @@ from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.metadata import RepoMetadata
 from fitgauge.hub.reference import Reference
 from fitgauge.hub.settings import HubSettings
+from fitgauge.hub.shared import POLL_SECONDS, SharedModels, SharedState
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.hub.turns import Turns
@@ -69,6 +71,7 @@ class Hub:
         self._pool: ThreadPoolExecutor | None = None
         self._readers: ThreadPoolExecutor | None = None
         self._client: Client | None = None
+        self._shared: SharedModels | None = None
         self.watch: HubWatch = unwatched
         """Takes the outcome and the seconds of each request to the Hub; set before `start`."""
 
@@ -101,6 +104,11 @@ class Hub:
     def offline(self) -> bool:
         """Whether the Hub must not be asked."""
         return self._settings.offline
+
+    def share(self, state: SharedState) -> SharedModels:
+        """Resolve models once for all replicas on this state from now on."""
+        self._shared = SharedModels(state, self._settings, self._clock)
+        return self._shared
 
     async def start(self) -> None:
         """Open the session with the Hub; sends nothing."""
@@ -191,20 +199,33 @@ class Hub:
             raise self._no_answer() from None
 
     async def _look_up(self, reference: Reference) -> Model:
-        """From disk, else from the Hub."""
-        facts = await self._in_thread(self._disk.read, reference)
-        if facts is None:
-            return await self._fetch(reference, None)
+        """From disk, else from what replicas share, else from the Hub."""
         if self._client is None:
             raise not_running()
+        facts = await self._in_thread(self._disk.read, reference)
+        if facts is None and (shared := self._shared) is not None:
+            there = await shared.read(await self._key(self._client, shared, reference), reference)
+            facts = there if isinstance(there, RepoMetadata) else None
+            if facts is not None:
+                await self._in_thread(self._disk.write, reference, facts)
+        if facts is None:
+            return await self._fetch(reference, None)
         try:
-            cached = await self._client.parse(CachedModel.of, facts)
+            return await self._adopt(self._client, reference, facts)
         except ModelError:
             return await self._fetch(
                 reference, None
             )  # an older version could read what this one cannot
+
+    async def _adopt(self, client: Client, reference: Reference, facts: RepoMetadata) -> Model:
+        """Return the Model of metadata that were fetched before, now in memory. Raises a
+        ModelError where they cannot be read."""
+        cached = await client.parse(CachedModel.of, facts)
         self._memory.put(reference, cached)
         return cached.model
+
+    async def _key(self, client: Client, shared: SharedModels, reference: Reference) -> str:
+        return shared.key(reference, await client.tokens.identity())
 
     def _revalidate(self, reference: Reference, facts: RepoMetadata) -> None:
         """Start a check of what is known, unless one is under way or would be refused."""
@@ -215,11 +236,60 @@ class Hub:
         self._flights.join(reference, lambda: self._fetch(reference, facts))
 
     async def _fetch(self, reference: Reference, facts: RepoMetadata | None) -> Model:
-        """From the Hub, in turn, and within `flight_seconds`. facts: those known already."""
+        """From the Hub, within `flight_seconds`, by one replica for all that share. facts: those
+        known already."""
         if self._settings.offline:
             raise offline(self._settings.shown_endpoint)
         if (client := self._client) is None:
             raise not_running()
+        if (shared := self._shared) is None:
+            return (await self._from_hub(client, reference, facts)).model
+        key = await self._key(client, shared, reference)
+        until = self._monotonic() + self._settings.flight_seconds
+        while True:
+            async with shared.claim(key) as ours:
+                there = await shared.read(key, reference)
+                if isinstance(there, ModelError):
+                    self._memory.forget(reference)
+                    self._failures.put(reference, there, self._settings.refusal_seconds)
+                    raise there
+                if there is not None and self._is_newer(reference, there, facts):
+                    with suppress(ModelError):
+                        model = await self._adopt(client, reference, there)
+                        await self._in_thread(self._disk.write, reference, there)
+                        return model
+                if ours or self._monotonic() >= until:
+                    return await self._for_all(client, shared, key, reference, facts)
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _is_newer(
+        self, reference: Reference, facts: RepoMetadata, older: RepoMetadata | None
+    ) -> bool:
+        return self._is_fresh(reference, facts) and (
+            older is None or facts.fetched_at > older.fetched_at
+        )
+
+    async def _for_all(
+        self,
+        client: Client,
+        shared: SharedModels,
+        key: str,
+        reference: Reference,
+        facts: RepoMetadata | None,
+    ) -> Model:
+        """From the Hub, and shared, as is its refusal."""
+        try:
+            cached = await self._from_hub(client, reference, facts)
+        except ModelError as error:
+            await shared.refuse(key, reference, error)
+            raise
+        await shared.write(key, reference, cached.facts)
+        return cached.model
+
+    async def _from_hub(
+        self, client: Client, reference: Reference, facts: RepoMetadata | None
+    ) -> CachedModel:
+        """From the Hub, in turn."""
         try:
             async with self._turns.turn():
                 with self._breaker.passage():
@@ -236,7 +306,7 @@ class Hub:
         self._failures.forget(reference)
         self._memory.put(reference, cached)
         await self._in_thread(self._disk.write, reference, cached.facts)
-        return cached.model
+        return cached
 
     async def _fetched(
         self, client: Client, reference: Reference, facts: RepoMetadata | None

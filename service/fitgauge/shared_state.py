@@ -1,0 +1,149 @@
+"""State that replicas share: a Litestar store on Valkey or Redis, bounded in time, and left aside
+where it does not answer. Only a service that shares state imports this module."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from typing import TypeVar
+
+from litestar.stores.valkey import ValkeyStore
+from valkey.asyncio import Valkey
+from valkey.asyncio.lock import Lock
+from valkey.asyncio.retry import Retry
+from valkey.backoff import NoBackoff
+from valkey.exceptions import ConnectionError as LostConnectionError
+from valkey.exceptions import LockError
+
+from fitgauge.redaction import redacted
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 0.25
+"""The longest that the store is waited for."""
+CLAIM_SECONDS = 1.0
+"""How long a claim outlives a replica that was killed."""
+PING_SECONDS = 1.0
+"""How often the store is looked for."""
+
+_TLS = ("rediss", "valkeys")
+_logger = logging.getLogger("fitgauge.shared_state")
+
+
+class _BoundedStore(ValkeyStore):
+    """Litestar's store, which reads values up to a limit alone."""
+
+    async def get_up_to(self, key: str, limit: int) -> bytes | None:
+        """Return a value; None where there is none, or more than `limit` bytes."""
+        value: bytes = await self._valkey.getrange(self._make_key(key), 0, limit)
+        return value if 0 < len(value) <= limit else None
+
+
+class ValkeyState:
+    """The state at one address. Where it fails once it is left aside, until it answers a ping:
+    no request waits for it a second time."""
+
+    def __init__(self, url: str) -> None:
+        """url: redis://, valkey://, with TLS rediss:// or valkeys://, or unix://."""
+        tls = {"ssl_check_hostname": True} if url.startswith(_TLS) else {}
+        self._valkey = Valkey.from_url(
+            url,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            max_connections=64,
+            retry=Retry(NoBackoff(), 1, (LostConnectionError,)),
+            **tls,
+        )
+        self._store = _BoundedStore(self._valkey, "FITGAUGE")
+        self.is_up = False
+        self.failure = "It has not answered yet."
+        """Why it is left aside."""
+        self.operations: Counter[str] = Counter()
+        """Number of operations by outcome: ok, failed, or skipped while it is left aside."""
+
+    async def follow(self) -> None:
+        """Look for the store for as long as the service runs."""
+        while True:
+            started = monotonic()
+            await self._attempt(self._valkey.ping, is_ping=True)
+            await asyncio.sleep(max(0.0, PING_SECONDS - (monotonic() - started)))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        with suppress(Exception):
+            await self._valkey.aclose(close_connection_pool=True)
+
+    async def get(self, key: str, limit: int) -> bytes | None:
+        """Return a value; None where there is none, or more than `limit` bytes."""
+        return await self._attempt(lambda: self._store.get_up_to(key, limit))
+
+    async def put(self, key: str, value: bytes, seconds: int) -> None:
+        """Store a value for some seconds."""
+        await self._attempt(lambda: self._store.set(key, value, expires_in=seconds))
+
+    async def forget(self, key: str) -> None:
+        """Drop a value."""
+        await self._attempt(lambda: self._store.delete(key))
+
+    @asynccontextmanager
+    async def claim(self, key: str) -> AsyncIterator[bool]:
+        """Hold a claim, renewed until the context ends; False where another replica has it. Where
+        the store is away it is granted."""
+        lock = Lock(self._valkey, f"FITGAUGE:claim:{key}", CLAIM_SECONDS, thread_local=False)
+        taken = await self._attempt(lambda: lock.acquire(blocking=False))
+        if not taken:
+            yield taken is None
+            return
+        renewing = asyncio.create_task(self._renew(lock))
+        try:
+            yield True
+        finally:
+            renewing.cancel()
+            await self._attempt(lambda: _release(lock))
+
+    async def _renew(self, lock: Lock) -> None:
+        while True:
+            await asyncio.sleep(CLAIM_SECONDS / 3)
+            await self._attempt(lambda: _extend(lock))
+
+    async def _attempt(self, ask: Callable[[], Awaitable[T]], *, is_ping: bool = False) -> T | None:
+        """Return what the store answers; None where it does not, or is left aside."""
+        if not (self.is_up or is_ping):
+            self.operations["skipped"] += 1
+            return None
+        try:
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                answer = await ask()
+        except Exception as error:  # whatever the store does, the service answers
+            self.operations["failed"] += 1
+            self._leave(error)
+            return None
+        if is_ping:
+            self._return()
+        else:
+            self.operations["ok"] += 1
+        return answer
+
+    def _leave(self, error: Exception) -> None:
+        self.failure = redacted(f"{type(error).__name__}: {error}")[:200]
+        if self.is_up:
+            self.is_up = False
+            _logger.warning("The shared state does not answer, this replica goes on alone: %s",
+                            self.failure)  # fmt: skip
+
+    def _return(self) -> None:
+        if not self.is_up:
+            self.is_up = True
+            _logger.info("The shared state answers.")
+
+
+async def _release(lock: Lock) -> None:
+    with suppress(LockError):  # it ran out, and another replica may have it
+        await lock.release()
+
+
+async def _extend(lock: Lock) -> None:
+    with suppress(LockError):
+        await lock.extend(CLAIM_SECONDS, replace_ttl=True)

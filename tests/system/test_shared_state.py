@@ -1,0 +1,228 @@
+"""Two replicas on a real Valkey or Redis, which is killed, restarted, stopped and overwritten.
+
+Without a server these tests are skipped, unless FITGAUGE_SYSTEM is set, as `make system` does."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from fitgauge.app import create_app
+from fitgauge.errors import InvalidSettingsError
+from fitgauge.hub import HubSettings, Reference
+from fitgauge.hub.shared import SharedModels
+from fitgauge.settings import Settings
+from hub_stand_in import HubStandIn, safetensors_repository
+from live import client, serving
+
+SERVER = shutil.which("valkey-server") or shutil.which("redis-server")
+pytestmark = pytest.mark.skipif(
+    SERVER is None and not os.environ.get("FITGAUGE_SYSTEM"),
+    reason="no Valkey or Redis: apt-get install redis-server",
+)
+QUESTION = {"model": "acme/tiny", "gpu": "RTX 4090"}
+PASSWORD = "planted-password"
+
+
+class Store:
+    """A server on one port, which may be killed and started again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"valkey://:{PASSWORD}@127.0.0.1:{self.port}/0"
+        self.process = None
+
+    def start(self):
+        options = {
+            "port": self.port, "bind": "127.0.0.1", "dir": self.folder, "requirepass": PASSWORD,
+            "save": "", "appendonly": "no", "maxmemory": "8mb", "maxmemory-policy": "allkeys-lru",
+        }  # fmt: skip
+        arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self.process = subprocess.Popen([SERVER, *arguments], stdout=subprocess.DEVNULL)
+        until(self.answers)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(10)
+
+    def answers(self):
+        try:
+            return self("PING") == b"+PONG"
+        except OSError:
+            return False
+
+    def __call__(self, *words):
+        """Return the first line of the answer to a command, in the server's own protocol."""
+        encoded = b"".join(_command(one) for one in (("AUTH", PASSWORD), words))
+        with socket.create_connection(("127.0.0.1", self.port), 5) as link:
+            link.sendall(encoded)
+            answer = b""
+            while answer.count(b"\r\n") < 2:
+                answer += link.recv(65536)
+        return answer.split(b"\r\n")[1]
+
+
+def _command(words):
+    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)
+
+
+def until(holds, seconds=20):
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path)
+    store.start()
+    yield store
+    store.kill()
+
+
+@contextmanager
+def replicas(store, count=2, **hub_settings):
+    """Provide a stand-in for the Hub and clients of replicas that share a store."""
+    settings = Settings(log_level="warning", shared_state=store.url)
+    with HubStandIn(safetensors_repository("acme/tiny")) as hub, ExitStack() as stack:
+        clients = []
+        for _ in range(count):
+            url = stack.enter_context(serving(hub, settings, **hub_settings))
+            clients.append(stack.enter_context(client(url)))
+        yield hub, clients
+
+
+def reasons(http):
+    return [reason["code"] for reason in http.get("/health/ready").json()["reasons"]]
+
+
+def shared(http):
+    """Return whether a replica shares."""
+    return "shared-state-away" not in reasons(http)
+
+
+def metric(http, name):
+    for line in http.get("/metrics").text.splitlines():
+        if line.startswith(f"{name} "):
+            return float(line.split()[1])
+    raise AssertionError(name)
+
+
+def asked(http, model="acme/tiny"):
+    response = http.post("/v1/fit", json={**QUESTION, "model": model})
+    return response.status_code, response.json().get("verdict")
+
+
+def test_each_model_is_resolved_once_by_two_replicas(store):
+    with replicas(store) as (hub, (first, second)):
+        until(lambda: shared(first) and shared(second))
+        for number in range(5):
+            hub.add(safetensors_repository(f"acme/tiny-{number}"))
+        answers = [asked(http, f"acme/tiny-{n}") for n in range(5) for http in (first, second)]
+        assert {status for status, _ in answers} == {200}
+        config = [hub.count(f"/acme/tiny-{number}/resolve/") for number in range(5)]
+        described = [hub.count(f"/api/models/acme/tiny-{number}") for number in range(5)]
+        missing = [asked(http, "acme/none")[0] for http in (first, second)]
+        assert (config, described, missing) == ([1] * 5, [1] * 5, [404, 404])
+        assert hub.count("/api/models/acme/none") == 1
+        assert metric(second, "fitgauge_shared_state_up") == 1
+
+
+def test_a_killed_store_costs_no_answer_is_said_and_is_taken_up_again(store, caplog):
+    with replicas(store) as (hub, (first, second)):
+        until(lambda: shared(first) and shared(second))
+        store.kill()
+        hub.add(safetensors_repository("acme/other"))
+        assert [asked(http, "acme/other") for http in (first, second)] == [(200, "fits")] * 2
+        assert hub.count("/acme/other/resolve/") == 2
+        until(lambda: not shared(first))
+        assert metric(first, "fitgauge_shared_state_up") == 0
+        assert first.get("/health/ready").status_code == 200
+        store.start()
+        until(lambda: shared(first) and shared(second))
+        assert [asked(http) for http in (first, second)] == [(200, "fits")] * 2
+        assert hub.count("/acme/tiny/resolve/") == 1
+    said = [record.getMessage() for record in caplog.records if "shared state" in record.msg]
+    assert any("goes on alone" in line for line in said)
+    assert PASSWORD not in caplog.text
+
+
+def test_a_store_that_hangs_delays_one_answer_by_half_a_second_at_most(store):
+    with replicas(store, 1) as (hub, (http,)):
+        until(lambda: shared(http))
+        store.process.send_signal(signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            assert asked(http) == (200, "fits")
+            first = time.monotonic() - started
+            hub.add(safetensors_repository("acme/other"))
+            assert asked(http, "acme/other") == (200, "fits")
+            operations = http.get("/metrics").text
+        finally:
+            store.process.send_signal(signal.SIGCONT)
+        assert first < 5  # two timeouts of 0.25 s and a loaded machine
+        assert 'operations_total{outcome="skipped"}' in operations
+        until(lambda: shared(http))
+
+
+def test_a_replica_that_dies_while_it_looks_up_holds_the_others_up_for_a_second(store):
+    with replicas(store, 1) as (hub, (http,)):
+        until(lambda: shared(http))
+        assert store("SET", _claim_key(hub), "of a dead replica", "PX", 1000) == b"+OK"
+        assert asked(http) == (200, "fits")
+        assert hub.count("/acme/tiny/resolve/") == 1
+
+
+def _claim_key(hub):
+    models = SharedModels(None, HubSettings(endpoint=hub.url), time.time)
+    return f"FITGAUGE:claim:{models.key(Reference('acme/tiny'), '')}"
+
+
+def test_a_store_that_lies_is_not_believed(store):
+    with replicas(store) as (hub, (first, second)):
+        until(lambda: shared(first) and shared(second))
+        assert asked(first) == (200, "fits")
+        key = _claim_key(hub).replace("claim:", "")
+        assert store("EXISTS", key) == b":1"
+        assert 0 < int(store("TTL", key)[1:]) <= 86_400
+        store("SET", key, b"\x85\xa6schema\x01")
+        assert asked(second) == (200, "fits")
+        assert metric(second, "fitgauge_shared_state_rejected_total") >= 1
+        store("DEL", key)
+        store("RPUSH", key, "another type")
+        hub.add(safetensors_repository("acme/other"))
+        assert asked(second, "acme/other") == (200, "fits")
+
+
+def test_what_the_store_holds_and_metrics_show_names_no_token(store):
+    token = "hf_PLANTEDtoken0123456789"
+    with replicas(store, 1, token=token) as (_, (http,)):
+        until(lambda: shared(http))
+        asked(http)
+        shown = http.get("/metrics").text + http.get("/health/ready").text
+        assert PASSWORD not in shown
+        store("CONFIG", "SET", "save", "")
+        dump = subprocess.run(
+            ["redis-cli", "-p", str(store.port), "-a", PASSWORD, "--no-auth-warning", "EVAL",
+             "local all = '' for _, k in ipairs(redis.call('KEYS', '*')) do"
+             " all = all .. k .. (redis.call('GET', k) or '') end return all", "0"],
+            capture_output=True, check=True,
+        ).stdout  # fmt: skip
+    assert token.encode() not in dump
+
+
+def test_an_address_that_cannot_be_read_ends_the_start():
+    with pytest.raises(InvalidSettingsError) as refused:
+        create_app(Settings(log_level="warning", shared_state="valkey://host:port/0"))
+    assert "FITGAUGE_SHARED_STATE" in refused.value.detail

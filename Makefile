@@ -8,7 +8,7 @@ GPU ?= RTX 4090
 EXAMPLES ?= 2000
 SEED ?= 1
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents calibrate bench clean pictures vectors
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents slack calibrate bench clean pictures vectors
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,9 @@ vectors: .venv/.tools  ## write docs/vectors/ anew: questions with answers for o
 
 questions: .venv/.tools  ## write docs/questions.md anew from what the service answers
 	@PYTHONPATH=tests $(BIN)/python tests/shared_questions.py
+
+slack: .venv/.tools  ## write the conversation of docs/SLACK.md anew
+	@PYTHONPATH=tests $(BIN)/python -m slack_stand_in.page docs/SLACK.md
 
 agents: .venv/.tools  ## write docs/AGENTS.md: how agents' first calls are read
 	@PYTHONPATH=tests $(BIN)/python tests/first_calls.py docs/AGENTS.md

@@ -16,6 +16,7 @@ from fitgauge.app import create_hub
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.chat_commands import slack, truth
 from fitgauge.command_options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
@@ -55,6 +56,10 @@ _on_machine = click.option(
 @click.version_option(__version__)
 def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""
+
+
+main.add_command(slack)
+main.add_command(truth)
 
 
 @main.command()

@@ -35,6 +35,12 @@ def checkpoint_name(model_id: str, kind: CheckpointKind, form: str) -> str | Non
     return _names().get((model_id.lower(), kind, form.lower()))
 
 
+def tagged(tag: str) -> PublishedCheckpoint | None:
+    """Return what a tag of Ollama's library holds (llama3:8b, library/llama3:8b), in any case of
+    letters; None where the tag is not known."""
+    return _tags().get(tag.strip().lower().removeprefix("library/"))
+
+
 @cache
 def rows() -> tuple[PublishedCheckpoint, ...]:
     """Return the table."""
@@ -46,3 +52,8 @@ def rows() -> tuple[PublishedCheckpoint, ...]:
 @cache
 def _names() -> Mapping[tuple[str, str, str], str]:
     return {(row.model.lower(), row.kind, row.form.lower()): row.name for row in rows()}
+
+
+@cache
+def _tags() -> Mapping[str, PublishedCheckpoint]:
+    return {row.name: row for row in rows() if row.kind == "ollama"}

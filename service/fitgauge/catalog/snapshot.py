@@ -15,6 +15,7 @@ import msgspec
 from rapidfuzz import fuzz, process
 
 from fitgauge.catalog import variants
+from fitgauge.catalog.checkpoints import tagged
 from fitgauge.catalog.model_names import Footprint, ModelReading, Names
 from fitgauge.catalog.name_parts import plain, says_all
 from fitgauge.engine.model.families import read_config
@@ -220,6 +221,9 @@ class Snapshot:
             model_id = next(one for one in self._ids if one.lower() == wanted)
         if model_id:
             return ModelReading(model_id)
+        row = tagged(wanted)
+        if row is not None and row.model.lower() in self._places:
+            return ModelReading(row.model, row.form.lower())
         if reading := self._names.read(text, self._footprint):
             return reading
         reading = self._derived_names.read(text, self._footprint)

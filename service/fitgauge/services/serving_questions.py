@@ -18,10 +18,9 @@ from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.long_questions import LongQuestions
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
+    engine_of_name,
     find_gpu,
-    gguf_engine,
     model_readings,
-    with_gguf_engine,
     with_named_format,
 )
 from fitgauge.services.common.schemas import FitRequest, Verdict
@@ -69,13 +68,16 @@ class ServingQuestions:
         snapshot = self._models.snapshot
         gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
-        filled = with_gguf_engine(with_named_format(request, model), model)
+        filled = with_named_format(request, model)
+        implied = engine_of_name(request, model)
+        if implied is not None:
+            filled = structs.replace(filled, engine=implied.value)
         if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
-        if filled.engine is not None and request.engine is None:
-            answer.assumed = [gguf_engine(filled.engine), *answer.assumed]
+        if implied is not None:
+            answer.assumed = [implied, *answer.assumed]
         verdict_of = partial(self._verdict, filled, gpu)
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer

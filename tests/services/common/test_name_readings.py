@@ -21,7 +21,9 @@ Check = Callable[..., FitAnswer]
     [
         ("Qwen2.5-14B GPTQ int8", "Qwen/Qwen2.5-14B-Instruct-GPTQ-Int8", None),
         ("Mixtral-8x7B-Instruct-AWQ", "mistralai/Mixtral-8x7B-Instruct-v0.1", "awq"),
-        ("gemma2:9b", "google/gemma-2-9b-it", "q4_k_m"),
+        ("gemma2:9b", "google/gemma-2-9b-it", "q4_0"),
+        ("qwen3:8b", "Qwen/Qwen3-8B", "q4_k_m"),
+        ("mistral:7b-instruct-q5_K_M", "mistralai/Mistral-7B-Instruct-v0.3", "q5_k_m"),
         ("14B 8bit", "14b", "int8"),
         ("3", "3b", None),
     ],
@@ -36,6 +38,22 @@ def test_the_format_in_a_name_is_the_one_that_is_judged(
         (reading,) = [one for one in answer.read_as if one.field == "model"]
         assert reading.sent == model
         assert quantization in reading.taken
+
+
+@pytest.mark.parametrize("tag", ["gemma2:9b", "mistral:7b-instruct-q5_K_M"])
+def test_a_tag_of_ollama_is_run_by_ollama(check_fit: Check, tag: str) -> None:
+    answer = check_fit(model=tag, gpu="RTX 3090")
+    assert answer.understood_as["engine"] == "ollama"
+    assert any(one.field == "engine" and one.value == "ollama" for one in answer.assumed)
+    assert answer.launch is not None
+    assert answer.launch.command.endswith(f"ollama run {tag}")
+    assert answer.launch.placeholder is None
+
+
+def test_a_tag_runs_on_the_engine_that_is_named(check_fit: Check) -> None:
+    answer = check_fit(model="qwen3:8b", gpu="RTX 3090", engine="llama.cpp")
+    assert answer.understood_as["engine"] == "llama.cpp"
+    assert not [one for one in answer.assumed if one.field == "engine"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +136,7 @@ def test_a_table_judges_the_format_of_each_name(questions: Services) -> None:
         table = await questions.compare_fit(request)
         return [row.quantization async for some in questions.rows(table) for row in some]
 
-    assert asyncio.run(rows()) == ["q4_k_m", "as published"]
+    assert asyncio.run(rows()) == ["q4_0", "as published"]
 
 
 def refusal(check_fit: Check, kind: type[FitgaugeError], model: str, gpu: str) -> FitgaugeError:

@@ -116,6 +116,8 @@ class _Choice:
             counted=count is not None,
             settings=bool(settings),
         )
+        if operation in ("check_fit", "check_training_fit"):
+            settings["host_memory_gib"] = self._host_memory(gpu)
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
         understood = msgspec.convert(
@@ -133,6 +135,15 @@ class _Choice:
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]
+
+    def _host_memory(self, gpu: str | None) -> float | None:
+        """Return the memory of the machine itself [GiB]; None where the text names none, or the
+        GPU has no other memory than the machine's."""
+        match = self._gpus.find(gpu) if gpu else None
+        if match is None or match.accelerator.unified_memory:
+            return None
+        sizes = [fact.value.ram for fact in self._of("hardware") if fact.value.ram is not None]
+        return max(sizes, default=None)
 
     def _sizes_only(self) -> bool:
         """Return whether the text names several sizes and no model."""

@@ -73,6 +73,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     gpu_memory_utilization: Annotated[
         float | None, Meta(description="Share of the GPU that the engine may use.")
     ] = None
+    host_memory_gib: Annotated[
+        float | None, Meta(description="Memory of the machine for what is offloaded [GiB].")
+    ] = None
     max_usd_per_hour: Annotated[float | None, Meta(description="Budget [USD/h].")] = None
 
 

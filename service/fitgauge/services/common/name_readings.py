@@ -6,6 +6,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
@@ -47,21 +48,20 @@ def with_named_format(request: FitRequest, model: Model) -> FitRequest:
     return structs.replace(request, quantization=model.named_format)
 
 
-def with_gguf_engine(request: FitRequest, model: Model) -> FitRequest:
-    """Return the request on an engine that reads GGUF files, where the model is one and no engine
-    is sent."""
-    is_gguf = model.stored is not None and model.stored.file_name is not None
-    if not is_gguf or request.engine is not None or request.engine_version is not None:
-        return request
-    reading = next(engine for engine in DEFAULT_ENGINES if ENGINES[engine].reads_gguf)
-    return structs.replace(request, engine=reading)
-
-
-def gguf_engine(engine: str) -> Assumption:
-    """Return why this engine is assumed for a GGUF file."""
-    return Assumption(
-        "engine", engine, f"`engine` not set: assuming {engine}, because the model is a GGUF file."
-    )
+def engine_of_name(request: FitRequest, model: Model) -> Assumption | None:
+    """Return the engine that the model's name implies where none is sent: one that reads GGUF
+    files for such a file, Ollama for a tag of its library; None for another name."""
+    if request.engine is not None or request.engine_version is not None:
+        return None
+    if model.stored is not None and model.stored.file_name is not None:
+        engine = next(engine for engine in DEFAULT_ENGINES if ENGINES[engine].reads_gguf)
+        why = "the model is a GGUF file"
+    elif is_tag(request.model):
+        engine = next(name for name, row in ENGINES.items() if "ollama" in row.checkpoint_kinds)
+        why = f"`{request.model}` is written as a tag of its library"
+    else:
+        return None
+    return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
 
 
 def find_gpu(

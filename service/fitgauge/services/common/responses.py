@@ -155,9 +155,13 @@ def summary(
         left = f"{gib(outside.expected)} outside that share, of {gib(rest)} left there,"
     end = f" {host_in_words(host)}" if host else ""
     if judged == "fits":
-        longest = f"The longest context that fits is {_count(limits.max_context_length, 'token')}."
+        longest = f"the longest context that fits is {_count(limits.max_context_length, 'token')}."
         decides = f"; {left} decide" if left else ""
-        return f"{model} fits on {gpus}: {needs} of {have}{decides}. {longest}{end}"
+        holds = f"{longest[0].upper()}{longest[1:]}"
+        if limits.max_concurrency is not None:
+            most = _count(limits.max_concurrency, "such request")
+            holds = f"It holds {most} at once; {longest}"
+        return f"{model} fits on {gpus}: {needs} of {have}{decides}. {holds}{end}"
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":
         return (

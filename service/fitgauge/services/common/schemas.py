@@ -22,6 +22,16 @@ Names = (
 Degree = Annotated[int, Meta(ge=1, le=1024)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]
+HostGib = Annotated[
+    Annotated[float, Meta(ge=1, le=65_536)] | None,
+    Meta(
+        description=(
+            "GiB of the machine's memory for what is offloaded: suggestions stay within it."
+            " Default: not bounded."
+        ),
+        examples=[128],
+    ),
+]
 
 
 SettingsMode = Literal["auto", "defaults"]
@@ -158,6 +168,7 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(description="GiB of weights per GPU offloaded to host memory."),
     ] = None
+    host_memory_gib: HostGib = None
     kv_cache_memory_gib: Annotated[
         Gib | None, Meta(description="GiB of KV cache per GPU, instead of all free memory.")
     ] = None

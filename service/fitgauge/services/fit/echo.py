@@ -37,6 +37,8 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     }
     if request.cpu_offload_gib:
         filled["cpu_offload_gib"] = request.cpu_offload_gib
+    if request.host_memory_gib:
+        filled["host_memory_gib"] = request.host_memory_gib
     if request.other_memory_gib:
         filled["other_memory_gib"] = request.other_memory_gib
     if request.kv_cache_memory_gib:

@@ -18,6 +18,7 @@ from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.schemas import FitRequest, HostMemory
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
@@ -134,6 +135,11 @@ class Estimator:
         if sum(sizes) <= 0:
             return None
         return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
+
+    def exceeds_host(self, checked: FitEstimate) -> bool:
+        """Return whether more is offloaded than `host_memory_gib` holds."""
+        limit = checked.query.request.host_memory_gib
+        return limit is not None and exceeds_host(self.host_memory(checked), limit)
 
     def check(self, query: FitQuery, *, settle: bool = True) -> FitEstimate:
         """Return the question, estimated: with the settings that the request sets, and for the

@@ -4,6 +4,7 @@ they differ from the engine's defaults."""
 from typing import NamedTuple
 
 from fitgauge.catalog.checkpoints import checkpoint_name
+from fitgauge.catalog.name_parts import is_tag
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
@@ -124,8 +125,17 @@ def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
     else:
         scheme = published(model.spec)
         form = scheme.name.upper() if scheme else model.spec.dtype
-    repository = _published_name(model, row, form)
+    repository = _tag(model, form, row) or _published_name(model, row, form)
     return Source(repository if repository is not None else _placeholder(model, form, row))
+
+
+def _tag(model: Model, form: str, row: Engine) -> str | None:
+    """Return the tag of Ollama's library that the caller named the model by, for its command."""
+    name = model.guessed_from
+    if name is None or model.named_format is None or "ollama" not in row.checkpoint_kinds:
+        return None
+    is_same = canonical_name(model.named_format) == canonical_name(form)
+    return name if is_same and is_tag(name) else None
 
 
 def _published_name(model: Model, row: Engine, form: str) -> str | None:

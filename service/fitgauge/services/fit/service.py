@@ -18,6 +18,7 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
+from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
@@ -169,6 +170,7 @@ class FitService:
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
+        check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.summary = answers.summary(
             answer.model.id,
             checked.query.gpus_in_words + clause(checked),

@@ -73,7 +73,7 @@ class SuggestionSearch:
         ):
             return
         again = self._estimator.attempt(self._changed(fields))
-        if again is None or again.refused is not None:
+        if again is None or again.refused is not None or self._estimator.exceeds_host(again):
             return
         if again.verdict in ("does_not_fit", self._checked.verdict):
             self.failed.append((candidate, again))
@@ -164,10 +164,11 @@ def suggestions(
         smaller = smaller_elsewhere(engines_for(query.accelerator))
         elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
         results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
+    offers_host = query.request.host_memory_gib is not None
     results.sort(
         key=lambda suggestion: (
             suggestion.verdict != "fits",
-            "cpu_offload_gib" in suggestion.request,
+            ("cpu_offload_gib" in suggestion.request) != offers_host,
         )
     )
     return results[:MOST_SUGGESTIONS]
@@ -188,7 +189,7 @@ def _with_experts_on_host(query: FitQuery, estimator: Estimator) -> list[Suggest
         again = estimator.possible(estimator.change(query, fields))
         if again is None or again.refused is not None:
             continue
-        if again.verdict == "fits":
+        if again.verdict == "fits" and not estimator.exceeds_host(again):
             return [suggestion_of(change, to_send(fields, query, again), again, estimator)]
         if not tried and reads_host_memory(query.accelerator):
             tried = [

@@ -21,7 +21,7 @@ def echo(
     ) | rl_setup.understood(request, trained.setup)
     filled |= {
         name: value
-        for name in ("runtime_gib", "other_memory_gib")
+        for name in ("runtime_gib", "other_memory_gib", "host_memory_gib")
         if (value := getattr(request, name)) is not None
     }
     left_out = open_settings(request, trained.workload)

@@ -11,7 +11,7 @@ from fitgauge.engine.training.workload import (
     Implementation,
     Kernels,
 )
-from fitgauge.services.common.schemas import Degree, Text, Tokens
+from fitgauge.services.common.schemas import Degree, HostGib, Text, Tokens
 from fitgauge.services.training_fit.shared_fields import SharedFields, Switch
 
 
@@ -110,6 +110,7 @@ class MemoryFields(StepFields, kw_only=True):
             description="Megatron's, selective. Default core_attn.", examples=["moe_act,layernorm"]
         ),
     ] = None
+    host_memory_gib: HostGib = None
     activation_offload: Annotated[
         bool | None, Meta(description="What layers keep waits in host memory. Default false.")
     ] = None

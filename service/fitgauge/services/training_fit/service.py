@@ -18,6 +18,7 @@ from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.any_gpu import ANY_GPU
 from fitgauge.services.common.fit_schemas import Limits
+from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.reading_schemas import Verdict
@@ -115,6 +116,7 @@ class TrainingFitService:
             *size_readings(request.model, model),
             *gpu_readings(request.gpu or "", match, judgement, stage.need.low, judge),
         ]
+        check_host(trained.host_memory, request.host_memory_gib)
         return TrainingAnswer(
             verdict=judgement,
             summary=(

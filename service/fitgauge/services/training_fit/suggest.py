@@ -14,6 +14,7 @@ from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import HostMemory, Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
@@ -162,6 +163,8 @@ class SettingsSearch:
         try:
             estimate = self.estimate(changed, changed.gpu_count or self.trained.count)
         except IMPOSSIBLE:
+            return None
+        if exceeds_host(estimate.host_memory, self.request.host_memory_gib):
             return None
         return None if refusal(estimate.workload, self.accelerator) else estimate
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -54,16 +54,13 @@ from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.errors import FitgaugeError, InvalidSettingsError
+from fitgauge.errors import FitgaugeError
+from fitgauge.extras import create_shared_state, create_tracing
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.redaction import redacted
 from fitgauge.services import Services
 from fitgauge.services.common.long_questions import QUESTION_SECONDS
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.settings import Settings
-
-if TYPE_CHECKING:
-    from fitgauge.shared_state import ValkeyState
 
 _BODY_BYTES = 16 * 2**20
 """Of request bodies in progress; reading a log takes several times its size."""
@@ -84,23 +81,6 @@ def create_hub(settings: Settings) -> Hub:
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
 
 
-def create_shared_state(settings: Settings) -> "ValkeyState | None":
-    """Return the state that replicas share, where the settings name one. Raises
-    InvalidSettingsError where it cannot be used."""
-    if not settings.shared_state:
-        return None
-    try:
-        module = import_module("fitgauge.shared_state")
-        state: ValkeyState = module.ValkeyState(settings.shared_state)
-    except ImportError:
-        detail = "FITGAUGE_SHARED_STATE needs a package that is not installed."
-        raise InvalidSettingsError(detail, hint="pip install 'fitgauge[valkey]'") from None
-    except ValueError as error:
-        detail = f"FITGAUGE_SHARED_STATE cannot be read: {redacted(str(error))}"
-        raise InvalidSettingsError(detail, hint="Set it as valkey://valkey:6379/0.") from None
-    return state
-
-
 def create_mounted(settings: Settings) -> OverlayReload | None:
     """Return the mounted catalog of the settings, if any. Raises InvalidCatalogError where it is
     invalid."""
@@ -119,7 +99,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     where the mounted catalog has a bad row."""
     configure(settings.log_level, settings.log_format)
     hub = hub or create_hub(settings)
-    shared = create_shared_state(settings)
+    shared, tracing = create_shared_state(settings), create_tracing(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
     services = create_questions(
@@ -137,6 +117,15 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         yield
         await services.close()
         await hub.close()
+
+    @asynccontextmanager
+    async def traced(_: Litestar) -> AsyncIterator[None]:
+        if tracing is None:
+            yield
+            return
+        tracing.start()
+        yield
+        await tracing.close()
 
     @asynccontextmanager
     async def state_shared(_: Litestar) -> AsyncIterator[None]:
@@ -185,7 +174,13 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         dependencies=dependencies(
             services, answers, mounted, settings.public_url, conditions_of(hub, mounted, shared)
         ),
-        lifespan=[state_shared, hub_running, catalog_reloading, *([mcp.running] if mcp else [])],
+        lifespan=[
+            traced,
+            state_shared,
+            hub_running,
+            catalog_reloading,
+            *([mcp.running] if mcp else []),
+        ],
         exception_handlers={
             FitgaugeError: on_fitgauge_error,
             RequestError: on_request_error,
@@ -204,12 +199,13 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     admission, requests = Admission(app, _BODY_BYTES), RequestMetrics(registry)
     registry.register(StateMetrics(requests, services, hub, answers, admission))
     add_process_metrics(registry)
+    inner = ConditionalGets(admission, private=False)
     observed = ObservabilityMiddleware(
         requests,
         settings.requests_per_second,
         (lambda line: sys.stderr.write(written(line))) if log_requests else None,
         weights(),
-    )(ConditionalGets(admission, private=False))
+    )(tracing.requests(inner) if tracing else inner)
     return Gateway(observed, settings.trusted_proxies, settings.root_path)
 
 

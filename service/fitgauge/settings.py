@@ -72,6 +72,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     mcp_origins: Annotated[
         str, Meta(description="origins divided by commas, such as https://chat.example.com")
     ] = ""
+    tracing: Annotated[bool, Meta(description="true or false")] = False
     shared_state: Annotated[
         str,
         Meta(
@@ -161,7 +162,7 @@ def _lowered(field: str, text: str) -> str:
     return text.lower() if field in _LOWERED else text
 
 
-_LOWERED = ("log_level", "log_format", "mcp", "compression")
+_LOWERED = ("log_level", "log_format", "tracing", "mcp", "compression")
 
 
 def _finite(value: object) -> object:

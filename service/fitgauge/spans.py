@@ -2,8 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
-StartSpan = Callable[[str, dict[str, str]], AbstractContextManager[object]]
+
+class Span(Protocol):
+    """A span that has started."""
+
+    def set_attribute(self, key: str, value: str, /) -> None:
+        """Describe it further."""
+
+
+StartSpan = Callable[[str, dict[str, str]], AbstractContextManager[Span]]
 """Starts a span of this name with these attributes; it ends with the context."""
 
 _NOTHING = nullcontext()
@@ -18,7 +27,7 @@ def use(start: StartSpan | None) -> None:
     _Tracer.start = start
 
 
-def span(name: str, **attributes: str) -> AbstractContextManager[object]:
-    """Return the context of one span."""
+def span(name: str, **attributes: str) -> AbstractContextManager[Span | None]:
+    """Return the context of one span; of nothing where no tracer is set."""
     start = _Tracer.start
     return _NOTHING if start is None else start(name, attributes)

@@ -46,6 +46,10 @@ def json_lines(err):
 
 
 def test_a_line_is_json_with_what_was_answered(capfd):
+    named = {
+        "x-request-id": "of-a-gateway",
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    }
     with (
         HubStandIn(safetensors_repository("acme/tiny")) as hub,
         serving(hub, Settings(log_format="json")) as url,
@@ -55,7 +59,7 @@ def test_a_line_is_json_with_what_was_answered(capfd):
             verdict = http.post("/v1/fit", json=QUESTION).json()["verdict"]
         http.post("/v1/training-fit", json=QUESTION)
         http.post("/tools/check_fit", json=QUESTION)
-        http.get("/v1/models/acme/none", headers={"x-request-id": "of-a-gateway"})
+        http.get("/v1/models/acme/none", headers=named)
     lines = json_lines(capfd.readouterr().err)
     asked = [(line["route"], line["status"], line.get("model")) for line in lines]
     assert asked == [
@@ -67,6 +71,7 @@ def test_a_line_is_json_with_what_was_answered(capfd):
     ]
     assert [line.get("verdict") for line in lines[:2]] == [verdict, verdict]
     assert (lines[-1]["code"], lines[-1]["request_id"]) == ("unknown-model", "of-a-gateway")
+    assert lines[-1]["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
     assert len({line["request_id"] for line in lines}) == 5
     assert all(line["duration_ms"] > 0 and line["level"] == "INFO" for line in lines)
 

@@ -39,6 +39,8 @@ class AccessLine(Struct, frozen=True, omit_defaults=True):
     """How long it took to answer [milliseconds]."""
     request_id: str = ""
     """X-Request-ID."""
+    trace_id: str = ""
+    """Trace of W3C Trace Context, where the caller sent one."""
     caller: str = ""
     """Who asked, where callers are distinguished."""
     model: str = ""

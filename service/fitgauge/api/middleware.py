@@ -131,6 +131,7 @@ def _line(
         status,
         round(seconds * 1000, 2),
         request_id=ids.request_id,
+        trace_id=ids.traceparent[3:35],
         model=answered.model or "",
         verdict=answered.verdicts[-1].verdict if answered.verdicts else "",
         code=answered.code or "",

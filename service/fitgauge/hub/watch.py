@@ -33,7 +33,7 @@ async def watched(watch: HubWatch, asking: Awaitable[Reply]) -> Reply:
     """Return the reply of the Hub, and hand its outcome on: ok, unchanged, no-file, cancelled or
     the code of its error."""
     started, outcome = perf_counter(), "cancelled"
-    with span("hub request"):
+    with span("hub request") as current:
         try:
             reply = await asking
             outcome = "unchanged" if reply.unchanged else "no-file" if reply.body is None else "ok"
@@ -43,3 +43,5 @@ async def watched(watch: HubWatch, asking: Awaitable[Reply]) -> Reply:
             raise
         finally:
             watch(outcome, perf_counter() - started)
+            if current is not None:
+                current.set_attribute("fitgauge.outcome", outcome)

@@ -28,6 +28,9 @@ AMPERE, HOPPER, BLACKWELL = 8, 9, 10
 """First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX
 Blackwell (12) is none of them."""
 
+FP8_UNITS = (8, 9)
+"""The first GPU whose matrix units multiply FP8."""
+
 FP8_ATTENTION = (8, 9)
 """The first GPU whose Triton attention reads an fp8 cache. Source:
 v1/attention/backends/triton_attn.py, mla/triton_mla.py."""
@@ -144,12 +147,16 @@ class AcceleratorKind(NamedTuple):
     """Before Ampere, where releases until 0.11 serve with their first engine."""
     elsewhere: str
     """The vendor where no coefficient was measured on its GPUs; else empty."""
+    multiplies_fp8: bool
+    """See `multiplies_fp8`."""
 
     @property
     def alone(self) -> "AcceleratorKind":
         """What the profiling pass and the cache depend on of it: not its links, nor whose GPU
         it is."""
-        return self._replace(symmetric=False, unified_memory=False, elsewhere="")
+        return self._replace(
+            symmetric=False, unified_memory=False, elsewhere="", multiplies_fp8=True
+        )
 
 
 def accelerator_kind(accelerator: Accelerator) -> AcceleratorKind:
@@ -176,7 +183,18 @@ def _kind(
         unified_memory,
         0 < major < AMPERE,
         elsewhere(vendor),
+        _multiplies_fp8(capability),
     )
+
+
+def multiplies_fp8(accelerator: Accelerator) -> bool:
+    """Return whether the GPU's matrix units multiply FP8; where NVIDIA's do not, Marlin reads FP8
+    weights and multiplies in 16 bit. Source: vllm 0.33 platforms/cuda.py, supports_fp8."""
+    return _multiplies_fp8(accelerator.compute_capability)
+
+
+def _multiplies_fp8(capability: tuple[int, int] | None) -> bool:
+    return capability is None or capability >= FP8_UNITS
 
 
 def shares_memory(accelerator: Accelerator) -> bool:

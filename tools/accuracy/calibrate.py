@@ -21,6 +21,7 @@ from accuracy.vllm_evidence import (
     first_runner,
     graph_line,
     graphs,
+    latent_graphs,
     plain_collectives,
     process,
     second_logits,
@@ -72,6 +73,7 @@ def vllm_profiles(chosen: Sequence[Run]) -> list[dict[str, Any]]:
                 "hidden_copies": hidden,
                 "graph_bytes": once,
                 "graph_layer_bytes": each,
+                "graph_latent_layer_bytes": latent_graphs(once["expected"]),
                 "graphs_in_budget": group.graphs_in_budget,
                 "runtime_bytes": whole(runtime),
                 "communication_bytes": whole(

@@ -255,3 +255,22 @@ def graph_line(seen: list[Seen]) -> tuple[dict[str, Any], dict[str, Any]]:
         "source": LOGS,
     }
     return once, each
+
+
+LATENT_ESTIMATES = {"v030": 1.39, "v066": 1.19, "v067": 1.04}
+"""Estimates that vLLM 0.19 printed for models of 27 layers, all of latent attention [GiB]: the only
+ones so far, and none of the fit part."""
+LATENT_LAYERS = 27
+
+
+def latent_graphs(once: float) -> dict[str, Any]:
+    """Return what a layer of latent attention takes beyond `once`: the median, least and most of
+    `LATENT_ESTIMATES`."""
+    low, middle, high = sorted(
+        (estimate * GIB - once) / LATENT_LAYERS for estimate in LATENT_ESTIMATES.values()
+    )
+    source = (
+        "estimates printed by vLLM 0.19 for DeepSeek-V2-Lite and Kimi-VL (tools/accuracy/"
+        "serving.jsonl, v030, v066, v067: held out of the fit), 27 layers each"
+    )
+    return derived(round(low), round(middle), round(high), source)

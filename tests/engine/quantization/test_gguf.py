@@ -4,12 +4,13 @@ import re
 
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.catalog.checkpoints import rows
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS, gguf_block
-from fitgauge.engine.quantization.gguf import pieces, role_of
+from fitgauge.engine.quantization.gguf import gguf_scheme, pieces, role_of
 from fitgauge.engine.quantization.gguf_types import DEFAULT_BLOCKS, Role, fitting_block, more_bits
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import RuleIndex
@@ -141,3 +142,9 @@ def test_latent_attention_is_written_as_two_tensors():
     )
     tensor = next(t for t in block.tensors if t.name == "self_attn.kv_b_proj.weight")
     assert [piece.inputs for piece in pieces(tensor, block)] == [128, 512]
+
+
+def test_a_model_s_file_is_derived_once():
+    spec = spec_of("meta-llama/Llama-3.1-8B-Instruct")
+    assert gguf_scheme("Q4_K_M", spec) is gguf_scheme("Q4_K_M", spec)
+    assert gguf_scheme("Q5_K_M", spec) is not gguf_scheme("Q4_K_M", spec)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import (
     Attention,
     Block,
@@ -106,9 +107,17 @@ class _Matrix(NamedTuple):
     """What conversion makes of it; empty: it stays in F32."""
 
 
+_SCHEMES: WeakMemo[ModelSpec, str, Scheme] = WeakMemo()
+"""By model and file type: one question may ask for the same file many times."""
+
+
 def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
     """Return a GGUF file of this type as llama.cpp would make it from `spec`. Vectors, routers
     and positions stay in F32; towers are in a file of their own."""
+    return _SCHEMES.get_or_compute(spec, file_type, lambda: _scheme(file_type, spec))
+
+
+def _scheme(file_type: str, spec: ModelSpec) -> Scheme:
     average = Format(name=file_type, bits=GGUF_FILE_BITS[file_type])
     kinds = tuple(kind for kind in MATRICES if kind is not Kind.ROUTER)
     if is_nominal(spec):

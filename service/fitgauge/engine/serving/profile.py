@@ -74,6 +74,8 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """CUDA graphs, once [bytes]."""
     graph_layer_bytes: Coefficient
     """CUDA graphs of every layer [bytes]."""
+    graph_latent_layer_bytes: Coefficient | None = None
+    """The same of a layer of latent attention, if that was distinguished."""
     graphs_in_budget: bool
     """Whether CUDA graphs are taken off the cache's share."""
     runtime_bytes: Coefficient

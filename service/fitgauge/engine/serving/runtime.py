@@ -33,18 +33,19 @@ def runtime_bytes(
     ranks: int,
     graphs: bool,
     captured: Captured | None = None,
+    latent: int = 0,
     unified_memory: bool = False,
     symmetric: bool = True,
 ) -> tuple[Term, ...]:
     """`cuda_graphs` (where captured), `runtime`, and `communication` with two ranks or more, as the
     profile was calibrated.
 
-    layers: on this stage. captured: batch sizes of the graphs. symmetric: whether the GPUs may
-    share symmetric memory.
+    layers: on this stage; latent: those of them of latent attention. captured: batch sizes of the
+    graphs. symmetric: whether the GPUs may share symmetric memory.
     """
     terms = []
     if graphs:
-        terms.append(graph_term(profile, layers, captured))
+        terms.append(graph_term(profile, layers, captured, latent))
     process = profile.runtime_bytes.term(
         "runtime",
         1,
@@ -115,24 +116,34 @@ def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -
     return buffers.term("communication", 1, 0, formula)
 
 
-def graph_term(profile: EngineProfile, layers: int, captured: Captured | None = None) -> Term:
-    """CUDA graphs: a part for all of them and a part for every layer and captured batch size
-    [bytes].
+def graph_term(
+    profile: EngineProfile, layers: int, captured: Captured | None = None, latent: int = 0
+) -> Term:
+    """CUDA graphs: a part for all of them and a part for every layer and captured batch size, of
+    which a layer of latent attention, with more kernels, takes more [bytes].
 
     captured: None where the batch sizes are those that the profile was measured with."""
-    once, each = profile.graph_bytes, profile.graph_layer_bytes
-    formula = f"{fitted(once.expected)} + {layers} layers x {fitted(each.expected)}"
-    scale = float(layers)
+    once, each, wide = (
+        profile.graph_bytes,
+        profile.graph_layer_bytes,
+        profile.graph_latent_layer_bytes,
+    )
+    told_apart = latent if wide is not None else 0
+    parts = [(layers - told_apart, "layers", each)] if layers > told_apart else []
+    if wide is not None and told_apart:
+        parts.append((told_apart, "layers of latent attention", wide))
+    sums = " + ".join(f"{count} {kind} x {fitted(one.expected)}" for count, kind, one in parts)
+    scale = 1.0
     if captured is not None and captured.sizes < captured.measured:
-        formula += f" x {captured.sizes} / {captured.measured} batch sizes"
-        scale *= captured.sizes / captured.measured
-    base = each.term("cuda_graphs", scale, once.expected, formula)
+        sums = f"({sums})" if len(parts) > 1 else sums
+        sums += f" x {captured.sizes} / {captured.measured} batch sizes"
+        scale = captured.sizes / captured.measured
     return Term(
-        name=base.name,
-        bytes=base.bytes,
-        low=int(base.low - once.expected + once.low),
-        high=int(base.high - once.expected + once.high),
+        name="cuda_graphs",
+        bytes=int(once.expected + sum(one.expected * count * scale for count, _, one in parts)),
+        low=int(once.low + sum(one.low * count * scale for count, _, one in parts)),
+        high=int(once.high + sum(one.high * count * scale for count, _, one in parts)),
         basis=once.basis,
-        formula=formula,
-        source=once.traced,
+        formula=f"{fitted(once.expected)} + {sums}",
+        source=f"{once.traced}; {wide.traced}" if wide is not None and told_apart else once.traced,
     )

@@ -30,7 +30,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     padded_for,
     shares_memory,
 )
-from fitgauge.engine.serving.vllm.cuda_graphs import captured
+from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
 from fitgauge.engine.serving.vllm.kv_cache.layout import (
     KvCacheConfig,
@@ -115,7 +115,9 @@ def terms_outside_budget(
         and not workload.enforce_eager
         and captures_graphs(accelerator)
     ):
-        terms.append(structs.replace(graph_term(profile, layers, captured(workload)), low=0))
+        latent = min(layers, latent_layers(spec, range(spec.layers)))
+        graphs = graph_term(profile, layers, captured(workload), latent)
+        terms.append(structs.replace(graphs, low=0))
     ranks = communicating_ranks(workload)
     if ranks > 1:
         seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))
@@ -235,26 +237,28 @@ def stage_memory(
         (divided, accelerator_kind(accelerator).alone),
         lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
     )
-    processes: dict[int, tuple[Term, ...]] = {}
+    processes: dict[tuple[int, int], tuple[Term, ...]] = {}
     places, caches = [], []
     for stage in stages:
         place, layers = (stage.first, stage.last), len(stage.layers)
+        alike = layers, latent_layers(spec, stage.layers)
         if place not in held.passes:
             held.passes[place] = profiling_terms(
                 spec, profile, workload, accelerator, first=stage.first, last=stage.last
             )
-        if layers not in processes:
+        if alike not in processes:
             process = runtime_bytes(
                 profile,
                 layers=layers,
                 ranks=ranks,
                 graphs=graphs,
                 captured=captured(workload),
+                latent=alike[1],
                 unified_memory=accelerator.unified_memory,
                 symmetric=symmetric,
             )
-            processes[layers] = as_measured(process, accelerator)
-        places.append((layers, (*held.passes[place], *processes[layers])))
+            processes[alike] = as_measured(process, accelerator)
+        places.append((layers, (*held.passes[place], *processes[alike])))
         cached_layers = stage.span
         if cached_layers is not None and stage.last:
             cached_layers = range(cached_layers.start, cached_layers.stop + drafted)

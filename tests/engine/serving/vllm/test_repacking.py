@@ -1,0 +1,94 @@
+"""What kernels' own layouts take beyond the parameters, and CUDA graphs by kind of layer."""
+
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.runtime import graph_term
+from fitgauge.engine.serving.vllm.cuda_graphs import latent_layers
+from fitgauge.engine.serving.vllm.repacking import repacking_terms, widened_scale_bytes
+from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.serving.weights import Stage
+from fitgauge.engine.serving.workload import Workload
+
+BLOCK = 128
+
+
+def _widened(name: str, gpu: str, ranks: int = 1, experts: int = 1) -> int:
+    spec = spec_of(name)
+    scheme = published(spec)
+    assert scheme is not None
+    work = Workload(
+        engine="vllm", engine_version=(0, 33), context_length=8192, concurrency=1,
+        kv_cache_dtype="auto",
+        tensor_parallel=ranks, expert_parallel=experts, max_batched_tokens=8192, max_num_seqs=256,
+    )  # fmt: skip
+    return widened_scale_bytes(
+        shard_weights(spec, scheme),
+        work,
+        bundled().find(gpu).accelerator,
+        Stage(range(spec.layers)),
+    )
+
+
+def test_marlin_keeps_a_scale_for_every_row_of_a_block() -> None:
+    spec = spec_of("Qwen/Qwen3-32B-FP8")
+    quantized = sum(
+        len(block.layers) * tensor.elements
+        for block in spec.blocks
+        for tensor in block.tensors
+        if tensor.kind is Kind.LINEAR
+    )
+    scales = quantized // BLOCK * 2 - quantized // BLOCK**2 * 4
+    assert _widened("Qwen/Qwen3-32B-FP8", "A100 80GB") == scales
+
+
+@pytest.mark.parametrize("gpu", ["L40S", "H100", "RTX 5090", "MI300X"])
+def test_blocks_stay_where_matrix_units_multiply_fp8(gpu: str) -> None:
+    assert _widened("Qwen/Qwen3-32B-FP8", gpu) == 0
+
+
+def test_experts_are_widened_on_every_rank_alike() -> None:
+    whole = _widened("Qwen/Qwen3-30B-A3B-FP8", "A100 80GB")
+    spread = _widened("Qwen/Qwen3-30B-A3B-FP8", "A100 80GB", ranks=2, experts=2)
+    assert 2 * spread == whole
+
+
+def test_unquantized_weights_are_not_repacked() -> None:
+    spec = spec_of("Qwen/Qwen3-8B")
+    work = Workload(
+        engine="vllm", engine_version=(0, 33), context_length=8192, concurrency=1,
+        kv_cache_dtype="auto", max_batched_tokens=8192, max_num_seqs=256,
+    )  # fmt: skip
+    laid = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
+    gpu = bundled().find("A100 80GB").accelerator
+    assert repacking_terms(laid, work, gpu, Stage(range(spec.layers))) == ()
+
+
+def test_graphs_of_latent_layers_come_to_what_a_run_printed_that_was_not_fitted() -> None:
+    """vLLM 0.25 on two RTX PRO 6000 called 0.92 equal to 0.8993 without graphs: 1.966 GiB."""
+    spec = spec_of("deepseek-ai/DeepSeek-V4-Flash")
+    profile = load_engines().profile("vllm", (0, 25))
+    latent = latent_layers(spec, range(spec.layers))
+    assert latent == spec.layers
+    term = graph_term(profile, spec.layers, None, latent)
+    assert term.low < 1.966 * GIB < term.high
+    assert term.bytes / GIB == pytest.approx(1.966, rel=0.15)
+
+
+def test_layers_of_other_attention_are_counted_apart() -> None:
+    spec = spec_of("moonshotai/Kimi-K3")
+    assert latent_layers(spec, range(spec.layers)) == 24
+    assert latent_layers(spec, range(31)) == 7
+    profile = load_engines().profile("vllm", (0, 33))
+    mixed, plain = (graph_term(profile, 93, None, latent).bytes for latent in (24, 0))
+    wide = profile.graph_latent_layer_bytes
+    assert wide is not None
+    assert mixed - plain == pytest.approx(
+        24 * (wide.expected - profile.graph_layer_bytes.expected), abs=1
+    )

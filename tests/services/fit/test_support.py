@@ -202,3 +202,14 @@ def test_no_cache_is_suggested_that_the_gpu_cannot_read(check_fit: Check, gpu: s
     for model in ("google/gemma-3-12b-it", "Qwen/Qwen3-14B"):
         answer = check_fit(model=model, gpu=gpu, context_length=32768)
         assert not any("kv_cache_dtype" in one.request for one in answer.suggestions)
+
+
+@pytest.mark.parametrize("quantization", ["nf4", "q4_k_m"])
+def test_a_format_that_left_an_engine_names_the_last_release_that_reads_it(
+    check_fit: Check, quantization: str
+) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "quantization": quantization}
+    newest = check_fit(**asked, engine="vllm")
+    assert newest.verdict == "unsupported"
+    assert "engine_version 0.32" in newest.summary
+    assert check_fit(**asked, engine="vllm", engine_version="0.32").verdict == "fits"

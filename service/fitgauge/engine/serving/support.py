@@ -113,6 +113,8 @@ def _format(
             if method in other.formats and method not in other.removed_formats
         )[:2]
         others: tuple[Alternative, ...] = ({"engine": readers},) if readers else ()
+        if since and until:
+            others = ({"engine_version": (_dotted((*until[:-1], until[-1] - 1)),)}, *others)
         return UnsupportedError(
             "quantization", f"{reason}.", (*others, {"quantization": ("awq", "bf16")})
         )

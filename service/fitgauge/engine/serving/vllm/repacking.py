@@ -1,7 +1,5 @@
-"""What a kernel's own layout takes of weights beyond the parameters as they are built.
-
-Parameters are counted as their classes build them; some kernels then write them anew: MXFP4
-experts with padded rows on Hopper, FP8 weights with wider scales where Marlin reads them."""
+"""What a kernel's own layout takes of weights beyond the parameters as they are built: padded rows
+of MXFP4 experts on Hopper, wider scales of FP8 weights where Marlin reads them."""
 
 import msgspec
 

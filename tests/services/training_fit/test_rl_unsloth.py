@@ -66,3 +66,21 @@ def test_standby_frees_the_cache_while_the_policy_is_trained(train):
     answer = train(**asked)
     assert "rollout_kv_cache" not in sizes(answer, "rollout_")
     assert 'os.environ["UNSLOTH_VLLM_STANDBY"] = "1"' in answer.launch.command
+
+
+def test_gpt_oss_keeps_no_scores_under_unsloth_which_has_its_own_attention(train):
+    """Eight samples of 4,608 tokens ran out of a B200's 178.35 GiB (unslothai/unsloth#3411): what
+    the allocator reserves here."""
+    asked = {**ASKED, "model": "openai/gpt-oss-120b", "gpu": "B200", "method": "qlora"}
+    answer = train(**asked, sequence_length=4608)
+    eager = train(**asked, sequence_length=4608, attention="eager")
+    needs = [one.per_gpu.required_bytes.expected for one in (answer, eager)]
+    assert needs[0] < 0.9 * needs[1]
+    assert answer.per_gpu.reserved_bytes.expected == pytest.approx(178.35 * GIB, rel=0.05)
+    assert "attention-falls-back" not in {one.code for one in answer.warnings}
+
+
+def test_gpt_oss_is_answered_where_no_flash_attention_runs(train):
+    answer = train(model="openai/gpt-oss-20b", gpu="T4", method="qlora", trainer="unsloth")
+    assert answer.verdict != "unsupported"
+    assert answer.understood_as["attention"] == "sdpa"

@@ -39,7 +39,12 @@ def with_defaults(
     in_formats = request if accelerator is None else in_its_formats(request, accelerator)
     named = structs.replace(in_formats, method=method)
     if tool_of(request) is not None:
-        return with_tool_defaults(named, method, count, spec)
+        settled = with_tool_defaults(named, method, count, spec)
+        old = accelerator is not None and accelerator.flash_attention_2 is False
+        # A tool's fused attention is for the GPUs that FlashAttention-2 is for.
+        return (
+            structs.replace(settled, attention=None) if old and not request.attention else settled
+        )
     if asked_framework(request) == "megatron":
         return named
     left_out = {

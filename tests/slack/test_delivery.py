@@ -192,6 +192,27 @@ def test_the_pane_suggests_questions_and_shows_its_status(bot, slack):
     assert slack.wait("chat.postMessage")["thread_ts"] == "1600000000.1"
 
 
+def test_a_thread_outside_the_pane_is_answered_without_a_status(bot, slack):
+    refused = (200, {}, {"ok": False, "error": "channel_not_supported"})
+    slack.answers["assistant.threads.setStatus"] = [refused]
+    bot.direct(QUESTION, thread_ts="1600000000.1")
+    assert slack.wait("chat.postMessage")
+    assert slack.count("assistant.threads.setStatus") == 1
+
+
+def test_a_folder_that_cannot_be_written_is_said(service, slack, tmp_path):
+    (tmp_path / "file").write_text("", "utf-8")
+    nowhere = tmp_path / "file" / "folder"
+    with running(service, slack, nowhere, signing_secret=SECRET) as address:
+        sender = Sender(address, slack.url)
+        sender.command("pool 4090")
+        assert slack.wait("/response/1")["response_type"] == "ephemeral"
+        sender.command(QUESTION)
+        slack.wait("chat.postMessage")
+        sender.press(slack.messages["C1"][0], "It ran")
+        assert "replace_original" not in slack.wait("/response/2")
+
+
 def test_the_bot_does_not_answer_itself_nor_edits(bot, slack):
     bot.direct(QUESTION, bot_id="BBOT")
     bot.direct(QUESTION, subtype="message_changed")

@@ -22,13 +22,9 @@ class Socket:
         self.acknowledged = []
         self.url = ""
         self._ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._stopped = asyncio.Event()
 
     def __enter__(self):
-        self._thread = threading.Thread(
-            target=lambda: self._loop.run_until_complete(self._serve()), daemon=True
-        )
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
         assert self._ready.wait(30)
         return self
@@ -45,6 +41,7 @@ class Socket:
         return [one["envelope_id"] for one in self.acknowledged]
 
     async def _serve(self):
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application()
         app.router.add_get("/link", self._talk)
         runner = web.AppRunner(app, shutdown_timeout=1)

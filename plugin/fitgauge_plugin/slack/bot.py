@@ -2,7 +2,9 @@
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +16,7 @@ from slack_bolt.context.set_suggested_prompts.async_set_suggested_prompts import
 )
 from slack_bolt.middleware.assistant.async_assistant import AsyncAssistant
 from slack_bolt.response import BoltResponse
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from fitgauge_plugin.slack.answers import Message, message
@@ -30,7 +33,7 @@ from fitgauge_plugin.slack.texts import LANGUAGES, Language, language_of, say
 
 _LOGGER = logging.getLogger(__name__)
 
-_ACTIONS = ("ran", "did_not_run")
+_COMMAND = "/fit"
 _NO_POOL = ("none", "off", "-", "无")
 _PROMPTS = (
     "Will llama 3.3 70b fit on 2x4090 with 32k context?",
@@ -46,13 +49,10 @@ Next = Callable[[], Awaitable[BoltResponse]]
 class Bot:
     """Answers what people write, with a service, the channels' pools and a file of outcomes."""
 
-    def __init__(
-        self, service: Service, pools: Pools, outcomes: Outcomes, command: str = "/fit"
-    ) -> None:
+    def __init__(self, service: Service, pools: Pools, outcomes: Outcomes) -> None:
         self._service = service
         self._pools = pools
         self._outcomes = outcomes
-        self._command = command
         self._deliveries = Deliveries()
 
     def app(self, client: AsyncWebClient, signing_secret: str = "") -> AsyncApp:
@@ -69,12 +69,11 @@ class Bot:
         assistant.user_message(self._direct_message)
         app.middleware(self._once)
         app.use(assistant)
-        app.command(self._command)(self._typed)
+        app.command(_COMMAND)(self._typed)
         app.event("app_mention")(self._mention)
         app.event("message")(self._direct_message)
-        for place in range(10):
-            app.action(f"{ASK}_{place}")(self._ask_button)
-        for outcome in _ACTIONS:
+        app.action(re.compile(rf"{ASK}_\d+"))(self._ask_button)
+        for outcome in OUTCOMES:
             app.action(f"{OUTCOME}_{outcome}")(self._outcome_button)
         return app
 
@@ -113,7 +112,8 @@ class Bot:
         if event.get("channel_type") != "im" or event.get("subtype") or event.get("bot_id"):
             return
         if set_status is not None:
-            await set_status(say("en", "calculating"))
+            with suppress(SlackApiError):  # a thread outside the pane has no status
+                await set_status(say("en", "calculating"))
         await self._talk(event, client)
 
     async def _talk(self, event: Mapping[str, Any], client: AsyncWebClient) -> None:
@@ -146,20 +146,22 @@ class Bot:
     async def _outcome_button(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         """Append what happened to the rows of truth, and show it in place of the buttons."""
         await ack()
-        action = body["actions"][0]
-        value, outcome = (
-            json.loads(action["value"]),
-            action["action_id"].removeprefix(f"{OUTCOME}_"),
-        )
-        language, of = _language(value), body.get("message") or {}
+        action, of, url = body["actions"][0], body.get("message") or {}, str(body["response_url"])
+        value = json.loads(action["value"])
+        outcome = action["action_id"].removeprefix(f"{OUTCOME}_")
+        language = _language(value)
         earlier = await self._service.again(str(value["a"]))
-        url = str(body["response_url"])
-        if outcome not in OUTCOMES or not earlier.is_success:
+        if not earlier.is_success:
             await respond(url, _plain_message(say(language, "no_answer")))
             return
         name = f"{body['channel']['id']} {of.get('ts')}"
         today = datetime.now(UTC).date().isoformat()
-        self._outcomes.note(name, outcome, earlier.body, value, today)
+        try:
+            self._outcomes.note(name, outcome, earlier.body, value, today)
+        except OSError as error:
+            _LOGGER.error("The outcome cannot be written: %s", error)
+            await respond(url, _plain_message(say(language, "not_written")))
+            return
         noted = context([say(language, f"{outcome}_noted")])
         others = [
             noted if one.get("block_id") == OUTCOME else one for one in of.get("blocks") or []
@@ -177,8 +179,7 @@ class Bot:
             await respond(url, _plain_message(shown if pool else say(language, "no_pool")))
             return
         if text.lower() in _NO_POOL:
-            self._pools.set(channel, "")
-            await respond(url, _plain_message(say(language, "pool_unset")), in_channel=True)
+            await self._set_pool(channel, "", say(language, "pool_unset"), url)
             return
         probe = Question("check_fit", {"model": _PROBE, "gpu": text[:LONGEST]})
         read = await self._service.send(probe)
@@ -186,8 +187,17 @@ class Bot:
             reason = line(str(read.body.get("detail") or say(language, "no_answer")), 500)
             await respond(url, _plain_message(say(language, "pool_refused", reason=reason)))
             return
-        self._pools.set(channel, text)
         shown = say(language, "pool_set", pool=line(text, LONGEST * 5))
+        await self._set_pool(channel, text, shown, url)
+
+    async def _set_pool(self, channel: str, pool: str, shown: str, url: str) -> None:
+        """Set a channel's pool and show it to the channel."""
+        try:
+            self._pools.set(channel, pool)
+        except OSError as error:
+            _LOGGER.error("The pools cannot be written: %s", error)
+            await respond(url, _plain_message(say("en", "not_written")))
+            return
         await respond(url, _plain_message(shown), in_channel=True)
 
     async def _answer(

@@ -144,17 +144,17 @@ async def _changed(service: Service, text: str, memory: Memory, language: Langua
 
 
 async def _sent(service: Service, question: Question, language: Language) -> Turn:
-    reply_ = await service.send(question)
-    if not reply_.is_success:
-        return _refused(reply_, language, question)
-    return Turn(language, question, reply_.body)
+    sent = await service.send(question)
+    if not sent.is_success:
+        return _refused(sent, language, question)
+    return Turn(language, question, sent.body)
 
 
-def _refused(reply_: Reply, language: Language, question: Question | None = None) -> Turn:
+def _refused(refusal: Reply, language: Language, question: Question | None = None) -> Turn:
     """Return why there is no answer."""
-    body = reply_.body
-    if reply_.retry_after.isdigit():
-        seconds = min(int(reply_.retry_after), _LONGEST_WAIT)
+    body = refusal.body
+    if refusal.retry_after.isdigit():
+        seconds = min(int(refusal.retry_after), _LONGEST_WAIT)
         return Turn(language, question, missing=(say(language, "busy", seconds=seconds),))
     if "detail" not in body:
         return Turn(language, question, missing=(say(language, "no_answer"),))

@@ -26,15 +26,15 @@ class Outcomes:
         question: Mapping[str, Any],
         shown: Mapping[str, Any],
         date: str,
-    ) -> bool:
-        """Append a row; return whether the message had none yet. Raises OSError where the file
-        cannot be written.
+    ) -> None:
+        """Append a row, unless the message has one. Raises OSError where the file cannot be
+        written.
 
         message: its channel and time; outcome: of OUTCOMES; question: operation, request and answer
         of its permalink; shown: the button's value, with the figures of the message; date: of
         today."""
         if message in self._seen:
-            return False
+            return
         model = question["answer"].get("model") or {}
         gpu = question["answer"].get("gpu") or {}
         row = {
@@ -56,4 +56,3 @@ class Outcomes:
         self._seen[message] = None
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
-        return True

@@ -49,12 +49,12 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = {
         "not_understood": "That says nothing of a model or a GPU.",
         "help": "Ask: `/fit llama 3.3 70b on 2x4090 ctx 32k`, `which GPU for qwen3 32b awq?`, "
         "`qlora llama 3.1 8b on a 4090`. `/fit pool 4x H100 80GB` sets this channel's GPU.",
+        "not_written": "This cannot be written down now: see the log of the bot.",
         "no_answer": "The service does not answer now. Please ask again later.",
         "busy": "The service is busy. Please ask again in {seconds} s.",
         "greeting": "Will a model fit on a GPU, and if not, what will?",
         "calculating": "is estimating",
         "picture": "Memory of one GPU",
-        "thread": "Answer in this thread to change the question, such as: and with 16k?",
     },
     "zh": {
         "fits": "装得下",
@@ -96,12 +96,12 @@ _TEXTS: Mapping[Language, Mapping[str, str]] = {
         "not_understood": "没有看到模型或 GPU。",
         "help": "这样提问：`/fit qwen3 32b awq 在 4090 上能跑吗 上下文 16k`。"
         "`/fit pool 4x H100 80GB` 设置本频道的默认 GPU。",
+        "not_written": "现在无法记录：请查看机器人的日志。",
         "no_answer": "服务暂时没有回应，请稍后再问。",
         "busy": "服务繁忙，请 {seconds} 秒后再问。",
         "greeting": "模型装得进 GPU 吗？装不下的话，什么装得下？",
         "calculating": "正在估算",
         "picture": "单张 GPU 的显存",
-        "thread": "在此消息列中回复即可修改问题，例如：16k 呢？",
     },
 }
 

@@ -258,3 +258,15 @@ def test_a_model_without_heads_is_not_told_that_it_has_one(questions):
     request = TrainingRequest(model="state-spaces/mamba-2.8b-hf", gpu="4xH100", tensor_parallel=4)
     with pytest.raises(Exception, match="without attention heads"):
         asyncio.run(questions.check_training_fit(request))
+
+
+def test_adapters_are_sharded_over_the_gpus_at_hand_before_more_are_asked_for(train):
+    """LoRA of 32B does not surely fit four H100 as a copy on each; sharded over them it does."""
+    question = {"model": "Qwen/Qwen3-32B", "gpu": "H100", "gpu_count": 4}
+    (lora,) = [
+        one.request
+        for one in train(**question, method="full").suggestions
+        if one.request.get("method") == "lora"
+    ]
+    assert (lora["framework"], lora["gpu_count"]) == ("fsdp", 4)
+    assert train(**question, method="lora", framework="transformers").verdict != "fits"

@@ -197,7 +197,8 @@ def _states(workload: TrainingWorkload) -> Iterator[Change]:
 def _adapters(
     method: Method, workload: TrainingWorkload, setup: Setup, count: int
 ) -> Iterator[Change]:
-    """Yield adapters on a frozen base, on as many GPUs, else sharded over more."""
+    """Yield adapters on a frozen base: a copy on each GPU, else sharded over them, else over
+    more."""
     fields: Fields = {"method": method}
     words = "train adapters on a 4-bit base (QLoRA)"
     if method == "lora":
@@ -210,7 +211,9 @@ def _adapters(
     yield Change(words, fields)
     yield _saving(workload, Change(words, fields))
     for change in _fsdp(workload, count):
-        yield _saving(workload, Change(f"{words}, {change.words}", fields | change.fields))
+        sharded = Change(f"{words}, {change.words}", fields | change.fields)
+        yield sharded
+        yield _saving(workload, sharded)
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[Change]:
@@ -283,18 +286,18 @@ def _more_gpus(
 
 
 def _fsdp(workload: TrainingWorkload, count: int) -> Iterator[Change]:
-    """Yield FSDP's shards over more GPUs."""
+    """Yield FSDP's shards over as many GPUs, then over more."""
     if workload.tensor_parallel * workload.pipeline_parallel > 1:
         return
-    for more in _COUNTS:
-        if more > count:
+    for gpus in sorted({count, *_COUNTS}):
+        if gpus > 1 and gpus >= count:
             yield Change(
-                f"shard over {more} GPUs with FSDP",
+                f"shard over {gpus} GPUs with FSDP",
                 {
-                    "gpu_count": more,
+                    "gpu_count": gpus,
                     "framework": "fsdp",
                     "zero_stage": 3,
-                    "data_parallel": more,
+                    "data_parallel": gpus,
                     "data_parallel_replicate": 1,
                     "context_parallel": 1,
                     "expert_parallel": 1,

@@ -34,7 +34,7 @@ from fitgauge.hub.bodies import (
     read_body,
 )
 from fitgauge.hub.circuit_breaker import CircuitBreaker
-from fitgauge.hub.errors import error_of, is_missing_file
+from fitgauge.hub.errors import error_of, is_missing_file, offline, unreachable
 from fitgauge.hub.redirects import RedirectPolicy
 from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.hub.settings import HubSettings
@@ -97,6 +97,8 @@ class HubRequest:
     """When it began, by the circuit breaker's clock."""
     counts: bool = True
     """Whether its failures count for the circuit breaker."""
+    callers: bool = False
+    """Whether the token is a caller's own: its rate limit says nothing of the Hub itself."""
 
 
 class Client:
@@ -134,13 +136,19 @@ class Client:
 
     @asynccontextmanager
     async def trip(
-        self, repo_id: str, revision: str | None, *, counts: bool = True
+        self,
+        repo_id: str,
+        revision: str | None,
+        *,
+        counts: bool = True,
+        callers_token: str = "",
     ) -> AsyncIterator[HubRequest]:
         """Provide a resolve, from its first request until all that it read is let go of.
 
-        Bodies uncompressed: bounds hold before unpacking."""
+        callers_token: sent instead of the service's own. Bodies uncompressed: bounds hold before
+        unpacking."""
         started = self._breaker.now()
-        token = await self.tokens.read()
+        token = callers_token or await self.tokens.read()
         headers = {
             "user-agent": USER_AGENT,
             "accept-encoding": "identity",
@@ -150,7 +158,14 @@ class Client:
         deadline = asyncio.get_running_loop().time() + self._settings.wait_seconds
         async with large_permit(self._large) as permit:
             yield HubRequest(
-                repo_id, revision or "main", headers, deadline, permit, started, counts
+                repo_id,
+                revision or "main",
+                headers,
+                deadline,
+                permit,
+                started,
+                counts,
+                bool(callers_token),
             )
 
     async def parse(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -258,8 +273,12 @@ class Client:
                     await drain(response)
                     return Answer(None)
                 if response.status_code >= 300:
-                    error = error_of(response, trip.repo_id, trip.revision)
-                    if response.status_code == 429 and isinstance(error, HubBusyError):
+                    error = error_of(response, trip.repo_id, trip.revision, callers=trip.callers)
+                    if (
+                        response.status_code == 429
+                        and isinstance(error, HubBusyError)
+                        and not trip.callers
+                    ):
                         self._opened(response.request, error)
                     raise error
                 body = await read_body(response, limit, trip.permit, truncates=truncates)
@@ -346,23 +365,6 @@ class Client:
     def _unreachable(self, error: Exception) -> HubUnreachableError:
         why = f"{type(error).__name__}: {redacted(str(error))[:120]}"
         return unreachable(self._settings.shown_endpoint, why)
-
-
-def offline(endpoint: str) -> HubUnreachableError:
-    """Return the error of a Hub that must not be asked."""
-    return HubUnreachableError(
-        f"Offline (HF_HUB_OFFLINE), and this model of {endpoint} is not cached.",
-        hint=("Send a model that is cached or in the snapshot, or unset HF_HUB_OFFLINE."),
-        retry_after_seconds=60.0,
-    )
-
-
-def unreachable(endpoint: str, why: str) -> HubUnreachableError:
-    """Return the error of a Hub that gives no answer, or none that can be read."""
-    return HubUnreachableError(
-        f"No answer from {endpoint}: {why}",
-        hint="Retry shortly, or check HF_ENDPOINT and the proxy.",
-    )
 
 
 def _there(answer: Answer, url: str) -> bytes:

@@ -36,9 +36,12 @@ def is_missing_file(response: httpx2.Response, url: str) -> bool:
     return response.headers.get("x-error-code", "EntryNotFound") == "EntryNotFound"
 
 
-def error_of(response: httpx2.Response, repo_id: str, revision: str) -> FitgaugeError:
+def error_of(
+    response: httpx2.Response, repo_id: str, revision: str, *, callers: bool = False
+) -> FitgaugeError:
     """Return the error that an answer of 300 or more stands for. huggingface_hub sorts out the
-    Hub's own error codes."""
+    Hub's own error codes. callers: the token that was sent to the Hub is the caller's own."""
+    use = "send X-HF-Token:" if callers else "set HF_TOKEN to"
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
         seconds = retry_after(response)
@@ -64,8 +67,7 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
         return GatedModelError(
             f"{repo_id} is gated.",
             hint=(
-                f"Request access at https://huggingface.co/{repo_id} and set HF_TOKEN to a token"
-                " with access."
+                f"Request access at https://huggingface.co/{repo_id} and {use} a token with access."
             ),
         )
     except RevisionNotFoundError:
@@ -77,22 +79,27 @@ def error_of(response: httpx2.Response, repo_id: str, revision: str) -> Fitgauge
             f"{repo_id} is disabled on the Hub.", hint="Send another repository of this model."
         )
     except RepositoryNotFoundError:
-        return _unknown(response, repo_id)
+        return _unknown(response, repo_id, use)
     except HfHubHTTPError:
         pass
     if status == 401 and response.headers.get("x-error-message", "").startswith(
         "Invalid credentials"
     ):
+        if callers:
+            return GatedModelError(
+                "The Hub rejects the token in X-HF-Token.",
+                hint="Renew it, or leave it out for public models.",
+            )
         return GatedModelError(
             "The Hub rejects the service's token.",
             hint="Renew HF_TOKEN, or unset it for public models.",
         )
     if status in (401, 404):
-        return _unknown(response, repo_id)
+        return _unknown(response, repo_id, use)
     if status == 403:
         return GatedModelError(
             f"The Hub forbids reading {repo_id}.",
-            hint="Set HF_TOKEN to a token with read access.",
+            hint=f"{use[0].upper()}{use[1:]} a token with read access.",
         )
     return UnknownModelError(
         f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub."
@@ -121,12 +128,12 @@ def _codes(response: httpx2.Response) -> dict[str, str]:
     return {name: value for name, value in response.headers.items() if name.startswith("x-error-")}
 
 
-def _unknown(response: httpx2.Response, repo_id: str) -> UnknownModelError:
-    """Missing or private: the Hub does not tell strangers which."""
+def _unknown(response: httpx2.Response, repo_id: str, use: str) -> UnknownModelError:
+    """Missing or private: the Hub does not tell strangers which. use: how to send a token."""
     if "authorization" in response.request.headers:
         who, hint = (
             "is private",
-            "Check the spelling, or set HF_TOKEN to a token with read access.",
+            f"Check the spelling, or {use} a token with read access.",
         )
     else:
         who, hint = (
@@ -147,3 +154,20 @@ def retry_after(response: httpx2.Response) -> float:
     except (ValueError, OverflowError):
         return USUAL_WAIT
     return min(max(seconds, 0.0), LONGEST_WAIT)
+
+
+def offline(endpoint: str) -> HubUnreachableError:
+    """Return the error of a Hub that must not be asked."""
+    return HubUnreachableError(
+        f"Offline (HF_HUB_OFFLINE), and this model of {endpoint} is not cached.",
+        hint=("Send a model that is cached or in the snapshot, or unset HF_HUB_OFFLINE."),
+        retry_after_seconds=60.0,
+    )
+
+
+def unreachable(endpoint: str, why: str) -> HubUnreachableError:
+    """Return the error of a Hub that gives no answer, or none that can be read."""
+    return HubUnreachableError(
+        f"No answer from {endpoint}: {why}",
+        hint="Retry shortly, or check HF_ENDPOINT and the proxy.",
+    )

@@ -29,6 +29,9 @@ class Reference(msgspec.Struct, frozen=True):
     """Branch, tag or commit; None: the default branch."""
     file: str | None = None
     """A quantization's label or a file's name, for GGUF."""
+    token_id: str = ""
+    """The caller's own token that it is read with (`request_context.token_id`); empty: the
+    service's, so that every caller may see it."""
 
     def __str__(self) -> str:
         revision = f"@{self.revision}" if self.revision else ""

@@ -8,14 +8,24 @@ from contextlib import suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import msgspec
+
 from fitgauge.engine.model.spec import Model
-from fitgauge.errors import HubError, HubUnreachableError, ModelError
+from fitgauge.errors import (
+    GatedModelError,
+    HubError,
+    HubUnreachableError,
+    ModelError,
+    UnknownModelError,
+)
 from fitgauge.hub.cache import CachedModel, Disk, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
-from fitgauge.hub.client import Client, offline
+from fitgauge.hub.client import Client
+from fitgauge.hub.errors import offline
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.metadata import RepoMetadata
 from fitgauge.hub.reference import Reference
+from fitgauge.hub.request_context import CALLERS_TOKEN, token_id
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.shared import POLL_SECONDS, SharedModels, SharedState
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
@@ -127,8 +137,14 @@ class Hub:
         self._client = self._pool = self._readers = None
 
     def peek(self, reference: Reference) -> Model | None:
-        """Return the Model, if it is in memory. Never waits; one that is no longer fresh is
-        checked in the background."""
+        """Return the Model, if it is in memory for this caller. Never waits; one that is no longer
+        fresh is checked in the background."""
+        model = self._peek(reference)
+        if model is None and CALLERS_TOKEN.get():
+            model = self._peek(of_caller(reference))
+        return model
+
+    def _peek(self, reference: Reference) -> Model | None:
         cached = self._memory.get(reference)
         if cached is None:
             return None
@@ -141,9 +157,20 @@ class Hub:
 
         Raises a ModelError for what the repository is, HubUnreachableError or HubBusyError where
         the Hub gives no answer within `wait_seconds`; the search may then go on in the
-        background, so that a later call finds its result."""
+        background, so that a later call finds its result.
+
+        A caller's own token is used for what the service itself may not see."""
         if (model := self.peek(reference)) is not None:
             return model
+        try:
+            return await self._resolve(reference)
+        except (GatedModelError, UnknownModelError):
+            own = of_caller(reference)
+            if own == reference:
+                raise
+        return await self._resolve(own)
+
+    async def _resolve(self, reference: Reference) -> Model:
         if failure := self._failures.get(reference):
             raise failure
         if reference in self._flights and (refusal := self._breaker.refusal()):
@@ -162,7 +189,7 @@ class Hub:
             self._failures.put(reference, error, error.retry_after_seconds)
             self._breaker.timed_out(reference.repo_id, error, since=started)
             raise error from None
-        self.peek(reference)  # one from disk may be old: this has it checked
+        self._peek(reference)  # one from disk may be old: this has it checked
         return model
 
     async def metadata(self, reference: Reference) -> RepoMetadata:
@@ -199,7 +226,10 @@ class Hub:
             raise self._no_answer() from None
 
     async def _look_up(self, reference: Reference) -> Model:
-        """From disk, else from what replicas share, else from the Hub."""
+        """From disk, else from what replicas share, else from the Hub. What a caller's token shows
+        is in neither."""
+        if reference.token_id:
+            return await self._fetch(reference, None)
         if self._client is None:
             raise not_running()
         facts = await self._in_thread(self._disk.read, reference)
@@ -242,7 +272,7 @@ class Hub:
             raise offline(self._settings.shown_endpoint)
         if (client := self._client) is None:
             raise not_running()
-        if (shared := self._shared) is None:
+        if (shared := self._shared) is None or reference.token_id:
             return (await self._from_hub(client, reference, facts)).model
         key = await self._key(client, shared, reference)
         until = self._monotonic() + self._settings.flight_seconds
@@ -301,11 +331,13 @@ class Hub:
         except ModelError as error:
             self._memory.forget(reference)
             self._failures.put(reference, error, self._settings.refusal_seconds)
-            await self._in_thread(self._disk.forget, reference)
+            if not reference.token_id:
+                await self._in_thread(self._disk.forget, reference)
             raise
         self._failures.forget(reference)
         self._memory.put(reference, cached)
-        await self._in_thread(self._disk.write, reference, cached.facts)
+        if not reference.token_id:
+            await self._in_thread(self._disk.write, reference, cached.facts)
         return cached
 
     async def _fetched(
@@ -313,8 +345,11 @@ class Hub:
     ) -> CachedModel:
         """Return the Model behind the reference; what the Hub lacks of it is remembered for a
         while."""
+        token = CALLERS_TOKEN.get() if reference.token_id else ""
         try:
-            async with client.trip(reference.repo_id, reference.revision) as trip:
+            async with client.trip(
+                reference.repo_id, reference.revision, callers_token=token
+            ) as trip:
                 fetched = await fetch(client, trip, reference, facts, self._clock)
                 return await client.parse(CachedModel.of, fetched)
         except HubError as error:
@@ -338,6 +373,11 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, partial(work, *arguments, **named)
         )
+
+
+def of_caller(reference: Reference) -> Reference:
+    """Return the reference as the caller's own token reads it; itself without one."""
+    return msgspec.structs.replace(reference, token_id=token_id())
 
 
 def not_running() -> HubUnreachableError:

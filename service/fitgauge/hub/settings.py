@@ -25,9 +25,9 @@ class HubSettings:
     offline: bool = field(default_factory=constants.is_offline_mode)
     """Whether nothing is fetched."""
     token: str | bool | None = None
-    """The service's own, for every request; None: the one that huggingface_hub has. Whoever may
-    call the service may see what this token may see: answers are cached without regard to the
-    caller. No token is ever stored."""
+    """The service's own; None: the one that huggingface_hub has. Whoever may call the service may
+    see what this token may see. What a caller's own token shows is cached for that token alone,
+    and never on disk. No token is ever stored."""
     cache_dir: Path | None = field(default_factory=default_cache)
     """Folder of the disk cache; None: nothing is stored on disk."""
     wait_seconds: float = 2.0

@@ -23,6 +23,7 @@ from fitgauge.errors import (
 )
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import HINT, Reference, parse_reference
+from fitgauge.hub.resolver import of_caller
 from fitgauge.services.common.model_readings import (
     is_fuller,
     replacement,
@@ -76,7 +77,7 @@ class ModelResolver:
         model = self._hub.peek(reference)
         if (
             model is None
-            and (second_best := self._instead.get(reference)) is not None
+            and (second_best := self._instead.get(of_caller(reference))) is not None
             and self._monotonic() < second_best[1]
         ):
             model = second_best[0]
@@ -183,10 +184,12 @@ class ModelResolver:
                 "model",
                 f"{why}: answered from the bundled snapshot{shapes}.{pinned}",
             )
-            instead = self._instead.get(reference)
+            instead = self._instead.get(of_caller(reference))
             if instead is None or instead[0].warnings[0] != warning:
                 instead = msgspec.structs.replace(model, warnings=(warning, *model.warnings)), 0.0
-            self._instead.put(reference, (instead[0], self._monotonic() + SECOND_BEST_SECONDS))
+            self._instead.put(
+                of_caller(reference), (instead[0], self._monotonic() + SECOND_BEST_SECONDS)
+            )
             return instead[0]
         if out_of_scope(text):
             raise self._unknown(text, error.detail, error.hint) from error

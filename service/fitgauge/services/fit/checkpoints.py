@@ -5,7 +5,7 @@ supposed to exist."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fitgauge.engine.memo import Memo
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name, requested_scheme
@@ -76,7 +76,7 @@ class Checkpoints:
     def __init__(self, models: ModelResolver | None) -> None:
         """models: where the bundled repositories come from; None for none."""
         self._models = models
-        self._bundled: Memo[str, list[QuantizedRepo]] = Memo(256)
+        self._bundled: WeakMemo[Model, None, list[QuantizedRepo]] = WeakMemo()
 
     def choose(
         self,
@@ -106,7 +106,7 @@ class Checkpoints:
         if self._models is None or ENGINES[engine].checkpoint_kinds:
             return ()
         models = self._models
-        return self._bundled.get_or_compute(model.id, lambda: bundled_repos(models, model))
+        return self._bundled.get_or_compute(model, None, lambda: bundled_repos(models, model))
 
 
 def _holds(repo: QuantizedRepo, quantization: str) -> bool:

@@ -16,6 +16,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
+from fitgauge.hub.request_context import token_id
 from fitgauge.hub.siblings import choose, names_same
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.services.common.model_resolver import ModelResolver
@@ -48,7 +49,9 @@ class QuantizedRepo(NamedTuple):
 
 
 Published = tuple[QuantizedRepo, ...]
-Key = tuple[str, FileKind]
+Key = tuple[str, FileKind, str]
+"""Of model, kind of files and the caller's own token: a caller's private siblings, or those of
+a private model, are no other's."""
 
 
 class QuantizedRepos:
@@ -74,7 +77,7 @@ class QuantizedRepos:
     def peek(self, model: Model, engine: EngineName) -> Published | None:
         """Return what is known, at once; None before the first search. What is no longer fresh
         is looked up in the background."""
-        key = model.id, kind_for(engine)
+        key = _key(model, engine)
         result = self._results.get(key)
         if result is None:
             return None
@@ -85,7 +88,7 @@ class QuantizedRepos:
 
     def serial(self, model: Model, engine: EngineName) -> int | None:
         """Return a number that changes when what is known changes; None where nothing is known."""
-        result = self._results.get((model.id, kind_for(engine)))
+        result = self._results.get(_key(model, engine))
         return None if result is None else result[2]
 
     async def find(self, model: Model, engine: EngineName) -> Published:
@@ -94,7 +97,7 @@ class QuantizedRepos:
         repositories = self.peek(model, engine)
         if repositories is not None:
             return repositories
-        key = model.id, kind_for(engine)
+        key = _key(model, engine)
         try:
             flight = self._search(model, key)
             waited = self._monotonic() - (self._started.get(key) or 0.0)
@@ -178,6 +181,10 @@ def wants_quantized_repos(model: Model, quantization: str | None) -> bool:
 def _identities(repositories: Published) -> list[int]:
     """Return what tells whether the same models are held."""
     return [id(one.model) for one in repositories]
+
+
+def _key(model: Model, engine: EngineName) -> Key:
+    return model.id, kind_for(engine), token_id()
 
 
 def kind_for(engine: EngineName) -> FileKind:

@@ -16,10 +16,12 @@ import msgspec
 from litestar import Litestar, MediaType, Response, get
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from fitgauge import __version__
+from fitgauge.api.access.access import Access, AccessOptions
+from fitgauge.api.access.caller import CALLER, CARRIED
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.conditional_gets import ConditionalGets
@@ -147,7 +149,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         async with _in_background(mounted.follow(settings.catalog_seconds, services.use)):
             yield
 
-    @get("/metrics")
+    @get("/metrics", opt={"open": settings.open_metrics})
     async def metrics() -> Response[bytes]:
         return Response(
             generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
@@ -159,6 +161,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     async def openapi_document() -> bytes:
         return openapi
 
+    access = create_access(settings)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
     app = Litestar(
         route_handlers=[
@@ -169,7 +172,10 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             openapi_document,
             metrics,
             *([mcp.handler()] if mcp else []),
+            *(access.routes if access else ()),
         ],
+        middleware=[access.middleware] if access else (),
+        guards=[access.guard] if access else (),
         request_class=ApiRequest,
         dependencies=dependencies(
             services, answers, mounted, settings.public_url, conditions_of(hub, mounted, shared)
@@ -186,6 +192,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             RequestError: on_request_error,
             HTTPException: on_http_error,
             Exception: on_defect,
+            **(access.exception_handlers if access else {}),
         },
         request_max_body_size=settings.max_body_bytes,
         compression_config=CompressionConfig("gzip", gzip_compress_level=_GZIP_LEVEL)
@@ -199,7 +206,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     admission, requests = Admission(app, _BODY_BYTES), RequestMetrics(registry)
     registry.register(StateMetrics(requests, services, hub, answers, admission))
     add_process_metrics(registry)
-    inner = ConditionalGets(admission, private=False)
+    inner = ConditionalGets(admission, private=access is not None)
     observed = ObservabilityMiddleware(
         requests,
         settings.requests_per_second,
@@ -207,6 +214,13 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         weights(),
     )(tracing.requests(inner) if tracing else inner)
     return Gateway(observed, settings.trusted_proxies, settings.root_path)
+
+
+def create_access(settings: Settings) -> Access | None:
+    """Return the rules of access in force, None where everybody may ask. Raise InvalidKeysError."""
+    values = {name: getattr(settings, name) for name in AccessOptions.__struct_fields__}
+    options = AccessOptions(**values)
+    return Access(options, weights()) if options.is_on else None
 
 
 @asynccontextmanager
@@ -217,7 +231,13 @@ async def serve_mcp(settings: Settings, app: Litestar) -> AsyncIterator[ASGIApp]
     gc.collect()
     gc.freeze()
     hosts, origins = mcp_callers(settings)
-    async with plugin.serve(app, mcp_tools(), __version__, hosts, origins) as application:
+
+    async def for_caller(scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a tool's request as that of the caller of /mcp."""
+        scope[CARRIED] = CALLER.get()  # type: ignore[literal-required]
+        await app(scope, receive, send)
+
+    async with plugin.serve(for_caller, mcp_tools(), __version__, hosts, origins) as application:
         yield application
 
 

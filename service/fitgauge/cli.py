@@ -19,6 +19,7 @@ from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.chat_commands import slack, truth
 from fitgauge.command_options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
+from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
 from fitgauge.services.ask.schemas import AskRequest
@@ -58,8 +59,8 @@ def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""
 
 
-main.add_command(slack)
-main.add_command(truth)
+for command in (slack, truth, key):
+    main.add_command(command)
 
 
 @main.command()

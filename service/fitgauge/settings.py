@@ -65,6 +65,34 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="addresses and networks divided by commas, such as 10.0.0.0/8, or *"),
     ] = "127.0.0.1"
     compression: Annotated[bool, Meta(description="true or false")] = False
+    api_keys: Annotated[str, Meta(description="a file of names and SHA-256 hashes")] = ""
+    jwt_keys: Annotated[
+        str, Meta(description="a JWK set: a file, or an address that begins with https://")
+    ] = ""
+    jwt_issuer: Annotated[str, Meta(description="the issuer (iss) of tokens")] = ""
+    jwt_audience: Annotated[str, Meta(description="the audience (aud) of tokens")] = ""
+    jwt_algorithms: Annotated[
+        str, Meta(description="asymmetric algorithms divided by commas, such as RS256, ES256")
+    ] = "RS256, ES256"
+    jwt_scope: Annotated[
+        str,
+        Meta(pattern=r"^[!#-\[\]-~]*\Z", description="a scope without blanks and quotes"),
+    ] = ""
+    jwt_leeway_seconds: Annotated[
+        float, Meta(ge=0, le=300, description="a number of seconds from 0 to 300")
+    ] = 30.0
+    caller_header: Annotated[
+        str, Meta(pattern=r"^[A-Za-z0-9-]*\Z", description="the name of a header")
+    ] = ""
+    anonymous: Annotated[bool, Meta(description="true or false")] = False
+    open_metrics: Annotated[bool, Meta(description="true or false")] = False
+    caller_requests_per_second: Annotated[
+        float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")
+    ] = 0.0
+    caller_requests_per_day: Annotated[
+        int, Meta(ge=0, le=10**9, description="a whole number from 0 (no limit) to 1000000000")
+    ] = 0
+    caller_hub_tokens: Annotated[bool, Meta(description="true or false")] = False
     mcp: Annotated[bool, Meta(description="true or false")] = True
     mcp_hosts: Annotated[
         str, Meta(description="host names divided by commas, such as fit.example.com, or *")
@@ -142,7 +170,7 @@ def in_force(settings: Settings, environment: Mapping[str, str] = os.environ) ->
     """Return every setting with its value and where it comes from."""
     rows = []
     for field, value in msgspec.structs.asdict(settings).items():
-        shown = _without_password(value) if field == "shared_state" else value
+        shown = _without_password(value) if isinstance(value, str) else value
         rows.append(Setting(variable(field), shown, _source(variable(field), environment)))
     hub = {
         "HF_ENDPOINT": _without_password(constants.ENDPOINT),
@@ -162,7 +190,15 @@ def _lowered(field: str, text: str) -> str:
     return text.lower() if field in _LOWERED else text
 
 
-_LOWERED = ("log_level", "log_format", "tracing", "mcp", "compression")
+_LOWERED = (
+    "log_level",
+    "log_format",
+    *(
+        name
+        for name, value in msgspec.structs.asdict(Settings()).items()
+        if value is True or value is False
+    ),
+)
 
 
 def _finite(value: object) -> object:

@@ -54,6 +54,7 @@ OPERATIONS = [
     for method, raw in methods.items()
 ]
 UNDOCUMENTED = (
+    "/.well-known/oauth-protected-resource/mcp",
     "/mcp",
     "/metrics",
     "/schema/openapi.json",

@@ -12,10 +12,14 @@ BODY_ERRORS = (400, 413, 415)
 """statuses of a body that cannot be read"""
 
 _ALWAYS = (405, 429, 500)
+_CLOSED = (401, 403)
+"""where access is restricted"""
 
 _REASONS = {
     400: "The body is not JSON.",
-    403: "The Hub shows this model only to a token that was granted access.",
+    401: "The service asks who you are; see the hint and WWW-Authenticate.",
+    403: "The Hub shows this model only to a token that was granted access, or your token lacks a"
+    " scope; see the code.",
     404: "No such model, accelerator or path; see matches.",
     405: "The path knows other methods; see the Allow header.",
     413: "The body is too large.",
@@ -28,8 +32,10 @@ _REASONS = {
 }
 
 
-def errors(*statuses: int) -> dict[int, ResponseSpec]:
-    """Return the documented errors of an operation: `statuses`, and those that each can answer."""
+def errors(*statuses: int, is_open: bool = False) -> dict[int, ResponseSpec]:
+    """Return the documented errors of an operation: `statuses`, and those that each can answer.
+    is_open: whether everybody may ask, wherever access is restricted."""
+    closed = () if is_open else _CLOSED
     return {
         status: ResponseSpec(
             data_container=Problem,
@@ -37,7 +43,7 @@ def errors(*statuses: int) -> dict[int, ResponseSpec]:
             media_type=PROBLEM_JSON,
             generate_examples=False,
         )
-        for status in sorted({*statuses, *_ALWAYS})
+        for status in sorted({*statuses, *closed, *_ALWAYS})
     }
 
 

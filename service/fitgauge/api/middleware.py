@@ -44,6 +44,13 @@ class TokenBucket:
         return (1 - self._tokens) / self._rate
 
 
+def weight_of(weights: Mapping[str, int], path: str) -> int:
+    """Return as how many requests one of this path counts. weights: by path, or by its last
+    folder, such as /v1/answers/."""
+    template = path[: path.rfind("/") + 1]
+    return weights.get(path, weights.get(template, 1))
+
+
 class ObservabilityMiddleware:
     """Count and time requests by route and status, log a line of each, answer 429 beyond the
     limit."""
@@ -96,7 +103,7 @@ class ObservabilityMiddleware:
             try:
                 path, wait = scope["path"], 0.0
                 if self._bucket and not path.startswith(_UNLIMITED):
-                    wait = self._bucket.wait_seconds(self._weight(path))
+                    wait = self._bucket.wait_seconds(weight_of(self._weights, path))
                 if wait:
                     await _too_many(wait)(inner, receive, sent)
                 else:
@@ -111,11 +118,6 @@ class ObservabilityMiddleware:
                     self._write(_line(route, method, status, seconds, ids, answered))
 
         return observed
-
-    def _weight(self, path: str) -> int:
-        """Return as how many requests one of this path counts."""
-        template = path[: path.rfind("/") + 1]
-        return self._weights.get(path) or self._weights.get(template, 1)
 
 
 def _line(

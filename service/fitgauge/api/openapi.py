@@ -31,7 +31,20 @@ _ALLOW = {
         "schema": {"type": "string"},
     }
 }
-_HEADERS = {"405": _ALLOW, "424": _RETRY_AFTER, "429": _RETRY_AFTER, "503": _RETRY_AFTER}
+_CHALLENGE = {
+    "WWW-Authenticate": {
+        "description": "How to get in (RFC 6750, RFC 9728).",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
+_HEADERS = {
+    "401": _CHALLENGE,
+    "405": _ALLOW,
+    "424": _RETRY_AFTER,
+    "429": _RETRY_AFTER,
+    "503": _RETRY_AFTER,
+}
 
 
 def document(server: str = "/") -> dict[str, Any]:

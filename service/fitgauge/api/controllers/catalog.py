@@ -65,13 +65,14 @@ class HealthController(Controller):
     """Probes of Kubernetes."""
 
     path = "/health"
+    opt = {"open": True}  # noqa: RUF012 - Litestar's
 
     @get(
         "/live",
         operation_id="health_live",
         summary="Does the process live?",
         description="Answers as long as the process runs.",
-        responses=errors(),
+        responses=errors(is_open=True),
     )
     async def live(self) -> Health:
         """Answer as long as the process runs."""
@@ -86,7 +87,7 @@ class HealthController(Controller):
             " without it too. Says whether an own catalog is in force, or refused in its newest"
             " form, and in `reasons` what answers lack at the moment."
         ),
-        responses=errors(),
+        responses=errors(is_open=True),
     )
     async def ready(
         self,

@@ -1,5 +1,6 @@
 """Who gets in: with a key, a token or a gateway's word, and nobody else."""
 
+import json
 import re
 
 import pytest
@@ -131,3 +132,16 @@ def test_every_decision_is_one_line_that_holds_no_credentials(everything, keys_f
 def test_answers_are_stored_by_no_cache_that_callers_share(everything, keys_file):
     answer = everything.get("/v1/gpus", headers=bearer(keys_file[1]["ci"]))
     assert answer.headers["cache-control"] == "private, no-cache"
+
+
+def test_the_line_of_a_request_names_its_caller(guarded, keys_file, capfd):
+    ci = bearer(keys_file[1]["ci"])
+    settings = {"api_keys": str(keys_file[0]), "log_level": "info", "log_format": "json"}
+    with guarded(**settings, mcp=False) as http:
+        asked(http, ci)
+        asked(http)
+        http.get("/health/live")
+    err = capfd.readouterr().err
+    lines = [json.loads(line) for line in err.splitlines() if '"fitgauge.access"' in line]
+    assert [line.get("caller") for line in lines] == ["api-key:ci", None, None]
+    assert keys_file[1]["ci"] not in err

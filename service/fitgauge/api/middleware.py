@@ -9,6 +9,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from fitgauge import __version__
+from fitgauge.api.access.caller import CALLER
 from fitgauge.api.log_lines import AccessLine, now
 from fitgauge.api.metrics import RequestMetrics
 from fitgauge.api.problems import RequestError, on_request_error
@@ -123,6 +124,7 @@ class ObservabilityMiddleware:
 def _line(
     route: str, method: str, status: int, seconds: float, ids: RequestIds, answered: Answered
 ) -> AccessLine:
+    caller = CALLER.get()
     return AccessLine(
         now(),
         "INFO",
@@ -134,6 +136,7 @@ def _line(
         round(seconds * 1000, 2),
         request_id=ids.request_id,
         trace_id=ids.traceparent[3:35],
+        caller=caller.id if caller else "",
         model=answered.model or "",
         verdict=answered.verdicts[-1].verdict if answered.verdicts else "",
         code=answered.code or "",

@@ -9,6 +9,7 @@ from litestar.stores.memory import MemoryStore
 
 from fitgauge.errors import UnknownModelError
 from fitgauge.hub import Reference
+from fitgauge.hub.request_context import CALLERS_TOKEN
 from fitgauge.hub.shared import MAX_VALUE, SCHEMA
 from hub_stand_in import safetensors_repository
 from hub_stand_in.repositories import llama_config
@@ -228,3 +229,21 @@ def test_what_is_shared_holds_no_token(replicas):
     stored = repr(state.store._store)
     assert "acme/tiny" in stored
     assert TOKEN not in stored
+
+
+def test_what_a_callers_token_shows_is_shared_with_no_replica(stand_in, replicas):
+    stand_in.add(safetensors_repository("acme/private", private=True))
+    private, state = Reference("acme/private"), InMemory()
+
+    async def ask(one, other):
+        CALLERS_TOKEN.set(TOKEN)
+        await one.resolve(private)
+        shared = [await state.store.get(key) for key in state.store._store]
+        CALLERS_TOKEN.set("")
+        with pytest.raises(UnknownModelError):
+            await other.resolve(private)
+        return shared
+
+    shared = replicas(ask, state=state)
+    assert len(shared) == 1  # that strangers may not see it
+    assert b"hidden_size" not in shared[0]

@@ -47,7 +47,7 @@ def test_the_estimate_beats_every_rule_that_people_quote():
 def test_every_step_rank_and_run_has_a_source():
     assert all(
         row["torch"] and row["transformers"]
-        for name in ("training_own", "training_fsdp")
+        for name in ("training_own", "training_masks", "training_fsdp")
         for row in truth.rows(name)
     )
     assert all(row["source"] for row in truth.rows("training_gpu"))

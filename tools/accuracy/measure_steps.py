@@ -15,8 +15,9 @@ A line with `images` (of a sequence, each of `image_tokens` tokens) is computed 
 towers look at the sizes of images; its model is small and its own: `config`.
 `train_vision_tower`: false freezes the tower, not the projector. A line with `kernels: unsloth`
 runs Unsloth's layers (unsloth_layers.py), of the checkout that UNSLOTH names. A line with
-`routing` (of a small mixture of its own: even, or every token to the same experts: one) is
-computed in earnest too. Optimizers in 8 bit are bitsandbytes'."""
+`routing` (of a small mixture of its own: even, or every token to the same experts: one) or
+`padded` (the last sequence has padding) is computed in earnest too. Optimizers in 8 bit are
+bitsandbytes'."""
 
 import contextlib
 import importlib
@@ -113,6 +114,9 @@ def inputs(model: Any, row: dict[str, Any]) -> dict[str, torch.Tensor]:
     if row.get("routing") == "even":
         tokens.random_(config.vocab_size)
     batch = {"input_ids": tokens} | (seen(model, row, tokens) if row.get("images") else {})
+    if row.get("padded"):  # a quarter of the last sequence
+        batch["attention_mask"] = torch.ones_like(tokens)
+        batch["attention_mask"][-1, -row["seq"] // 4 :] = 0
     if row.get("packed", 1) > 1:
         batch["position_ids"] = (torch.arange(row["seq"]) % (row["seq"] // row["packed"])).expand(
             row["batch"], -1
@@ -241,7 +245,7 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
     with (
         (
             contextlib.nullcontext()
-            if row.get("images") or "routing" in row
+            if row.get("images") or row.get("padded") or "routing" in row
             else Fake(allow_non_fake_inputs=True)
         ),
         cuda_dropout(),

@@ -8,13 +8,13 @@ parameters of {stages} stages that megatron-core makes, are met exactly."""
 
 PREFACE = """\
 Three truths. *Steps*: one training step of one process, every tensor counted by PyTorch under fake
-tensors (`training.jsonl`: {given} given; `training_own.jsonl`: {own} of our own, made with
-`measure_steps.py`), against `allocated`: the most that any step after the first holds. *Ranks*: one
-rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}). *Runs*: GPU runs that
-projects and papers printed (`training_gpu.jsonl`: {runs} that say enough to be asked), each against
-the counter it names: PyTorch's allocated or reserved peak, or the device's. Steps are arithmetic:
-nothing is fitted to them. Fragmentation (what PyTorch's allocator reserves beyond what is
-allocated) and the width of intervals are fitted to the fit part of the runs
+tensors (`training.jsonl`: {given} given; `training_own.jsonl` and `training_masks.jsonl`: {own} of
+our own, made with `measure_steps.py`), against `allocated`: the most that any step after the first
+holds. *Ranks*: one rank of FSDP2 by PyTorch's own tracker (`training_fsdp.jsonl`: {ranks}).
+*Runs*: GPU runs that projects and papers printed (`training_gpu.jsonl`: {runs} that say enough to
+be asked), each against the counter it names: PyTorch's allocated or reserved peak, or the
+device's. Steps are arithmetic: nothing is fitted to them. Fragmentation (what PyTorch's allocator
+reserves beyond what is allocated) and the width of intervals are fitted to the fit part of the runs
 (`training_calibrate.py`); `check` in `headline_training.json` is the rest."""
 
 PUBLISHED = """\

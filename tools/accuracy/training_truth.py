@@ -1,8 +1,8 @@
 """The truth about training, as questions: steps measured byte for byte, ranks of FSDP2 by PyTorch's
 tracker, runs that people published.
 
-`training.jsonl` and `training_own.jsonl` (steps), `training_fsdp.jsonl` (ranks),
-`training_gpu.jsonl` and `training_found.jsonl` (runs): see README.md."""
+`training.jsonl`, `training_own.jsonl` and `training_masks.jsonl` (steps), `training_fsdp.jsonl`
+(ranks), `training_gpu.jsonl` and `training_found.jsonl` (runs): see README.md."""
 
 import json
 from functools import cache
@@ -101,6 +101,7 @@ def step_workload(row: Row) -> TrainingWorkload:
         images=row.get("images", 0),
         image_tokens=row.get("image_tokens", 0),
         train_vision_tower=row.get("train_vision_tower", True),
+        padded=row.get("padded", False),
     )
 
 
@@ -137,7 +138,8 @@ def provided() -> tuple[Step, ...]:
 @cache
 def own() -> tuple[Step, ...]:
     """Return the steps of our own measuring."""
-    return tuple(step_of(row, _own_spec(row), step_workload(row)) for row in rows("training_own"))
+    measured = (*rows("training_own"), *rows("training_masks"))
+    return tuple(step_of(row, _own_spec(row), step_workload(row)) for row in measured)
 
 
 def _own_spec(row: Row) -> ModelSpec:

@@ -271,6 +271,11 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     """Whether layers with a window alone rotate by it, or those without; None: both."""
 
 
+Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]
+"""Where dropout stands: after embeddings, on attention weights, after attention, inside the MLP,
+after it, at the end of a stack."""
+
+
 class VisionSection(msgspec.Struct, frozen=True, gc=False):
     """The size of a vision tower by the usual names, which engines look for whatever the family
     calls them."""
@@ -312,6 +317,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     vision_section: VisionSection | None = None
     """What the config's `vision_config` says by the usual names; None where it has no such
     section."""
+    dropout: dict[Place, float] = {}
+    """Rates of dropout that the config states, by place; elsewhere the family's default holds."""
     image_prefix: bool = False
     """Whether the tokens of an image also attend to those after them."""
     basis: Basis = "exact"

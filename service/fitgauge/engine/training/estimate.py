@@ -212,6 +212,8 @@ def training_stage(
     least = _least_fragmentation(profile, allocated.expected)
     frozen = sum(term.bytes for term in terms if term.name == "weights" and workload.uses_adapters)
     usual = _usual_fragmentation(profile, spec, workload, allocated.expected, frozen, stage.number)
+    if workload.varies and not workload.uses_expandable_segments:
+        usual = _with_varied(usual, profile, highest)
 
     return TrainingStage(
         stage=stage.number,
@@ -277,6 +279,21 @@ def _usual_fragmentation(
     )
     usual = share.term("fragmentation", rest, times * logits + resting, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
+
+
+def _with_varied(usual: Term, profile: TrainingProfile, highest: Phase) -> Term:
+    """Return the fragmentation of samples that differ in length: more by a share of the
+    activations, whose blocks have other sizes in every step."""
+    share = profile.fragmentation_varied
+    size = sum(part.size.expected for part in highest.parts if part.name == "activations")
+    more = share.term("fragmentation", size, 0, f"{share.expected:.8g} x {exactly(size)}")
+    return msgspec.structs.replace(
+        usual,
+        bytes=usual.bytes + more.bytes,
+        low=usual.low + more.low,
+        high=usual.high + more.high,
+        formula=f"{usual.formula} + {more.formula} of activations, whose lengths vary",
+    )
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:

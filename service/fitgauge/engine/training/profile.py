@@ -35,6 +35,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the peak instead of `fragmentation` where ranks exchange the tokens of their
     experts, whose blocks differ in size on every rank, in every layer and step
     (NVIDIA-NeMo/RL issues 919 and 2319)."""
+    fragmentation_varied: Coefficient
+    """Share of activations that is added where samples differ in length: the allocator keeps
+    blocks of several sizes, unless its segments grow."""
     fragmentation_least: Coefficient
     """Share of the peak that cannot be released where memory is short."""
     filled_probability: Coefficient

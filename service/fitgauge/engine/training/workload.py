@@ -83,6 +83,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Release of transformers; None for today's, with older ones within the interval."""
     sequence_length: int
     """[tokens]"""
+    mean_sequence_length: int | None = None
+    """Of samples that vary, of which `sequence_length` is the longest [tokens]; None where all are
+    as long."""
+    padded: bool = False
+    """Whether attention reads a mask of padding."""
     micro_batch_size: int = 1
     """Sequences of one forward pass on one rank."""
     micro_batches: int = 1
@@ -201,6 +206,12 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
             if self.expandable_segments is None
             else self.expandable_segments
         )
+
+    @property
+    def varies(self) -> bool:
+        """Whether samples differ in length."""
+        mean = self.mean_sequence_length
+        return mean is not None and mean < self.sequence_length
 
     @property
     def steps_in_backward(self) -> bool:

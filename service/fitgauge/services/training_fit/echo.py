@@ -57,6 +57,12 @@ def workload_fields(
         "optimizer_implementation": workload.optimizer_implementation,
         "loss": workload.loss,
         "sequence_length": workload.sequence_length,
+        **(
+            {"mean_sequence_length": workload.mean_sequence_length}
+            if workload.mean_sequence_length is not None
+            else {}
+        ),
+        "padded": workload.padded,
         "micro_batch_size": workload.micro_batch_size,
         "micro_batches": workload.micro_batches,
         "activation_checkpointing": workload.activation_checkpointing,

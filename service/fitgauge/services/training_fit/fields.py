@@ -90,6 +90,24 @@ class StepFields(SharedFields, kw_only=True):
             examples=["4.48.1"],
         ),
     ] = None
+    mean_sequence_length: Annotated[
+        Tokens | None,
+        Meta(
+            description=(
+                "Of samples that are not packed and vary, of which sequence_length is the longest:"
+                " the allocator reserves more. Default: all are as long."
+            )
+        ),
+    ] = None
+    padded: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Sequences of a micro-batch are padded: attention reads a mask. Default: where"
+                " mean_sequence_length is below sequence_length and micro_batch_size above 1."
+            )
+        ),
+    ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(

@@ -62,6 +62,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     )
     request_images = images(request, spec, length, uses_adapters=method != "full")
     micro_batches = request.micro_batches or (pipeline if framework == "fsdp" else 1)
+    micro_batch_size = request.micro_batch_size or default_micro_batch(request, micro_batches, data)
+    mean = request.mean_sequence_length
+    varied = mean is not None and mean < length
     derived: dict[str, Any] = {
         "method": method,
         "framework": framework,
@@ -76,8 +79,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "pipeline_parallel": pipeline,
         "pipeline_chunks": megatron.chunks(request),
         "micro_batches": micro_batches,
-        "micro_batch_size": request.micro_batch_size
-        or default_micro_batch(request, micro_batches, data),
+        "micro_batch_size": micro_batch_size,
+        "padded": varied and micro_batch_size > 1 if request.padded is None else request.padded,
         "context_parallel": context,
         "data_parallel": data,
         "fsdp_version": request.fsdp_version

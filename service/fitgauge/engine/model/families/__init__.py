@@ -16,6 +16,7 @@ from fitgauge.engine.model.families.dense import custom_code as remote
 from fitgauge.engine.model.families.dense import dialects, hrm_text, minicpm3
 from fitgauge.engine.model.families.dense import gpt2_era as classic
 from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.dropout import stated_rates
 from fitgauge.engine.model.families.encoder import (
     clip,
     deberta,
@@ -80,6 +81,7 @@ def read_config(
         spec,
         quantization=published_quantization(config, quantization),
         vision_section=vision_section(config, spec),
+        dropout=stated_rates(values, spec),
     )
     bounds.check(spec)
     published(spec)

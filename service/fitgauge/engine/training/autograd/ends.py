@@ -63,11 +63,12 @@ def beginning(
 
 
 def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
-    """Return (rotary tables and SDPA's masks, eager attention's masks) of a micro-batch [bytes].
+    """Return (rotary tables and SDPA's masks of windows, masks that nothing saves) of a micro-batch
+    [bytes].
 
     There is a mask (batch x 1 x s x s) for every kind of window. Eager attention adds one in the
     format of the stream to its scores, and no operation saves it; SDPA takes one of booleans where
-    a window is no longer than the sequence."""
+    a window is no longer than the sequence, or sequences are padded."""
     mixers = [
         m
         for block in spec.blocks
@@ -77,17 +78,17 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
     ]
     kinds = {mixer.window or mixer.chunk for mixer in mixers}
     eager = context.traits.eager(context.attention)
-    masks = len(kinds) * context.table_width if eager else 0
+    passing, masks = len(kinds) * context.table_width if eager else 0, 0
     if context.attention == "sdpa" and not eager:
         masks = sum(window is not None and window <= context.keys for window in kinds)
+        passing = len(kinds) - masks if context.padded else 0
     tables = (
         2 * max(1, len(spec.rotary_tables)) * context.sequence * mixers[0].head_dim
         if context.rotary and mixers
         else 0
     )
-    masked = masks * context.batch * context.sequence * context.keys
-    rotary = tables * context.table_width
-    return (rotary, masked) if eager else (rotary + masked, 0)
+    mask = context.batch * context.sequence * context.keys
+    return tables * context.table_width + masks * mask, passing * mask
 
 
 def embedding_segment(

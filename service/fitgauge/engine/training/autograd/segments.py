@@ -165,6 +165,7 @@ def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
         optimizer_implementation="foreach",
         activation_rule=None,
         runtime_bytes=None,
+        mean_sequence_length=None,
         **whole_logits(workload),
     )
 
@@ -196,6 +197,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         compute_width=BITS[form.compute] // 8,
         fused_experts=workload.fused_experts,
         repeats_keys=workload.repeats_keys,
+        padded=workload.padded,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,
         saves_gathered=workload.dtensor,

@@ -11,6 +11,7 @@ import msgspec
 
 from fitgauge.engine.training.autograd.operations import (
     UNCOUNTED,
+    Operation,
     Recorder,
     Saved,
     Value,
@@ -64,7 +65,8 @@ class Tape(Recorder):
 
         `saving` False: the forward pass of a checkpoint, which saves its inputs alone.
         `early_stop`: the recomputation of a checkpoint, which saves them too and ends after the
-        last operation that saves a tensor; inputs of later operations live until then. Results are
+        last operation that saves a tensor, before it runs where it saves its inputs alone (saved
+        variables are packed first); inputs of later operations live until then. Results are
         cached by arguments and number of operations."""
         key = ("forward", output.number, saving, early_stop, len(self.operations))
         forward: Pass = self._memo.get_or_compute(
@@ -80,6 +82,8 @@ class Tape(Recorder):
                 default=-1,
             )
             operations = operations[: last + 1]
+            if operations and not _saves_output(operations[-1]):
+                operations[-1] = operations[-1]._replace(outputs=(), scratch=0)
         end, inputs = len(operations), [value.storage for value in self.inputs]
         until = dict.fromkeys(inputs, -1)
         for number, operation in enumerate(operations):
@@ -232,6 +236,11 @@ class Tape(Recorder):
                 live -= _released(before) + _released(new)
                 pending[value.number] = [self.gradient_size(value), 1]
         return Pass(peak=peak, end=live, lead=lead or 0, parameter_gradients=parameters_at_peak)
+
+
+def _saves_output(operation: Operation) -> bool:
+    outputs = {value.storage for value in operation.outputs}
+    return any(value.storage in outputs for value in operation.saved)
 
 
 def _released(gradient: list[int]) -> int:

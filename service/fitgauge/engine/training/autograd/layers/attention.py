@@ -174,7 +174,7 @@ class AttentionModules(Modules):
             scores = tape.add(
                 "attention.biased", scores, tape.constant("position_bias", 1, context.table_width)
             )
-        if mixer.causal:
+        if mixer.causal or context.padded:
             scores = tape.add(
                 "attention.masked", scores, tape.constant("mask", 1, context.table_width)
             )
@@ -194,7 +194,7 @@ class AttentionModules(Modules):
         if self.traits.sinks:
             weights = tape.slice("attention.without_sinks", weights, count)
         weights = tape.to(weights, width, "attention.weights")
-        weights = self.dropout("attention.weights_dropout", "weights", weights)
+        weights = self.returned = self.dropout("attention.weights_dropout", "weights", weights)
         mixed = tape.matmul(
             "attention.product", weights, v, context.tokens * heads * mixer.value_dim
         )
@@ -207,11 +207,15 @@ class AttentionModules(Modules):
         The output has the memory order of the queries: where these were concatenated from parts or
         made head by head, and in a ring, it is copied for the output projection. For a sliding
         window no longer than the sequence PyTorch's SDPA takes a mask and keys and values repeated
-        for every head; FlashAttention has windows of its own (integrations/sdpa_attention.py,
-        use_gqa_in_sdpa). torchtune always repeats them."""
+        for every head, and so for padding; FlashAttention has windows of its own
+        (integrations/sdpa_attention.py, use_gqa_in_sdpa), and of padded sequences reads copies
+        without what pads them (modeling_flash_attention_utils.py, _upad_input, pad_input).
+        torchtune always repeats keys and values."""
         tape, context = self.tape, self.context
         masked = context.attention == "sdpa" and (
-            self.explicit(mixer) or (mixer.window is not None and mixer.window <= context.keys)
+            context.padded
+            or self.explicit(mixer)
+            or (mixer.window is not None and mixer.window <= context.keys)
         )
         bare = self.traits.bare_sdpa and context.attention == "sdpa"
         if bare and mixer.kv_heads == 1 < mixer.query_heads:
@@ -221,6 +225,9 @@ class AttentionModules(Modules):
         if context.way == "ulysses":
             return self._exchanged(q, k, v, heads, mixer)
         q, k, v = saves = tuple(tape.cast(value, value.name) for value in (q, k, v))
+        unpads = context.padded and context.attention == "flash"
+        if unpads:
+            q, k, v = saves = tuple(tape.copy(f"{x.name}.unpadded", x) for x in saves)
         extra = [("attention.log_sum", context.tokens * heads, FLOAT)]
         if masked:  # every layer converts booleans to addends again
             each = (
@@ -243,7 +250,7 @@ class AttentionModules(Modules):
         )
         return (
             tape.copy("attention.output", mixed)
-            if merged or self.traits.rotates_part or self.traits.copies_queries
+            if merged or unpads or self.traits.rotates_part or self.traits.copies_queries
             else mixed
         )
 

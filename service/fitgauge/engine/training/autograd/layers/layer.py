@@ -33,7 +33,10 @@ class Layer(AttentionModules, FeedForwardModules):
         fed = len(self.linears(attention=False)) in (2, 3) or any(
             p.kind is Kind.EXPERT for p in self.unit.parameters
         )
-        return self.layer(x) if (usual or latent) and fed else self.unknown(x)
+        y = self.layer(x) if (usual or latent) and fed else self.unknown(x)
+        if self.returned is not None:
+            self.tape.hold(self.returned)
+        return y
 
     def mix(self, x: Value) -> Value:
         """Return the layer's attention, of either kind."""

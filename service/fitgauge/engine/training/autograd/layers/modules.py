@@ -7,9 +7,9 @@ Source: transformers 5.23, models/*/modeling_*.py and activations.py; PEFT tuner
 from dataclasses import dataclass
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Kind, Split
+from fitgauge.engine.model.spec import Kind, Place, Split
 from fitgauge.engine.training.autograd.layers.context import Way
-from fitgauge.engine.training.autograd.layers.traits import Place, Traits
+from fitgauge.engine.training.autograd.layers.traits import Traits
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.engine.training.states.parameters import Parameter, Unit
@@ -42,6 +42,8 @@ class LayerContext:
     """Whether quantized experts are dequantized a layer at a time."""
     repeats_keys: bool = False
     """Whether attention reads keys and values repeated for every query head."""
+    padded: bool = False
+    """Whether attention reads a mask of padding."""
     heads: int = 1
     """Parts into which tensor parallelism divides heads, MLPs and the vocabulary."""
     stream: int = 1
@@ -78,6 +80,8 @@ class Modules:
         self.unit = unit
         self.context = context
         self.traits = context.traits
+        self.returned: Value | None = None
+        """Scores after softmax and dropout, which eager attention returns to its layer."""
         self._tensors = {parameter.name: parameter for parameter in unit.parameters}
 
     # --- parameters

@@ -6,14 +6,11 @@ modeling_*.py (the rest)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import ModelSpec, Place
 from fitgauge.engine.training.workload import AttentionKernel
-
-Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]
-"""Where dropout stands with a rate above 0: after embeddings, on attention weights, after
-attention, inside the MLP, after it, at the end of a stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +82,7 @@ class Traits:
     lacks: tuple[str, ...] = ()
     """Kinds of attention that transformers lacks for it and runs eagerly instead."""
     drops: frozenset[Place] = frozenset()
-    """Where dropout applies."""
+    """Where dropout applies, unless the config states a rate."""
     verified: bool = True
     """Whether its saved tensors were compared with autograd's own."""
 
@@ -204,8 +201,16 @@ TRAITS: Mapping[str, Traits] = {
 
 def traits_of(spec: ModelSpec) -> Traits:
     """Return the traits of a family; of an unsupported one Llama's, or BERT's where it is
-    no decoder."""
-    return TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
+    no decoder; dropout where the config states a rate."""
+    traits = TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
+    return _with_dropout(traits, frozenset(spec.dropout.items())) if spec.dropout else traits
+
+
+@lru_cache(maxsize=256)
+def _with_dropout(traits: Traits, rates: frozenset[tuple[Place, float]]) -> Traits:
+    stated = {place for place, _ in rates}
+    dropped = {place for place, rate in rates if rate > 0}
+    return replace(traits, drops=(traits.drops - stated) | dropped)
 
 
 def is_supported(spec: ModelSpec) -> bool:

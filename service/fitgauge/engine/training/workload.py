@@ -15,9 +15,11 @@ Optimizer = Literal[
 ]  # fmt: skip
 Implementation = Literal["foreach", "fused", "for_loop"]
 Loss = Literal[
-    "full", "chunked", "recomputed", "fused", "in_place", "log_probs", "log_probs_in_place", "none"
-]
-"""log_probs: of the tokens that were sampled, as preference and RL training take them (in place:
+    "full", "chunked", "chunked_backward", "recomputed", "fused", "in_place", "log_probs",
+    "log_probs_in_place", "none",
+]  # fmt: skip
+"""chunked_backward: a piece of the logits at a time, with its backward pass (torchtitan).
+log_probs: of the tokens that were sampled, as preference and RL training take them (in place:
 verl's kernel); none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["eager", "sdpa", "flash"]

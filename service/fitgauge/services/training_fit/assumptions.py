@@ -31,6 +31,7 @@ _KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "eager": "eager"}
 _LOSSES = {
     "full": "loss over whole logits",
     "chunked": "loss in chunks of the logits",
+    "chunked_backward": "loss in chunks, each with its backward pass",
     "recomputed": "loss in chunks that are recomputed",
     "fused": "loss fused with the head",
     "in_place": "loss with its gradient in place of the logits",

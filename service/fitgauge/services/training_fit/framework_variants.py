@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.launchers.tool import Default
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
@@ -23,7 +25,15 @@ def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple
         ("fsdp_version", shards),
         ("gradient_dtype", reduces(workload)),
     )
-    return tuple(name for name, matters in settings if matters and getattr(request, name) is None)
+    names = [name for name, matters in settings if matters and getattr(request, name) is None]
+    return (*names, *(default.field for default in _moved(request)))
+
+
+def _moved(request: TrainingRequest) -> list[Default]:
+    """Return what other releases of the tool take for unset fields."""
+    tool = tool_of(request)
+    rows = tool.moved if tool is not None else ()
+    return [default for default in rows if getattr(request, default.field) is None]
 
 
 def reduces(workload: TrainingWorkload) -> bool:
@@ -41,7 +51,10 @@ def other_choices(
     flag of its launcher. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head (peft
     utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's
     gradients are reduced in fp32, or by accelerate in the format it computes in
-    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision)."""
+    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision). Tools say what other
+    releases of theirs take (`moved`)."""
+    for default in _moved(request):
+        yield replace(workload, **{default.field: default.value})
     opened = open_settings(request, workload)
     if "optimizer_implementation" in opened:
         yield replace(workload, optimizer_implementation="fused")

@@ -135,10 +135,11 @@ class SequenceFields(AdapterFields, kw_only=True):
         ),
     ] = None
     loss: Annotated[
-        Literal["full", "chunked", "recomputed", "fused", "in_place"] | None,
+        Literal["full", "chunked", "chunked_backward", "recomputed", "fused", "in_place"] | None,
         Meta(
             description=(
-                "recomputed: in chunks, twice (default); chunked; full: whole logits (default of a"
+                "recomputed: in chunks, twice (default); chunked; chunked_backward (torchtitan"
+                " since April 2026, else within its interval); full: whole logits (default of a"
                 " named framework); in_place: and their gradient; fused (Liger)."
             )
         ),

@@ -238,19 +238,54 @@ def test_a_plan_for_a_tool_of_transformers_shards_where_copies_do_not_fit(questi
     assert {plan.settings["framework"] for plan in plans} <= {"deepspeed", "fsdp"}
 
 
-def test_torchtitans_command_warns_of_checkpointing_that_its_configuration_decides(train):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100", "gpu_count": 8}
-    asked |= {"trainer": "torchtitan", "method": "full"}
-    lacks = {
-        mode: "activation_checkpointing"
-        in {
-            warning.field
-            for warning in train(**asked, activation_checkpointing=mode).warnings
-            if warning.code == "command-lacks-flag"
-        }
-        for mode in ("selective", "full", "none")
-    }
-    assert lacks == {"selective": False, "full": True, "none": True}
+TITAN = {"gpu": "H100", "trainer": "torchtitan", "method": "full"}
+
+
+@pytest.mark.parametrize("mode", ["none", "selective", "full"])
+def test_torchtitans_command_carries_its_checkpointing(train, mode):
+    answer = train(
+        model="meta-llama/Llama-3.1-8B", gpu_count=16, activation_checkpointing=mode, **TITAN
+    )
+    assert answer.launch.command.endswith(f"activation-checkpoint:{mode}")
+
+
+@pytest.mark.parametrize(
+    ("model", "taken"),
+    [
+        ("meta-llama/Llama-3.1-8B", "selective"),
+        ("meta-llama/Llama-3.1-70B", "full"),
+        ("Qwen/Qwen3-8B", "selective"),
+        ("Qwen/Qwen3-14B", "full"),
+        ("openai/gpt-oss-20b", "full"),
+    ],
+)
+def test_torchtitan_checkpoints_as_its_configuration_of_the_model_does(train, model, taken):
+    assert train(model=model, gpu_count=8, **TITAN).understood_as["activation_checkpointing"] == (
+        taken
+    )
+
+
+def test_torchtitan_divides_the_stream_with_tensor_parallelism(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu_count": 8, **TITAN}
+    divided = train(**asked, tensor_parallel=4)
+    whole = train(**asked, tensor_parallel=4, sequence_parallel=False)
+    assert divided.understood_as["sequence_parallel"] is True
+    assert train(**asked).understood_as["sequence_parallel"] is False
+    assert "no_enable_sequence_parallel" in whole.launch.command
+    assert "sequence_parallel" not in divided.launch.command
+
+
+def test_torchtitans_loss_in_chunks_is_within_the_interval(train):
+    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu_count": 8, **TITAN}
+    asked |= {"sequence_length": 8192, "activation_checkpointing": "full"}
+    either, chunks, whole = (
+        train(**asked, **loss).per_gpu.required_bytes
+        for loss in ({}, {"loss": "chunked_backward"}, {"loss": "full"})
+    )
+    logits = 8192 * 128_256 * 4
+    assert either.expected == whole.expected
+    assert either.low == min(chunks.low, whole.low)
+    assert whole.expected - chunks.expected > logits
 
 
 def test_a_loss_of_supervised_training_is_not_that_of_an_algorithm():

@@ -277,3 +277,9 @@ def test_torchtitan_is_told_its_pipeline(command, asked, words):
 def test_pipelines_under_fsdp_are_not_in_the_command_of_trl(answer):
     said = answer(framework="fsdp", pipeline_parallel=4, gpu_count=8)
     assert ("command-lacks-flag", "pipeline_parallel") in codes(said.warnings)
+
+
+def test_torchtitan_is_told_its_accumulation(command):
+    line = command(framework="torchtitan", gpu_count=8, micro_batches=4)
+    each = int(line.split("--training.num_tokens_per_microbatch_per_dp_rank ")[1].split()[0])
+    assert f"--training.num_tokens_per_train_step {each * 8 * 4}" in line

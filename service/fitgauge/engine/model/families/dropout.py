@@ -84,7 +84,7 @@ FIELDS: Mapping[str, Fields] = {
 
 
 def stated_rates(values: Mapping[str, Any], spec: ModelSpec) -> dict[Place, float]:
-    """Return the rates that a config, read as `spec`, states. A value that is no number is left
+    """Return the rates that a config, read as `spec`, states. Other values than numbers are left
     out: memory for serving does not depend on it."""
     language = values.get("text_config")
     section = language if isinstance(language, Mapping) else values

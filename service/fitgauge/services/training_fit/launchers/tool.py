@@ -62,6 +62,8 @@ class Default:
     """Model types it applies to; empty for all."""
     checkpointed: bool = False
     """Not to a request without activation checkpointing."""
+    divided: bool = False
+    """To a request with tensor parallelism only."""
 
     def applies(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
         """Return whether it applies to a request of this method, on `count` GPUs, for this
@@ -74,6 +76,7 @@ class Default:
             and (not self.families or spec.model_type in self.families)
             and (self.accumulates or (request.micro_batches or 1) == 1)
             and not (self.checkpointed and request.activation_checkpointing == "none")
+            and not (self.divided and (request.tensor_parallel or 1) == 1)
         )
 
 
@@ -128,6 +131,8 @@ class Tool:
     """Other names, in the form of `word_of`."""
     defaults: tuple[Default, ...] = ()
     """Of rows for one field the first that applies counts."""
+    moved: tuple[Default, ...] = ()
+    """What other releases take for a field that `defaults` leaves out: within the interval."""
     command: Callable[[Model, TrainingWorkload, Setup], str] | None = None
     """The whole command, with the files it reads."""
     algorithms: frozenset[str] = frozenset({"sft"})

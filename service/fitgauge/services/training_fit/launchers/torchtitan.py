@@ -16,9 +16,10 @@ _IMPLEMENTATIONS = {"for_loop": "for-loop"}
 
 
 def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """Return the script sets the allocator by itself; MODULE and CONFIG name the model, and
-    activation checkpointing stands in its configuration
-    (torchtitan/models/*/config_registry.py)."""
+    """Return run_train.sh, which sets the allocator by itself; MODULE and CONFIG name the model
+    (torchtitan/models/*/config_registry.py). The policy of activation checkpointing is a
+    subcommand and comes last (torchtitan/distributed/activation_checkpoint.py,
+    ActivationCheckpointingConfig)."""
     implementation = _IMPLEMENTATIONS.get(
         workload.optimizer_implementation, workload.optimizer_implementation
     )
@@ -34,6 +35,9 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
         "--training.num_tokens_per_microbatch_per_dp_rank",
         workload.sequence_length * workload.micro_batch_size,
     ]
+    if workload.micro_batches > 1 and workload.pipeline_parallel == 1:
+        tokens = workload.sequence_length * workload.micro_batch_size * workload.micro_batches
+        words += ["--training.num_tokens_per_train_step", tokens * workload.data_parallel]
     words += ["--training.dtype", "bfloat16" if workload.precision == "bf16" else "float32"]
     words += ["--optimizer.implementation", implementation]
     words += ["--parallelism.data_parallel_replicate_degree", workload.data_parallel_replicate]
@@ -42,6 +46,10 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
         workload.data_parallel // workload.data_parallel_replicate,
     ]
     words += ["--parallelism.tensor_parallel_degree", workload.tensor_parallel]
+    if workload.tensor_parallel > 1 and not workload.sequence_parallel:
+        words += ["--parallelism.no_enable_sequence_parallel"]
+    if workload.expert_parallel > 1:
+        words += ["--parallelism.expert_parallel_degree", workload.expert_parallel]
     words += ["--parallelism.context_parallel_degree", workload.context_parallel]
     words += [
         "--parallelism.fsdp_reshard_after_forward",
@@ -50,7 +58,7 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
     words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
     words += ["--compile.enable"] if workload.compile else []
     words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
-    return joined(words)
+    return joined([*words, f"activation-checkpoint:{workload.activation_checkpointing}"])
 
 
 def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
@@ -70,13 +78,13 @@ def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
 
 def _unsupported(_: Model, workload: TrainingWorkload, __: Setup) -> list[Note]:
     """Return what stands in the model's configuration alone, where it is another than its own."""
-    if workload.activation_checkpointing == "selective":
+    if workload.loss == "chunked_backward":
         return []
     return [
         lacking(
-            "activation_checkpointing",
-            "torchtitan checkpoints as CONFIG says, selectively: set"
-            f" {workload.activation_checkpointing} checkpointing in it.",
+            "loss",
+            "torchtitan takes the loss as CONFIG says, in chunks since April 2026: set"
+            " CrossEntropyLoss in it for whole logits, or send loss chunked_backward.",
         )
     ]
 
@@ -95,6 +103,19 @@ TORCHTITAN = Tool(
     defaults=(
         Default("precision", "mixed_bf16",
             "torchtitan/config/configs.py, dtype float32, mixed_precision_param bfloat16"),
+        Default("activation_checkpointing", "full",
+            "torchtitan/models/llama3/config_registry.py, FullAC from 70B", parameters=60e9,
+            families=("llama",)),
+        Default("activation_checkpointing", "full",
+            "torchtitan/models/qwen3/config_registry.py, FullAC from 14B", parameters=14e9,
+            families=("qwen3", "qwen3_moe")),
+        Default("activation_checkpointing", "full",
+            "torchtitan/models/qwen3_5/config_registry.py, FullAC from 4B", parameters=4e9,
+            families=("qwen3_5", "qwen3_5_moe")),
+        Default("activation_checkpointing", "full",
+            "torchtitan/models/gpt_oss/config_registry.py, FullAC", families=("gpt_oss",)),
+        Default("sequence_parallel", True,
+            "torchtitan/config/configs.py, enable_sequence_parallel", divided=True),
         Default("activation_checkpointing", "selective",
             "torchtitan/models/llama3/config_registry.py, SelectiveAC"),
         Default("optimizer_implementation", "fused",
@@ -104,5 +125,9 @@ TORCHTITAN = Tool(
             "torchtitan/distributed/fsdp.py: embedding and head apart"),
         Default("gradient_dtype", "fp32", "torchtitan/config/configs.py, mixed_precision_reduce"),
         Default("expandable_segments", True, "run_train.sh, PYTORCH_ALLOC_CONF"),
+    ),
+    moved=(
+        Default("loss", "chunked_backward",
+            "torchtitan/models/*/config_registry.py, ChunkedLossWrapper since April 2026"),
     ),
 )  # fmt: skip

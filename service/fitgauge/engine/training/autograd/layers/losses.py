@@ -9,7 +9,8 @@ from fitgauge.engine.training.releases import loss_code
 from fitgauge.engine.training.workload import TrainingWorkload
 
 _CHUNKS = 8
-"""Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks."""
+"""Pieces of a chunked loss. Source: torchtune modules/loss, num_output_chunks; torchtitan
+components/loss.py, num_chunks."""
 _RECOMPUTED = 256
 """Tokens of a piece whose logits are made again. Source: trl/trainer/sft_trainer.py,
 _CHUNKED_LM_HEAD_CHUNK_SIZE."""
@@ -45,6 +46,9 @@ def loss_of(
             saved_numbers,
             compiled=workload.compiles_loss,
         )
+    if workload.loss == "chunked_backward":
+        piece = -(-tokens // _CHUNKS) * vocabulary
+        return 0, _backward_by_piece(tape, x, weight, piece, compiled=workload.compiles_loss)
     if workload.loss == "recomputed":
         return 0, _recomputed(tape, x, weight, tokens, vocabulary)
     logits = tape.matmul("logits", x, weight, tokens * vocabulary)
@@ -142,6 +146,28 @@ def _chunked(
         scratch=scratch,
         back_scratch=back_scratch,
         extra=extra,
+        product=True,
+    )
+
+
+def _backward_by_piece(tape: Tape, x: Value, weight: Value, piece: int, *, compiled: bool) -> Value:
+    """Return head and loss, one `piece` of the logits at a time, each with its backward pass: the
+    gradient of the hidden states alone is saved.
+
+    Of a piece there are the logits and, unless `compiled`, their log-softmax and its gradient in
+    fp32; besides, the head's gradient and an fp32 sum of those of the hidden states (torchtitan
+    components/loss.py, ChunkedLossWrapper, GradAccumulator). Derived from its source, not
+    measured."""
+    x, weight = tape.cast(x, "logits"), tape.cast(weight, "logits")
+    rows = piece * (2 * x.width if compiled else x.width + 3 * FLOAT)
+    head = weight.elements * weight.width if weight.grad else 0
+    return tape.operation(
+        "loss",
+        (x, weight),
+        1,
+        FLOAT,
+        scratch=rows + head + x.elements * FLOAT,
+        extra=[("loss.gradients", x.elements, x.width)],
         product=True,
     )
 

@@ -34,6 +34,7 @@ def whole_logits(workload: TrainingWorkload) -> dict[str, Loss | bool]:
         "in_place",
         "fused",
         "chunked",
+        "chunked_backward",
         "recomputed",
     ):
         return {}

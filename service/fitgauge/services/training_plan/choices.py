@@ -1,6 +1,6 @@
 """What a plan search chooses from, and the workload that all plans share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
@@ -34,6 +34,7 @@ from fitgauge.services.training_plan.schemas import (
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64
+_NODE = 8
 _SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
 
 
@@ -74,6 +75,18 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
         zero_stages=_fixed(request.zero_stage),
         flops_per_byte=_flops_per_byte(match.accelerator),
     )
+
+
+def between(request: TrainingPlanRequest, choices: Choices, count: int) -> Iterator[Choices]:
+    """Yield the choices for counts between `count`, which holds the model, and the one tried before
+    it: three of equal distance, beyond a node of 8 GPUs in fours. A global batch that is left out
+    is the next one that data parallelism divides over as many GPUs."""
+    lower = max((tried for tried in choices.counts if tried < count), default=count)
+    step = (count - lower) / 4
+    for middle in sorted({lower + round(step * part) for part in (1, 2, 3)}):
+        if lower < middle < count and (middle <= _NODE or middle % (_NODE // 2) == 0):
+            batch = request.global_batch_size or _usual_batch(middle, request.micro_batch_size)
+            yield structs.replace(choices, counts=(middle,), global_batch_size=batch)
 
 
 def tool_of(request: TrainingPlanRequest) -> Tool | None:

@@ -32,7 +32,9 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        Meta(description="Exactly so many. Default: every power of two up to max_gpu_count."),
+        Meta(
+            description="Exactly so many. Default: powers of two up to max_gpu_count, and between."
+        ),
     ] = None
     """Narrower than training-fit's: a plan may share its data among all of them, and a degree ends
     at 1024."""
@@ -52,7 +54,10 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
     global_batch_size: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(
-            description="Sequences of one optimizer step, kept by every plan. Default 128.",
+            description=(
+                "Sequences of one optimizer step, kept by every plan. Default 128, rounded up to a"
+                " multiple of a count between powers of two."
+            ),
             examples=[1024],
         ),
     ] = None

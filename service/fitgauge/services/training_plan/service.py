@@ -11,6 +11,7 @@ from fitgauge.engine.training.estimate import training_need, training_stages
 from fitgauge.engine.training.odds import Demand, training_probability
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import (
+    Choices,
     Plan,
     search,
 )
@@ -33,6 +34,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_plan.choices import (
     base_workload,
+    between,
     choices_of,
     refuse_impossible,
     shared_settings,
@@ -135,12 +137,19 @@ class Planner:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
+        def plans_of(chosen: Choices) -> list[Plan]:
+            return [
+                plan
+                for part in split_choices(request, base, chosen)
+                for plan in search(model.spec, base, part, need, accelerator.usable.expected)
+            ]
+
         refuse_impossible(base, model, choices)
-        plans = [
-            plan
-            for part in split_choices(request, base, choices)
-            for plan in search(model.spec, base, part, need, accelerator.usable.expected)
-        ]
+        plans = plans_of(choices)
+        sure = (plan for plan in plans if self._verdict(plan, accelerator) == "fits")
+        fewest = {min((plan.workload.gpus for plan in of), default=0) for of in (plans, sure)}
+        for count in sorted(fewest):
+            plans += [plan for part in between(request, choices, count) for plan in plans_of(part)]
         if (
             not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks
         ):  # equal stages may need other counts than powers of two

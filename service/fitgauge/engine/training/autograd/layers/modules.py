@@ -305,8 +305,36 @@ class Modules:
                     scratch=2 * x.bytes,
                     back_scratch=3 * x.bytes,
                 )
+            case "xielu":
+                return self._xielu(x)
             case name:
                 return tape.pointwise(name, x)
+
+    def _xielu(self, x: Value) -> Value:
+        """alpha_p x^2 + beta x where x is positive, else alpha_n (e^min(x, eps) - 1 - x) + beta x,
+        both computed whole, with trained alphas, which autocast leaves in fp32
+        (XIELUActivation._xielu_python; its CUDA kernel is a package of its own)."""
+        tape = self.tape
+        positive, negative = (
+            self.weight(parameter)
+            for name, parameter in self._tensors.items()
+            if name.rpartition(".")[2] in ("alpha_p", "alpha_n")
+        )
+        squared = tape.multiply("xielu.squared", tape.multiply("xielu.scaled", positive, x), x)
+        above = tape.add("xielu.above", squared, tape.copy("xielu.linear", x))
+        least = tape.pointwise("xielu.min", x)
+        if tape.compute:
+            least = tape.to(least, FLOAT)
+        less = tape.add("xielu.less", tape.pointwise("xielu.expm1", least, of_output=True), x)
+        weighed = tape.multiply("xielu.weighed", less, negative)
+        below = tape.add("xielu.below", weighed, tape.copy("xielu.linear", x))
+        return tape.operation(
+            "xielu",
+            (above, below),
+            x.elements,
+            above.width,
+            extra=[("xielu.sign", x.elements, 1)],
+        )
 
     def unknown(self, x: Value) -> Value:
         """Return a layer without a model of its own: every linear saves its input, one after

@@ -5,7 +5,8 @@ What runs on a GPU are the kernels of mamba_ssm, causal_conv1d and fla, which tr
 calls where they are installed: they save few tensors and recompute the rest. `eager` asks for
 Mamba's reference in PyTorch instead, whose scan keeps every state of every token; those of the
 others, which keep more than their kernels too, are not derived. The kernels cannot be run
-without a GPU, so nothing here was compared with autograd but Mamba's reference. Source:
+without a GPU, so nothing here was compared with autograd but Mamba's reference and LFM2's short
+convolution, which is one of PyTorch. Source:
 state-spaces/mamba, ops/selective_scan_interface.py (MambaInnerFn) and ops/triton/ssd_combined.py
 (MambaSplitConv1dScanCombinedFn); fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py
 (ChunkGatedDeltaRuleFunction) and modules/fused_norm_gate.py; Dao-AILab/causal-conv1d,
@@ -14,6 +15,8 @@ models/{mamba,nemotron_h,jamba,qwen3_next}/modeling_*.py."""
 
 from collections.abc import Callable
 from math import ceil
+
+import msgspec
 
 from fitgauge.engine.model.spec import Attention, Kind, Recurrent
 from fitgauge.engine.training.autograd.layers.layer import Layer
@@ -26,8 +29,10 @@ n_chunks)."""
 _MAMBA2_CHUNK = 256
 """Tokens between states of Mamba 2 (transformers configuration_mamba2.py, chunk_size)."""
 _DELTA_CHUNK = 64
-_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
+_PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj")
 _INNER = ("in_proj", "x_proj", "dt_proj", "out_proj")
+_ATTENTION = "self_attn."
+"""What the names of an attention begin with: LFM2 calls its last projection out_proj."""
 
 
 class RecurrentLayer(Layer):
@@ -43,7 +48,12 @@ class RecurrentLayer(Layer):
             if p.kind is Kind.LINEAR and not p.adapter and len(p.shape) == 2
         }
         if attention:
-            return [projections[name] for name in _PROJECTIONS if name in projections]
+            return [
+                projections[name]
+                for name in _PROJECTIONS
+                if name in projections
+                and (name != "out_proj" or projections[name].name.startswith(_ATTENTION))
+            ]
         return [
             p
             for name, p in projections.items()
@@ -75,12 +85,17 @@ class RecurrentLayer(Layer):
                 return self.written_scan if self.context.attention == "eager" else self.scan
             case Recurrent(kind="mamba2"):
                 return lambda x: self.state_space(x, mixer)
+            case Recurrent(kind="short_conv"):
+                return self.short_convolution
             case Recurrent(kind="gated_delta"):
                 return lambda x: self.gated_delta(x, mixer)
         return None
 
     def _own(self, name: str) -> Parameter:
-        return next(p for p in self.unit.parameters if _module(p) == name and not p.adapter)
+        """Return the weight of a module, whose rows may be stored in several parts (Bamba)."""
+        first, *others = (p for p in self.unit.parameters if _module(p) == name and not p.adapter)
+        rows = first.shape[0] + sum(other.shape[0] for other in others)
+        return msgspec.structs.replace(first, shape=(rows, *first.shape[1:])) if others else first
 
     def _weights(self, *but: str) -> list[Value]:
         """Leave of the mixer's parameters that a kernel takes itself."""
@@ -184,6 +199,21 @@ class RecurrentLayer(Layer):
             saves=(projected,), extra=extra, scratch=recomputed, back_scratch=2 * recomputed,
             product=True,
         )  # fmt: skip
+
+    def short_convolution(self, x: Value) -> Value:
+        """Return LFM2's gated convolution: B and C gate what goes in and what comes out, and the
+        convolution keeps its input (Lfm2ShortConv.forward)."""
+        tape, size = self.tape, self._own("out_proj").shape[1] // self.context.heads
+        size *= self.context.tokens
+        before, after, inner = tape.split(
+            "conv.chunk", self.linear(self._own("in_proj"), x), size, size, size
+        )
+        gated = tape.multiply("conv.gated", before, inner)
+        mixed = tape.operation(
+            "conv", (gated, self.weight(self._own("conv"))), size, gated.width, saves=(gated,)
+        )
+        y = tape.copy("conv.contiguous", tape.multiply("conv.output", after, mixed))
+        return self.linear(self._own("out_proj"), y)
 
     def gated_delta(self, x: Value, mixer: Recurrent) -> Value:
         """Return a gated delta net by fla's kernels: the convolution keeps its input, the

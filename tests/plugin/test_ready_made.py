@@ -12,6 +12,8 @@ from fitgauge.services.tools.faces import TOOLS
 ROOT = Path(__file__).parents[2]
 MOST_DESCRIPTION = 100
 """Characters of a description in the MCP registry."""
+URL_TEMPLATE = r"(https?://[^\s]+|\{[a-zA-Z_][a-zA-Z0-9_]*\}[^\s]*)"
+"""Of a remote, by the registry's docs/reference/server-json/draft/server.schema.json."""
 
 
 def test_the_skill_names_every_tool_and_no_other():
@@ -26,3 +28,7 @@ def test_the_entry_of_the_registry_is_of_this_version():
     assert entry["version"] == __version__
     assert len(entry["description"]) <= MOST_DESCRIPTION
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert entry["$schema"].endswith("/schemas/2025-12-11/server.schema.json")
+    for remote in entry["remotes"]:
+        assert re.fullmatch(URL_TEMPLATE, remote["url"])
+        assert set(re.findall(r"\{(\w+)\}", remote["url"])) == set(remote["variables"])

@@ -6,6 +6,10 @@ import time
 import httpx
 import pytest
 
+from fitgauge.api.access.api_keys import key_hash, new_key
+from fitgauge.settings import Settings
+from hub_stand_in import HubStandIn, safetensors_repository
+from live import PATIENCE, serving
 from slack_stand_in import Sender
 from slack_stand_in.limits import shown, texts
 from slack_stand_in.running import running
@@ -153,13 +157,28 @@ def test_a_pool_is_set_shown_taken_and_removed(service, slack, tmp_path):
     assert json.loads((tmp_path / "pools.json").read_text("utf-8")) == {}
 
 
-def test_the_service_gets_its_key(slack, tmp_path):
-    answers = {"service_key": "secret-1"}
-    with running(slack.url, slack, tmp_path, signing_secret=SECRET, **answers) as address:
+@pytest.mark.parametrize("has_key", [True, False])
+def test_the_bot_is_a_caller_like_any_other(slack, tmp_path, has_key):
+    key = new_key()
+    keys = tmp_path / "keys"
+    keys.write_text(f"slack {key_hash(key)}\n", "utf-8")
+    closed = Settings(log_level="warning", question_seconds=PATIENCE, api_keys=str(keys))
+    with (
+        HubStandIn(safetensors_repository("acme/tiny")) as hub,
+        serving(hub, closed, offline=True) as service,
+        running(
+            service,
+            slack,
+            tmp_path,
+            signing_secret=SECRET,
+            service_key=key if has_key else "",
+        ) as address,
+    ):
         Sender(address, slack.url).command(QUESTION)
-        slack.wait("/v1/ask")
-        sent = next(one for one in slack.received if one.path == "/v1/ask")
-        assert sent.headers["Authorization"] == "Bearer secret-1"
+        answer = slack.wait("chat.postMessage")["text"]
+        assert ("Qwen/Qwen3-8B" in answer) is has_key
+        if has_key:
+            slack.wait("files.completeUploadExternal")
 
 
 def test_a_service_that_is_away_is_said(slack, tmp_path):

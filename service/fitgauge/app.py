@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from fitgauge import __version__
 from fitgauge.api.access.access import Access, AccessOptions
 from fitgauge.api.access.caller import CALLER, CARRIED
+from fitgauge.api.access_log import access_log
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.conditional_gets import ConditionalGets
@@ -32,7 +33,7 @@ from fitgauge.api.controllers.pictures import PicturesController
 from fitgauge.api.controllers.tools import ToolsController
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.gateway import Gateway
-from fitgauge.api.log_lines import access_line, configure
+from fitgauge.api.log_lines import configure
 from fitgauge.api.manifests import mcp_tools
 from fitgauge.api.mcp_endpoint import McpEndpoint
 from fitgauge.api.metrics import (
@@ -202,7 +203,6 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         logging_config=None,
     )
     log_requests = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
-    written = access_line(settings.log_format)
     admission, requests = Admission(app, _BODY_BYTES), RequestMetrics(registry)
     registry.register(StateMetrics(requests, services, hub, answers, admission))
     add_process_metrics(registry)
@@ -210,7 +210,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     observed = ObservabilityMiddleware(
         requests,
         settings.requests_per_second,
-        (lambda line: sys.stderr.write(written(line))) if log_requests else None,
+        access_log(settings.log_format, sys.stderr.write) if log_requests else None,
         weights(),
     )(tracing.requests(inner) if tracing else inner)
     return Gateway(observed, settings.trusted_proxies, settings.root_path)

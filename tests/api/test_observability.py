@@ -4,11 +4,16 @@ import json
 import logging
 import re
 from contextlib import contextmanager
+from contextvars import copy_context
 
 import pytest
 
+from fitgauge.api.access.caller import CALLER, Caller
+from fitgauge.api.access_log import access_log
 from fitgauge.api.log_lines import configure
+from fitgauge.hub.request_context import RequestIds
 from fitgauge.redaction import redacted
+from fitgauge.services.common.answered import Answered
 from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import client, serving
@@ -74,6 +79,21 @@ def test_a_line_is_json_with_what_was_answered(capfd):
     assert lines[-1]["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
     assert len({line["request_id"] for line in lines}) == 5
     assert all(line["duration_ms"] > 0 and line["level"] == "INFO" for line in lines)
+
+
+def test_a_name_with_a_line_of_its_own_stays_in_one_line():
+    lines = []
+    answered = Answered()
+    answered.model = "acme/tiny\nINFO forged status=200"
+    write = access_log("text", lines.append)
+
+    def of_a_caller():
+        CALLER.set(Caller("a b\r\nc", "token"))
+        write("/v1/fit", "POST", 200, 0.001, RequestIds("id"), answered)
+
+    copy_context().run(of_a_caller)
+    assert (lines[0].count("\n"), " forged" in lines[0]) == (1, False)
+    assert " caller=token:a%20b%0D%0Ac model=acme/tiny%0AINFO" in lines[0]
 
 
 def test_other_lines_are_json_too(capfd):

@@ -1,17 +1,13 @@
 """What /metrics shows: requests as they are counted and timed, and at each reading the state of
 the queue, the caches and the Hub."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client import Counter as LockedCounter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -19,7 +15,7 @@ from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.hub import Hub
 from fitgauge.services import Services
-from fitgauge.services.common.answered import Answered, Judged
+from fitgauge.services.common.answered import Answered
 
 _HUB_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -38,58 +34,51 @@ class Cache(Protocol):
         """Return the number of entries."""
 
 
-class RequestMetrics:
+class RequestMetrics(Collector):
     """Counts and times requests.
 
     Label values are bounded: a route is its template, codes and engines are those of the
-    contract, and the server accepts a fixed list of methods."""
+    contract, and the server accepts a fixed list of methods. Counts are plain numbers, since one
+    thread counts: a lock for each costs several times as much."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.in_progress = 0
-        self._requests = Counter(
-            "fitgauge_requests",
-            "Requests answered.",
-            ("route", "method", "status"),
-            registry=registry,
-        )
         self._seconds = Histogram(
             "fitgauge_request_seconds", "Time to answer.", ("route",), registry=registry
         )
-        self._refusals = Counter(
-            "fitgauge_refusals",
-            "Requests answered with a problem, by its code.",
-            ("code",),
-            registry=registry,
-        )
-        self._verdicts = Counter(
-            "fitgauge_verdicts",
-            "Verdicts given, cached ones included.",
-            ("operation", "engine", "verdict"),
-            registry=registry,
-        )
-        self.observer = cache(self._observer)
-        self._judged = cache(self._judged_counter)
+        self._requests: Counter[tuple[str, ...]] = Counter()
+        self._refusals: Counter[tuple[str, ...]] = Counter()
+        self._verdicts: Counter[tuple[str, ...]] = Counter()
+        self._timer = cache(lambda route: self._seconds.labels(route).observe)
+        registry.register(self)
 
-    def _observer(self, route: str, method: str, status: int) -> Callable[[float], None]:
-        """Return a function that records the seconds of such a request."""
-        count = self._requests.labels(route, method, str(status)).inc
-        time_of = self._seconds.labels(route).observe
-
-        def observe(seconds: float) -> None:
-            count()
-            time_of(seconds)
-
-        return observe
-
-    def _judged_counter(self, judged: Judged) -> Callable[[], None]:
-        return self._verdicts.labels(*judged).inc
-
-    def answered(self, answered: Answered) -> None:
-        """Count what a request was answered with."""
+    def finished(
+        self, route: str, method: str, status: int, seconds: float, answered: Answered
+    ) -> None:
+        """Record a request, and what it was answered with."""
+        self._requests[route, method, str(status)] += 1
+        self._timer(route)(seconds)
         for judged in answered.verdicts:
-            self._judged(judged)()
+            self._verdicts[judged] += 1
         if answered.code is not None:
-            self._refusals.labels(answered.code).inc()
+            self._refusals[answered.code,] += 1
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts."""
+        for name, text, labels, counts in (
+            ("requests", "Requests answered.", ("route", "method", "status"), self._requests),
+            ("refusals", "Requests answered with a problem.", ("code",), self._refusals),
+            (
+                "verdicts",
+                "Verdicts given, cached ones included.",
+                ("operation", "engine", "verdict"),
+                self._verdicts,
+            ),
+        ):
+            metric = CounterMetricFamily(f"fitgauge_{name}", text, labels=labels)
+            for values, count in counts.items():
+                metric.add_metric(values, count)
+            yield metric
 
 
 class StateMetrics(Collector):
@@ -165,7 +154,7 @@ class StateMetrics(Collector):
 
 def watch_hub(hub: Hub, registry: CollectorRegistry) -> None:
     """Count and time the requests to the Hub from now on."""
-    requests = Counter(
+    requests = LockedCounter(
         "fitgauge_hub_requests",
         "Requests to the Hub: ok, unchanged, no-file, cancelled or the code of the error.",
         ("outcome",),

@@ -9,12 +9,11 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from fitgauge import __version__
-from fitgauge.api.access.caller import CALLER
-from fitgauge.api.log_lines import AccessLine, now
+from fitgauge.api.access_log import AccessLog
 from fitgauge.api.metrics import RequestMetrics
 from fitgauge.api.problems import RequestError, on_request_error
 from fitgauge.api.request_ids import answer_headers, read_ids
-from fitgauge.hub.request_context import REQUEST_IDS, RequestIds
+from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.services.common.answered import ANSWERED, Answered
 
 _UNLIMITED = ("/health/", "/metrics")
@@ -60,13 +59,12 @@ class ObservabilityMiddleware:
         self,
         metrics: RequestMetrics,
         requests_per_second: float,
-        write: Callable[[AccessLine], object] | None = None,
+        log: AccessLog | None = None,
         weights: Mapping[str, int] | None = None,
     ) -> None:
         """weights: requests that one counts as under the limit, by path or by its
-        last folder, such as /v1/answers/; 1 where absent. write:
-        takes each line of the log, past logging, which would cost a fifth of a warm answer."""
-        self._write = write
+        last folder, such as /v1/answers/; 1 where absent."""
+        self._log = log
         self._weights = weights or {}
         self._metrics = metrics
         self._bucket = TokenBucket(requests_per_second) if requests_per_second > 0 else None
@@ -113,34 +111,11 @@ class ObservabilityMiddleware:
                 route = inner.get("path_template") or "unknown"
                 seconds = time.perf_counter() - started
                 self._metrics.in_progress -= 1
-                self._metrics.observer(route, method, status)(seconds)
-                self._metrics.answered(answered)
-                if self._write is not None:
-                    self._write(_line(route, method, status, seconds, ids, answered))
+                self._metrics.finished(route, method, status, seconds, answered)
+                if self._log is not None:
+                    self._log(route, method, status, seconds, ids, answered)
 
         return observed
-
-
-def _line(
-    route: str, method: str, status: int, seconds: float, ids: RequestIds, answered: Answered
-) -> AccessLine:
-    caller = CALLER.get()
-    return AccessLine(
-        now(),
-        "INFO",
-        "fitgauge.access",
-        f"{method} {route} {status}",
-        method,
-        route,
-        status,
-        round(seconds * 1000, 2),
-        request_id=ids.request_id,
-        trace_id=ids.traceparent[3:35],
-        caller=caller.id if caller else "",
-        model=answered.model or "",
-        verdict=answered.verdicts[-1].verdict if answered.verdicts else "",
-        code=answered.code or "",
-    )
 
 
 def _too_many(wait: float) -> ASGIApp:

@@ -232,6 +232,25 @@ def test_a_folder_that_cannot_be_written_is_said(service, slack, tmp_path):
         assert "replace_original" not in slack.wait("/response/2")
 
 
+def test_a_message_whose_blocks_are_refused_is_posted_as_text(bot, slack):
+    slack.answers["chat.postMessage"] = [(200, {}, {"ok": False, "error": "invalid_blocks"})]
+    bot.command(QUESTION)
+    again = slack.wait("chat.postMessage", 2)
+    assert not again.get("blocks")
+    assert "Qwen/Qwen3-8B" in again["text"]
+
+
+@pytest.mark.parametrize("label", ["Recommend", "Halve", "Add a GPU"])
+def test_a_button_of_training_asks_about_training(bot, slack, label):
+    bot.command("qlora llama 3.1 8b on a 4090 nf4")
+    slack.wait("chat.postMessage")
+    bot.press(slack.messages["C1"][0], label)
+    slack.wait("chat.postMessage", 2)
+    answer = slack.messages["C1"][1]
+    assert answer["thread_ts"] == slack.messages["C1"][0]["ts"]
+    assert "QLoRA" in answer["text"]
+
+
 def test_the_bot_does_not_answer_itself_nor_edits(bot, slack):
     bot.direct(QUESTION, bot_id="BBOT")
     bot.direct(QUESTION, subtype="message_changed")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fitgauge_plugin.slack.bar import available, bar, gib
-from fitgauge_plugin.slack.blocks import Block, context, fields, preformatted, section
+from fitgauge_plugin.slack.blocks import SECTION, Block, context, fields, preformatted, section
 from fitgauge_plugin.slack.buttons import (
     changed_in_words,
     option_buttons,
@@ -77,8 +77,9 @@ def _estimate(turn: Turn, answer: dict[str, Any]) -> tuple[list[str], list[Block
     blocks = [section(lines)]
     if answer["per_gpu"] is not None:
         blocks += [fields(_figures(turn, answer)), preformatted(bar(answer))]
-    if answer["launch"] is not None:
-        blocks.append(preformatted(answer["launch"]["command"]))
+    command = (answer["launch"] or {}).get("command", "")
+    if 0 < len(command) <= SECTION:  # half a command would start something else
+        blocks.append(preformatted(command))
     fixes = answer["suggestions"][:_FIXES]
     if fixes:
         heading = f"*{say(language, 'fixes')}*"

@@ -17,7 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from fitgauge_plugin.slack.answers import Message
-from fitgauge_plugin.slack.blocks import section
+from fitgauge_plugin.slack.blocks import Block, section
 from fitgauge_plugin.slack.memory import Memory, memory_in
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,6 +29,10 @@ _UPLOAD_SECONDS = 30.0
 
 _NOT_THERE = frozenset({"not_in_channel", "channel_not_found", "is_archived", "restricted_action"})
 """Why the bot cannot post where a command was typed; the command's own address still can."""
+
+
+_NO_BLOCKS = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
+"""Why a message is posted as its text alone."""
 
 
 class Place(NamedTuple):
@@ -62,21 +66,32 @@ async def post(client: AsyncWebClient, place: Place, message: Message) -> str:
     """Post a message; return the thread that its answers belong to, empty where nothing can be
     posted there. Raises SlackApiError where Slack refuses it."""
     try:
-        posted = await client.chat_postMessage(
-            channel=place.channel,
-            thread_ts=place.thread or None,
-            text=message.text,
-            blocks=message.blocks,
-            metadata=message.metadata,
-            unfurl_links=False,
-            unfurl_media=False,
-        )
+        time = await _post(client, place, message, message.blocks)
     except SlackApiError as error:
-        if not place.response_url or error.response.get("error") not in _NOT_THERE:
+        reason = error.response.get("error")
+        if reason in _NO_BLOCKS:
+            _LOGGER.error("Slack refused blocks: %s", error)
+            time = await _post(client, place, message, [])
+        elif place.response_url and reason in _NOT_THERE:
+            await respond(place.response_url, message, in_channel=True)
+            return ""
+        else:
             raise
-        await respond(place.response_url, message, in_channel=True)
-        return ""
-    return place.thread or str(posted["ts"])
+    return place.thread or time
+
+
+async def _post(client: AsyncWebClient, place: Place, message: Message, blocks: list[Block]) -> str:
+    """Post a message with these blocks; return its time. Raises SlackApiError."""
+    posted = await client.chat_postMessage(
+        channel=place.channel,
+        thread_ts=place.thread or None,
+        text=message.text,
+        blocks=blocks,
+        metadata=message.metadata,
+        unfurl_links=False,
+        unfurl_media=False,
+    )
+    return str(posted["ts"])
 
 
 async def respond(

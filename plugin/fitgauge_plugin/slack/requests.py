@@ -35,6 +35,7 @@ def merged(question: Question, operation: str, changes: Mapping[str, Any]) -> Qu
         fields = _taken(operation, fields)
         if operation == "recommend_gpus" and question.operation in _TRAINING:
             fields["task"] = "training"
+            fields.pop("quantization", None)  # there of the frozen base, here of what is served
         if operation in _LISTS:
             fields["limit"] = _SHORT_LIST
     if "gpu" in changes or "gpu_count" in changes:

@@ -9,7 +9,7 @@ until it is freed. Dropout is CUDA's: it keeps a byte a number (native_dropout),
 dropout writes no scores out, both of which a CPU does otherwise. The model is the architecture its
 config names, the loss its own; one without a head gives the mean of its hidden states. Keys that a
 line may leave out: `implementation` (of the optimizer: for_loop), `experts` (transformers' choice),
-`packed` (sequences of one row, told apart by positions: 1), `layers` (all).
+`packed` (sequences of one row, told apart by positions: 1), `layers` (all), `lora_dropout` (0).
 
 A line with `images` (of a sequence, each of `image_tokens` tokens) is computed in earnest, since
 towers look at the sizes of images; its model is small and its own: `config`.

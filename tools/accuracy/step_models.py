@@ -15,11 +15,13 @@ MODELS = Path(__file__).parents[2] / "service/fitgauge/catalog/data/models.jsonl
 
 
 class Adapted(torch.nn.Module):
-    """base(x) + B(A(x)) x 2, the base frozen: PEFT's LoRA layer without dropout."""
+    """base(x) + B(A(dropout(x))) x 2, the base frozen: PEFT's LoRA layer."""
 
-    def __init__(self, base: torch.nn.Linear, rank: int, dtype: torch.dtype | None) -> None:
+    def __init__(
+        self, base: torch.nn.Linear, rank: int, dtype: torch.dtype | None, rate: float
+    ) -> None:
         super().__init__()
-        self.base = base
+        self.base, self.rate = base, rate
         self.a = torch.nn.Linear(
             base.in_features, rank, bias=False, dtype=dtype or base.weight.dtype
         )
@@ -29,7 +31,8 @@ class Adapted(torch.nn.Module):
         self.weight = base.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.base(x) + self.b(self.a(x.to(self.a.weight.dtype))) * 2.0
+        read = torch.nn.functional.dropout(x.to(self.a.weight.dtype), self.rate, self.training)
+        return self.base(x) + self.b(self.a(read)) * 2.0
 
 
 TOWER = ("visual", "vision_tower", "vision_model")
@@ -44,7 +47,14 @@ PROJECTOR = (
 )
 
 
-def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | None = None) -> None:
+def adapt(
+    model: Any,
+    rank: int,
+    *,
+    tower: bool = True,
+    dtype: torch.dtype | None = None,
+    rate: float = 0.0,
+) -> None:
     """Freezes the model and puts an adapter beside every linear layer but the head; without
     `tower` not where images are read. `dtype`: of adapters, None for that of what they are
     beside."""
@@ -54,7 +64,7 @@ def adapt(model: Any, rank: int, *, tower: bool = True, dtype: torch.dtype | Non
         seeing = any(part in name for part in (*TOWER, *PROJECTOR))
         if type(module) is torch.nn.Linear and module is not head and (tower or not seeing):
             parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, Adapted(module, rank, dtype))
+            setattr(model.get_submodule(parent), own, Adapted(module, rank, dtype, rate))
 
 
 def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
@@ -96,7 +106,8 @@ def build(row: dict[str, Any]) -> Any:
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     if row["method"] == "lora":
         wide = torch.float32 if row["regime"] == "half_base" else None
-        adapt(model, row["rank"], tower=row.get("train_vision_tower", True), dtype=wide)
+        rate = row.get("lora_dropout", 0.0)
+        adapt(model, row["rank"], tower=row.get("train_vision_tower", True), dtype=wide, rate=rate)
     elif not row.get("train_vision_tower", True):
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(

@@ -35,6 +35,10 @@ RUN_CAUSES = {
         "whether layers were recomputed is not printed; estimated as the project's other recipes,"
         " which do"
     ),
+    "t402": (
+        "axolotl's docs say that under FSDP2 not all layers of quantized experts are sharded"
+        " (docs/expert_quantization.qmd); counted as if they were"
+    ),
     "t394": (
         "what stays on the GPU beside FSDP's offload is not derived for this project; which"
         " counter is not printed"

@@ -102,6 +102,7 @@ def step_workload(row: Row) -> TrainingWorkload:
         image_tokens=row.get("image_tokens", 0),
         train_vision_tower=row.get("train_vision_tower", True),
         padded=row.get("padded", False),
+        lora_dropout=row.get("lora_dropout", 0.0),
     )
 
 

@@ -56,3 +56,9 @@ def test_rates_are_those_of_the_language_model():
         },
     }  # fmt: skip
     assert read_config(config).dropout == {"weights": 0.2}
+
+
+@pytest.mark.parametrize(("rate", "kept"), [(0.0, 0), (0.05, 32 * (6 * 64 + 176))])
+def test_dropout_before_adapters_keeps_a_mask_of_what_each_of_them_reads(rate, kept):
+    settings = {"method": "lora", "lora_dropout": rate}
+    assert sum(masks(LLAMA, **settings).values()) == kept

@@ -96,6 +96,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Forward passes of one optimizer step, per data-parallel rank."""
     lora_rank: int = 16
     """Rank of the adapters."""
+    lora_dropout: float = 0.0
+    """Rate of dropout before adapters."""
     lora_targets: Targets = "all_linear"
     """Linears that get adapters; a tuple holds names of modules."""
     quantization: str | None = None

@@ -37,6 +37,7 @@ def workload_fields(
     if workload.uses_adapters:
         adapters = {
             "lora_rank": workload.lora_rank,
+            "lora_dropout": workload.lora_dropout,
             "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
         }
         if workload.method == "qlora" or workload.quantization:

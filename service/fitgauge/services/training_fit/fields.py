@@ -80,6 +80,15 @@ class StepFields(SharedFields, kw_only=True):
             )
         ),
     ] = None
+    lora_dropout: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(
+            description=(
+                "Rate of dropout before adapters: each keeps a mask of what it reads. Default 0;"
+                " TRL's and ms-swift's own is 0.05."
+            )
+        ),
+    ] = None
     transformers_version: Annotated[
         Annotated[str, Meta(pattern=r"^v?\d+(\.\d+){1,3}", max_length=40)] | None,
         Meta(

@@ -283,3 +283,10 @@ def test_torchtitan_is_told_its_accumulation(command):
     line = command(framework="torchtitan", gpu_count=8, micro_batches=4)
     each = int(line.split("--training.num_tokens_per_microbatch_per_dp_rank ")[1].split()[0])
     assert f"--training.num_tokens_per_train_step {each * 8 * 4}" in line
+
+
+@pytest.mark.parametrize("tool", ["trl", "ms-swift", "litgpt", "axolotl", "llama-factory"])
+def test_dropout_before_adapters_is_in_the_command(command, tool):
+    asked = {"framework": tool, "method": "lora", "lora_targets": "all_linear"}
+    assert "0.07" in command(**asked, lora_dropout=0.07)
+    assert "0.07" not in command(**asked)

@@ -197,6 +197,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         compute_width=BITS[form.compute] // 8,
         fused_experts=workload.fused_experts,
         repeats_keys=workload.repeats_keys,
+        lora_dropout=workload.lora_dropout > 0,
         padded=workload.padded,
         heads=workload.tensor_parallel,
         stream=workload.tensor_parallel if workload.sequence_parallel else 1,

@@ -61,7 +61,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         "load_in_8bit": stored == "int8",
         "lora_r": workload.lora_rank,
         "lora_alpha": workload.lora_rank,
-        "lora_dropout": 0,
+        "lora_dropout": workload.lora_dropout or 0,
     }
     if stored in ("nf4", "fp4"):
         config["bnb_config_kwargs"] = {

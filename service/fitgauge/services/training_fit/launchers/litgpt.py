@@ -51,6 +51,7 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
             () if workload.lora_targets == "all_linear" else target_modules(model.spec, workload)
         )
         words += ["--lora_r", workload.lora_rank]
+        words += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
         for part, modules in _PARTS.items():
             words += [
                 f"--lora_{part}",

@@ -66,6 +66,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     config: dict[str, object] = {
         "finetuning_type": "lora",
         "lora_rank": workload.lora_rank,
+        **({"lora_dropout": workload.lora_dropout} if workload.lora_dropout else {}),
         "lora_target": "all" if every else ",".join(target_modules(model.spec, workload)),
         "use_dora": workload.method == "dora",
     }

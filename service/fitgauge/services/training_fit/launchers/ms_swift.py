@@ -85,6 +85,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
         return ["--tuner_type", "full"]
     stored = base_format(workload)
     words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]
+    words += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
     words += ["--target_modules", *target_modules(model.spec, workload)]
     words += ["--use_dora", "true"] if workload.method == "dora" else []
     if stored in ("nf4", "nf4_double", "fp4", "int8"):

@@ -183,6 +183,7 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
     if not workload.uses_adapters:
         return []
     flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
+    flags += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
     flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
     flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
     if workload.method == "dora":

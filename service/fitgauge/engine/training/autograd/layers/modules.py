@@ -42,6 +42,8 @@ class LayerContext:
     """Whether quantized experts are dequantized a layer at a time."""
     repeats_keys: bool = False
     """Whether attention reads keys and values repeated for every query head."""
+    lora_dropout: bool = False
+    """Whether adapters read their input through dropout."""
     padded: bool = False
     """Whether attention reads a mask of padding."""
     heads: int = 1
@@ -170,9 +172,18 @@ class Modules:
         )
         if a is None or b is None:
             return y
+        read = self.tape.to(x, self.weight(a).width)
+        if self.context.lora_dropout:
+            read = self.tape.operation(
+                f"{name}.lora_dropout",
+                (read,),
+                read.elements,
+                read.width,
+                extra=[(f"{name}.lora_dropout.mask", read.elements, 1)],
+            )
         inner = self.tape.matmul(
             f"{name}.lora_A",
-            self.tape.to(x, self.weight(a).width),
+            read,
             self.weight(a),
             rows * a.shape[0],
         )

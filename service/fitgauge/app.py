@@ -22,6 +22,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, gen
 from fitgauge import __version__
 from fitgauge.api.access.access import Access, AccessOptions
 from fitgauge.api.access.caller import CALLER, CARRIED
+from fitgauge.api.access.limits import SharedCounts
 from fitgauge.api.access_log import access_log
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
@@ -162,7 +163,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     async def openapi_document() -> bytes:
         return openapi
 
-    access = create_access(settings)
+    access = create_access(settings, shared)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
     app = Litestar(
         route_handlers=[
@@ -216,11 +217,11 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     return Gateway(observed, settings.trusted_proxies, settings.root_path)
 
 
-def create_access(settings: Settings) -> Access | None:
+def create_access(settings: Settings, shared: SharedCounts | None = None) -> Access | None:
     """Return the rules of access in force, None where everybody may ask. Raise InvalidKeysError."""
     values = {name: getattr(settings, name) for name in AccessOptions.__struct_fields__}
     options = AccessOptions(**values)
-    return Access(options, weights()) if options.is_on else None
+    return Access(options, weights(), shared) if options.is_on else None
 
 
 @asynccontextmanager

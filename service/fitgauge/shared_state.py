@@ -2,6 +2,7 @@
 where it does not answer. Only a service that shares state imports this module."""
 
 import asyncio
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,6 +28,32 @@ CLAIM_SECONDS = 1.0
 """How long a claim outlives a replica that was killed."""
 PING_SECONDS = 1.0
 """How often the store is looked for."""
+
+_TAKE = """
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1e6
+local rate, quota, weight = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local midnight = (math.floor(now / 86400) + 1) * 86400
+if quota > 0 and tonumber(redis.call('GET', KEYS[2]) or 0) >= quota then
+  return {'day', tostring(midnight - now)}
+end
+if rate > 0 then
+  local busy = math.max(tonumber(redis.call('GET', KEYS[1]) or 0) - now, 0)
+  local wait = busy - (math.max(rate, 1) - 1) / rate
+  if wait > 1e-6 then
+    return {'second', tostring(wait)}
+  end
+  busy = busy + weight / rate
+  redis.call('SET', KEYS[1], string.format('%.6f', now + busy), 'PX', math.ceil(busy * 1000))
+end
+if quota > 0 then
+  redis.call('INCRBY', KEYS[2], weight)
+  redis.call('EXPIREAT', KEYS[2], midnight)
+end
+return {'', '0'}
+"""
+"""Counts a request by the server's clock, all at once: a token bucket as TokenBucket is one, held
+as the moment at which it is full again, and a number that ends with the day."""
 
 _TLS = ("rediss", "valkeys")
 _logger = logging.getLogger("fitgauge.shared_state")
@@ -57,6 +84,7 @@ class ValkeyState:
             **tls,
         )
         self._store = _BoundedStore(self._valkey, "FITGAUGE")
+        self._take = self._valkey.register_script(_TAKE)
         self.is_up = False
         self.failure = "It has not answered yet."
         """Why it is left aside."""
@@ -86,6 +114,23 @@ class ValkeyState:
     async def forget(self, key: str) -> None:
         """Drop a value."""
         await self._attempt(lambda: self._store.delete(key))
+
+    async def take(
+        self, caller: str, per_second: float, per_day: int, weight: int
+    ) -> tuple[str, float] | None:
+        """Count a request of a caller as `weight`, for all replicas.
+
+        Return the limit that it is beyond (day or second, empty for none) and the seconds until
+        it may pass; None where the store is away."""
+        digest = hashlib.sha256(caller.encode()).hexdigest()[:40]
+        keys = [f"FITGAUGE:caller:{{{digest}}}:{name}" for name in ("rate", "day")]
+        taken = await self._attempt(
+            lambda: self._take(keys=keys, args=[per_second, per_day, weight])
+        )
+        if taken is None:
+            return None
+        limit, wait = taken
+        return limit.decode(), float(wait)
 
     @asynccontextmanager
     async def claim(self, key: str) -> AsyncIterator[bool]:

@@ -2,6 +2,7 @@
 
 Without a server these tests are skipped, unless FITGAUGE_SYSTEM is set, as `make system` does."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -12,11 +13,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from fitgauge.api.middleware import TokenBucket
 from fitgauge.app import create_app
 from fitgauge.errors import InvalidSettingsError
 from fitgauge.hub import HubSettings, Reference
 from fitgauge.hub.shared import SharedModels
 from fitgauge.settings import Settings
+from fitgauge.shared_state import ValkeyState
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import client, serving
 
@@ -92,9 +95,9 @@ def store(tmp_path):
 
 
 @contextmanager
-def replicas(store, count=2, **hub_settings):
+def replicas(store, count=2, limits=None, **hub_settings):
     """Provide a stand-in for the Hub and clients of replicas that share a store."""
-    settings = Settings(log_level="warning", shared_state=store.url)
+    settings = Settings(log_level="warning", shared_state=store.url, **(limits or {}))
     with HubStandIn(safetensors_repository("acme/tiny")) as hub, ExitStack() as stack:
         clients = []
         for _ in range(count):
@@ -187,6 +190,38 @@ def test_a_replica_that_dies_while_it_looks_up_holds_the_others_up_for_a_second(
 def _claim_key(hub):
     models = SharedModels(None, HubSettings(endpoint=hub.url), time.time)
     return f"FITGAUGE:claim:{models.key(Reference('acme/tiny'), '')}"
+
+
+def test_the_quota_of_a_caller_is_one_for_all_replicas(store):
+    with replicas(store, limits={"caller_requests_per_day": 3}) as (_, (first, second)):
+        until(lambda: shared(first) and shared(second))
+        passed = [asked(http)[0] for http in (first, second, first, second, first)]
+        refused = second.post("/v1/fit", json=QUESTION)
+        assert passed == [200, 200, 200, 429, 429]
+        assert refused.json()["code"] == "quota-exceeded"
+        assert 0 < int(refused.headers["retry-after"]) <= 86_400
+        store.kill()
+        assert [asked(http)[0] for http in (first, second)] == [200, 200]
+
+
+def test_a_shared_bucket_is_the_bucket_of_one_replica(store):
+    """Weights, waits and debts are those of TokenBucket; the server's clock goes on meanwhile."""
+
+    async def waits(asked, rate):
+        state = ValkeyState(store.url)
+        state.is_up = True
+        taken = [await state.take(f"token:{rate}", rate, 0, weight) for weight in asked]
+        await state.close()
+        return taken
+
+    for rate, weights in ((2.0, (1, 1, 1)), (2.0, (20, 1)), (0.5, (1, 1)), (100.0, (1,) * 50)):
+        bucket = TokenBucket(rate, clock=lambda: 0.0)
+        expected = [bucket.wait_seconds(weight) for weight in weights]
+        store("FLUSHALL")
+        found = asyncio.run(waits(weights, rate))
+        assert [bool(limit) for limit, _ in found] == [bool(wait) for wait in expected]
+        for (_, wait), alone in zip(found, expected, strict=True):
+            assert alone - 1 < wait <= alone + 1e-3
 
 
 def test_a_store_that_lies_is_not_believed(store):

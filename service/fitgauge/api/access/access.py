@@ -16,7 +16,7 @@ from fitgauge.api.access.api_keys import ApiKeys, InvalidKeysError
 from fitgauge.api.access.audit import Audit
 from fitgauge.api.access.authentication import Authenticator, CallerAuthentication, TokenVerifier
 from fitgauge.api.access.caller import AccessError, Caller, on_access_error
-from fitgauge.api.access.limits import CallerLimits
+from fitgauge.api.access.limits import CallerLimits, SharedCounts
 from fitgauge.api.access.resource_metadata import METADATA_PATH, base_url, metadata_controller
 from fitgauge.api.middleware import weight_of
 
@@ -74,13 +74,19 @@ class AccessOptions(Struct, frozen=True):
 class Access:
     """Middleware and guard: who sends a request, and whether it passes."""
 
-    def __init__(self, options: AccessOptions, weights: Mapping[str, int]) -> None:
-        """weights: requests that one counts as, by path. Raise InvalidKeysError."""
+    def __init__(
+        self,
+        options: AccessOptions,
+        weights: Mapping[str, int],
+        shared: SharedCounts | None = None,
+    ) -> None:
+        """weights: requests that one counts as, by path; shared: counts of all replicas. Raise
+        InvalidKeysError."""
         self._options = options
         self._weights = {**weights, "/mcp": 0}  # what a tool takes is counted when it is called
         self._audit = Audit()
         self._limits = CallerLimits(
-            options.caller_requests_per_second, options.caller_requests_per_day
+            options.caller_requests_per_second, options.caller_requests_per_day, shared=shared
         )
         self._authenticator = Authenticator(
             ApiKeys(Path(options.api_keys)) if options.api_keys else None,

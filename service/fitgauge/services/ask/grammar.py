@@ -4,6 +4,7 @@ A question is a row of phrases that say something, with other words between them
 the setting next to them, before or after it, and hardware to its counts and sizes."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -120,17 +121,15 @@ class _Tokens(Lexer):
             yield Terminal(token.kind, token)
 
 
-_PARSER = Lark(_GRAMMAR, parser="lalr", lexer=_Tokens, maybe_placeholders=False)
-
-TERMINALS = frozenset(
-    symbol.name for rule in _PARSER.rules for symbol in rule.expansion if symbol.is_term
-)
-"""The kinds of tokens."""
+@cache
+def _parser() -> Lark:
+    """Return the parser, made for the first question: no other command needs it."""
+    return Lark(_GRAMMAR, parser="lalr", lexer=_Tokens, maybe_placeholders=False)
 
 
 def facts(tokens: Sequence[Token]) -> list[Fact]:
     """Return what the tokens say, in the order of the text."""
-    tree = _PARSER.parse(tokens)
+    tree = _parser().parse(tokens)
     result: list[Fact] = _Facts().transform(tree)
     return sorted(result, key=lambda fact: fact.start)
 

@@ -3,7 +3,9 @@
 Every pattern is linear in the length of the text."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import NamedTuple
 
 from fitgauge.catalog.format_names import take_formats
@@ -31,6 +33,24 @@ FILLERS = frozenset({
 })  # fmt: skip
 """Words of a text that name no model."""
 
+DESCRIPTIVE = frozenset(
+    {
+        "all", "command", "step", "text", "stable", "opt", "clip", "code", "tiny", "small",
+        "base", "large", "meta", "nomic", "nvidia", "static", "snowflake", "arctic", "bart",
+        "next", "mini", "flash", "reasoning", "vision", "think", "thinking", "super",
+        "ultra", "nano", "pro", "plus", "lite", "medium", "patch", "turbo", "guard",
+        "lightning", "embed", "embedding", "it", "en", "fr", "h", "j", "m", "r", "hf", "chat",
+        "instruct", "coder", "math", "distill", "distilled", "cased", "uncased", "beta",
+        "multilingual", "discriminator", "moe", "mt", "pt", "xl", "xxl", "oss", "vl", "scout",
+        "maverick", "aya", "opus", "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon",
+        "facebook", "nemo", "yi", "preview", "open", "openai", "deep", "dev", "seed", "faster",
+        "sft", "llm", "python", "linear", "native", "tuned", "reranker", "xxlarge", "paraphrase",
+        "polyglot",
+    }
+)  # fmt: skip
+"""Words of names that describe, or whose owner makes other things too: they name a model only
+with a size or a version next to them."""
+
 _SPELLINGS = {
     "r+": "r plus",
     "billion": "b",
@@ -57,6 +77,12 @@ _SPLIT_VERSION = re.compile(r"(?<![\d.])(\d)[ -](\d)(?=[ -]\d+(?:\.\d+)?[bm]\b)"
 
 _TAG = re.compile(r"(?:library/)?[a-z0-9.\-]+:[a-z0-9._\-]+")
 """A model and a tag of Ollama: qwen3:8b."""
+
+_OTHER_SCRIPT = re.compile(r"[^\W\d_a-zA-Z]")
+_OTHER_FILLERS = re.compile(
+    r"[亿百千万]|大?(?:语言)?模型|参数|的|个|一|量级|级别|级|规模|版本?|모델|파라미터|짜리|급|의"
+)
+"""Words of other scripts that name no model: "70b 大模型"."""
 
 _BARE_NUMBER = re.compile(r"\d{1,3}(?:\.\d)?")
 _ACTIVE = re.compile(r"a\d+(?:\.\d+)?[bm]|\d+[ek]")
@@ -109,9 +135,28 @@ class Name(NamedTuple):
         return max((version_value(number) for number in (*self.versions, *letters)), default=0.0)
 
 
+def in_latin(text: str) -> str:
+    """Return a text with the families that it names in other scripts as ids write them."""
+    if text.isascii():
+        return text
+    names, pattern = _family_names()
+    return pattern.sub(lambda match: f" {names[match[0]]} ", text)
+
+
+@cache
+def _family_names() -> tuple[Mapping[str, str], re.Pattern[str]]:
+    """Return data/family_names.tsv, and what matches its names, the longest first; no syllable of
+    Hangul stands before one."""
+    table = (files("fitgauge.catalog") / "data" / "family_names.tsv").read_text("utf-8")
+    rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
+    names = {row[0]: row[1] for row in rows}
+    written = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return names, re.compile(rf"(?<![\uac00-\ud7a3])(?:{written})")
+
+
 def tokens(text: str) -> tuple[list[str], str]:
     """Return the words, sizes and numbers of a name in their order, and the format it names."""
-    text = text.lower().removesuffix(".gguf")
+    text = in_latin(text).lower().removesuffix(".gguf")
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
     text, form = take_formats(text)
@@ -138,6 +183,8 @@ def named_size(text: str) -> tuple[str, str] | None:
     "a 13B model", "65B 4-bits", "8"; None where other words stand there."""
     if _BARE_NUMBER.fullmatch(text.strip()):
         return f"{text.strip()}b", ""
+    if _OTHER_SCRIPT.search(_OTHER_FILLERS.sub("", text)):
+        return None
     written, form = tokens(text)
     query = parts_of(text, (written, form))
     others = query.words - FILLERS - SILENT - {"base"}

@@ -12,12 +12,12 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
-from rapidfuzz import fuzz, process
 
 from fitgauge.catalog import variants
 from fitgauge.catalog.checkpoints import tagged
 from fitgauge.catalog.model_names import Footprint, ModelReading, Names
-from fitgauge.catalog.name_parts import plain, says_all
+from fitgauge.catalog.name_parts import says_all
+from fitgauge.catalog.near_names import NearNames
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.requested import requested_scheme
@@ -31,12 +31,6 @@ _FIRST = b'{"id":"'
 _DATE = re.compile(rb'"date":"([0-9-]{10})"')
 _TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 """What llama.cpp holds in a file of its own."""
-
-
-def _likeness(one: str, other: str, **_: object) -> float:
-    """Return how alike two names are, from 0 to 100: as a whole, and in their best matching
-    part."""
-    return (fuzz.QRatio(one, other) + fuzz.partial_ratio(one, other)) / 2
 
 
 class SnapshotModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -231,12 +225,7 @@ class Snapshot:
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""
-        return tuple(
-            model_id
-            for _, _, model_id in process.extract(
-                plain(text), self._written, scorer=_likeness, limit=5, score_cutoff=65
-            )
-        )
+        return self._near_names.near(text)
 
     def _footprint(self, model_id: str) -> Footprint:
         """Return what tells whether two models need the same memory."""
@@ -322,9 +311,8 @@ class Snapshot:
                 yield model_id
 
     @cached_property
-    def _written(self) -> dict[str, str]:
-        """The words of every model's name, by id."""
-        return {model_id: plain(model_id) for model_id in self.named_ids()}
+    def _near_names(self) -> NearNames:
+        return NearNames(self.named_ids())
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

@@ -49,4 +49,5 @@ def show_ask(answer: AskAnswer) -> None:
         echo_error(line)
     if answer.operation is not None and answer.answer is not None:
         kind, show = _VIEWS[answer.operation]
-        show(msgspec.convert(answer.answer, kind))
+        for one in answer.answers or [answer.answer]:
+            show(msgspec.convert(one, kind))

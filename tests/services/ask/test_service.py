@@ -123,3 +123,43 @@ def test_a_number_out_of_range_is_named(ask):
     answer = ask("Does a 7b fit on 9000x 4090?")
     assert answer.answer is None
     assert answer.missing == ["gpu_count: 9000 is out of range."]
+
+
+def test_several_models_are_all_answered(ask):
+    answer = ask("llama 3.1 8b or qwen3 14b for qlora on a 4090?")
+    assert answer.operation == "check_training_fit"
+    assert answer.missing == []
+    assert [one["model"]["id"] for one in answer.answers] == [
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "Qwen/Qwen3-14B",
+    ]
+    assert answer.answer == answer.answers[0]
+
+
+def test_one_model_has_one_answer(ask):
+    assert ask("qwen3 14b qlora on a 4090?").answers is msgspec.UNSET
+
+
+@pytest.mark.parametrize(
+    ("text", "engine"),
+    [("on ktransformers", "llama.cpp"), ("in LM Studio", "llama.cpp"), ("with lmdeploy", "vllm")],
+)
+def test_an_engine_without_estimates_is_said_with_the_one_that_answers(ask, text, engine):
+    answer = ask(f"does qwen3 8b fit on a 3090 {text}?")
+    assert len(answer.missing) == 1
+    assert answer.answer["understood_as"]["engine"] == engine
+
+
+def test_a_model_in_its_own_script_is_read(ask):
+    answer = ask("一张4090能跑通义千问14B吗")
+    assert answer.answer["model"]["id"] == "Qwen/Qwen-14B-Chat"
+
+
+def test_a_cache_in_a_format_of_llama_cpp_is_answered_by_it(ask):
+    answer = ask("qwen3 8b on a 3090 with q8_0 kv cache?")
+    assert answer.answer["understood_as"]["engine"] == "llama.cpp"
+
+
+def test_a_price_an_hour_is_no_repository(ask):
+    answer = ask("$2/hour budget, which gpu for llama 3.3 70b in fp8?")
+    assert answer.understood.max_usd_per_hour == 2

@@ -2,9 +2,10 @@
 
 import re
 
+from fitgauge.catalog.name_parts import DESCRIPTIVE
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
-from fitgauge.services.ask.names import DESCRIPTIVE, is_size, is_version
+from fitgauge.services.ask.names import is_size, is_version
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")

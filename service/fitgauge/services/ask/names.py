@@ -12,7 +12,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.catalog.model_names import once
-from fitgauge.catalog.name_parts import words
+from fitgauge.catalog.name_parts import DESCRIPTIVE, words
 from fitgauge.catalog.scope import out_of_scope_names
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GB
@@ -36,24 +36,6 @@ _COMMON = frozenset(
     }
 )  # fmt: skip
 """Words of names of GPUs that alone name none."""
-
-DESCRIPTIVE = frozenset(
-    {
-        "all", "command", "step", "text", "stable", "opt", "clip", "code", "tiny", "small",
-        "base", "large", "meta", "nomic", "nvidia", "static", "snowflake", "arctic", "bart",
-        "next", "mini", "flash", "reasoning", "vision", "think", "thinking", "super",
-        "ultra", "nano", "pro", "plus", "lite", "medium", "patch", "turbo", "guard",
-        "lightning", "embed", "embedding", "it", "en", "fr", "h", "j", "m", "r", "hf", "chat",
-        "instruct", "coder", "math", "distill", "distilled", "cased", "uncased", "beta",
-        "multilingual", "discriminator", "moe", "mt", "pt", "xl", "xxl", "oss", "vl", "scout",
-        "maverick", "aya", "opus", "google", "microsoft", "apple", "amd", "intel", "ibm", "amazon",
-        "facebook", "nemo", "yi", "preview", "open", "openai", "deep", "dev", "seed", "faster",
-        "sft", "llm", "python", "linear", "native", "tuned", "reranker", "xxlarge", "paraphrase",
-        "polyglot",
-    }
-)  # fmt: skip
-"""Words of names that describe, or whose owner makes other things too: they name a model only
-with a size or a version next to them."""
 
 _PROSE = frozenset(
     {"it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static"}

@@ -4,16 +4,20 @@ import re
 import unicodedata
 from typing import NamedTuple
 
+from fitgauge.catalog.name_parts import in_latin
+
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
     r"|(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
-    r"|(?P<hub>(?<![A-Za-z0-9_/.-])[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"|(?P<hub>(?<![A-Za-z0-9_/.-])(?!\d+(?:\.\d+)?/)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
     r"(?::[A-Za-z0-9_.-]*[A-Za-z0-9])?(?!/))"
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]))"
     r"|(?P<word>[A-Za-zÀ-ÿ0-9]+(?:\.[A-Za-z0-9]+)*)"
     r"|(?P<end>[.!;,、]|\?+|\n)"
     r"|(?P<sign>\S)"
 )
+
+_SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
 
 _HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.cn/models)/")
 _ENDINGS = re.compile(r"\.(?:py|md|sh|json|yaml|yml|txt|log|ipynb|cpp|html|git|toml|cfg|so|exe)\b")
@@ -37,8 +41,14 @@ class Piece(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return the text in compatible characters, without control characters."""
-    text = unicodedata.normalize("NFKC", text).replace("×", "x").replace("’", "'")
+    """Return the text in compatible characters, without control characters, and with the families
+    of models in Latin letters."""
+    text = (
+        in_latin(unicodedata.normalize("NFKC", text))
+        .replace("×", "x")
+        .replace("’", "'")
+        .replace("기가", "gb")
+    )
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

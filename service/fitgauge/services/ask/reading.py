@@ -268,8 +268,13 @@ class _Choice:
 
     def _around(self, fact: Fact) -> str:
         """Return a number with the words around it, within its clause."""
-        before = _CLAUSE.split(self._text[max(0, fact.start - _AROUND) : fact.start])[-1]
-        after = _CLAUSE.split(self._text[fact.end : fact.end + _AROUND])[0]
+        first, last = max(0, fact.start - _AROUND), fact.end + _AROUND
+        before = _CLAUSE.split(self._text[first : fact.start])[-1]
+        after = _CLAUSE.split(self._text[fact.end : last])[0]
+        if first and self._text[first - 1].isalnum():
+            before = before.partition(" ")[2]
+        if self._text[last : last + 1].isalnum():
+            after = after.rpartition(" ")[0]
         return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
 
 

@@ -1,11 +1,15 @@
 """What was understood as the request of a service, and what that still needs."""
 
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import structs
 
+from fitgauge.catalog.other_engines import other_engine
+from fitgauge.engine.serving.registry import engine_named
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.common.schemas import FitRequest
@@ -34,6 +38,12 @@ _ADVICE = {
     "log": "log: add the start-up log.",
 }
 
+_OF_ONE = ("check_fit", "check_training_fit", "plan_training", "recommend_gpus")
+"""Operations that take one model."""
+
+_MOST_ANSWERS = 6
+"""Answers to one question that names several models or GPUs."""
+
 _ADAPTERS = ("full", "lora", "qlora")
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
@@ -50,12 +60,30 @@ class Question(msgspec.Struct, frozen=True):
     """What the text says and the request leaves out."""
 
 
-def question(reading: Reading) -> Question:
-    """Return the request that a reading means."""
+def questions(reading: Reading) -> list[Question]:
+    """Return the request that a reading means; one for each of several models and GPUs where the
+    operation takes one."""
     if reading.operation is None:
-        return Question(None)
-    kind = REQUESTS[reading.operation]
+        return [Question(None)]
     fields, notes = _fields(reading)
+    if reading.operation not in _OF_ONE:
+        return [_question(reading.operation, fields, notes)]
+    models = fields.pop("models", None) or [fields.get("model")]
+    gpus = [fields.get("gpu")]
+    if reading.operation != "recommend_gpus":
+        gpus = fields.pop("gpus", None) or gpus
+    pairs = list(itertools.product(models, gpus))
+    if len(pairs) > _MOST_ANSWERS:
+        notes.append(f"The first {_MOST_ANSWERS} of {len(pairs)} are answered.")
+    return [
+        _question(reading.operation, {**fields, "model": model, "gpu": gpu}, notes)
+        for model, gpu in pairs[:_MOST_ANSWERS]
+    ]
+
+
+def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[str]) -> Question:
+    """Return the request of an operation with these fields, or what it needs besides."""
+    kind = REQUESTS[operation]
     accepted = {field.name: field for field in structs.fields(kind)}
     sent = {name: value for name, value in fields.items() if name in accepted and value is not None}
     missing = [
@@ -82,7 +110,15 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     engine = fields.get("engine")
     if engine is not None and not known_engine(engine):
         del fields["engine"]
-        notes.append(f"engine: {engine} is not estimated; the answer is of the default engine.")
+        other = other_engine(engine)
+        said = other.described() if other else f"{engine} has no estimates of its own."
+        instead = other.instead if other else engine_named(re.sub(r"[^a-z0-9]", "", engine))
+        if instead:
+            fields["engine"] = instead
+        notes.append(f"engine: {said} The answer is of {instead or 'the default engine'}.")
+    elif engine is None and str(fields.get("kv_cache_dtype", "")).startswith("q"):
+        fields["engine"] = "llama.cpp"
+        notes.append("engine: a KV cache in such a format is llama.cpp's; the answer is of it.")
     method = fields.get("method")
     if method is not None and method not in _ADAPTERS:
         fields["algorithm"] = fields.pop("method")
@@ -111,8 +147,6 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["limit"] = _SHORT_LIST
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
-    if reading.operation in ("check_fit", "check_training_fit", "plan_training"):
-        notes += _several(fields)
     if training:
         fields.pop("engine", None)  # of serving
     return fields, notes
@@ -127,15 +161,6 @@ def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         if fields.pop(name, None) is not None
     )
     return {"task": "training"}
-
-
-def _several(fields: dict[str, Any]) -> list[str]:
-    """Return a note where the text names several of what a request has one of."""
-    return [
-        f"{name}: say which one is meant: {', '.join(fields[name + 's'])}."
-        for name in ("model", "gpu")
-        if fields.get(name + "s") and not fields.get(name)
-    ]
 
 
 def _gpus(fields: Mapping[str, Any]) -> list[str] | None:

@@ -10,7 +10,7 @@ from fitgauge.services.ask.gpu_spans import read_gpu, read_instance
 from fitgauge.services.ask.model_spans import is_repository, read_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.numbers import read_classified, read_count_after, read_number, split
-from fitgauge.services.ask.pieces import pieces
+from fitgauge.services.ask.pieces import Piece, pieces
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, Phrases, Scan, Token
 
 _SILENT = frozenset("-–—_=:~≈()（）[]'\"`*「」“”<>{}|#【】&约")
@@ -97,12 +97,18 @@ def _read_sign(scan: Scan, index: int) -> int:
         if (count := read_count_after(scan, index)) is not None:
             return count
         return index + 1
+    if piece.low == "/" and scan.last_kind() == "NUM" and _is_hour(scan.peek(index + 1)):
+        return index + 1
     if piece.low in _SILENT:
         before = scan.peek(index - 1)
         if piece.low in "=~≈" and before is not None and before.low.isdigit():
             return scan.emit("OTHER", None, index, index)
         return index + 1
     return scan.emit("OTHER", None, index, index)
+
+
+def _is_hour(piece: Piece | None) -> bool:
+    return piece is not None and piece.low in ("h", "hr", "hour")
 
 
 def _read_han(scan: Scan, index: int) -> int:

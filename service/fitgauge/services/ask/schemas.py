@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.services.common.answer_facts import AnswerAsOf
 
@@ -96,7 +96,17 @@ class AskAnswer(Struct, kw_only=True):
     ]
     answer: Annotated[
         dict[str, Any] | None,
-        Meta(description="The answer of `operation`; null where something needed is missing."),
+        Meta(
+            description="The answer of `operation`, the first of several; null where something"
+            " needed is missing."
+        ),
     ]
+    answers: Annotated[
+        list[dict[str, Any]] | UnsetType,
+        Meta(
+            description="One answer for each of several models or GPUs, where the operation takes"
+            " one; in the order of the text."
+        ),
+    ] = UNSET
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""

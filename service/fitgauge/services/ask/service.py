@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import FitgaugeError, QueueFullError
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
-from fitgauge.services.ask.requests import question
+from fitgauge.services.ask.requests import questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
@@ -33,22 +34,26 @@ class AskService:
         """Return what was understood, and the answer where nothing is missing. Raises
         QueueFullError where too many long questions wait."""
         reading = self._reader.read(request.question)
-        asked_question = question(reading)
-        missing = [*asked_question.missing, *asked_question.notes]
-        result = None
-        if reading.operation is not None and asked_question.request is not None:
+        missing: list[str] = []
+        answers: list[dict[str, Any]] = []
+        for one in questions(reading):
+            missing += [*one.missing, *one.notes]
+            if reading.operation is None or one.request is None:
+                continue
             try:
-                result = await self._answered(reading.operation, asked_question.request)
+                result = await self._answered(reading.operation, one.request)
+                answers.append(msgspec.to_builtins(result))
             except QueueFullError:
                 raise
             except FitgaugeError as error:
-                missing = [*missing, _advice(error)]
+                missing.append(_advice(error))
         return AskAnswer(
             operation=reading.operation,
             understood=reading.understood,
-            missing=missing,
+            missing=list(dict.fromkeys(missing)),
             not_understood=reading.not_understood,
-            answer=None if result is None else msgspec.to_builtins(result),
+            answer=answers[0] if answers else None,
+            answers=answers if len(answers) > 1 else UNSET,
         )
 
     async def _answered(self, operation: Operation, request: msgspec.Struct) -> msgspec.Struct:
@@ -59,5 +64,7 @@ class AskService:
 def _advice(error: FitgaugeError) -> str:
     """Return an error in one sentence or two: what to send instead."""
     near = f" Did you mean {', '.join(error.matches)}?" if error.matches else ""
+    if error.field == "model" and (send := error.send.get("model")) not in (None, *error.matches):
+        near += f" Nearest is {send}."
     field = f"{error.field}: " if error.field else ""
     return f"{field}{error.detail} {error.hint}{near}".strip()

@@ -6,6 +6,7 @@ from msgspec import structs
 
 from fitgauge.catalog.model_names import ModelReading
 from fitgauge.catalog.name_parts import Name, named_size
+from fitgauge.catalog.near_names import may_stand_for, named_sizes
 from fitgauge.catalog.sizes import nominal_model, parse_size
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
@@ -70,8 +71,9 @@ def with_reading(text: str, model: Model, reading: ModelReading) -> Model:
 
 
 def replacement(text: str, matches: Sequence[str]) -> dict[str, str | int | bool | None]:
-    """Return the fields to send instead of an unknown name: the nearest one, else its size."""
-    if matches:
+    """Return the fields to send instead of an unknown name: the nearest one where it may stand for
+    it, else its size."""
+    if matches and may_stand_for(matches[0], text):
         return {"model": matches[0]}
-    size = next(filter(None, map(named_size, text.split())), None)
-    return {"model": size[0]} if size else {}
+    sizes = named_sizes(text)
+    return {"model": sizes[0]} if sizes and parse_size(sizes[0]) else {}

@@ -22,7 +22,7 @@ from fitgauge.errors import (
     UnknownModelError,
 )
 from fitgauge.hub import Hub
-from fitgauge.hub.reference import HINT, Reference, parse_reference
+from fitgauge.hub.reference import HINT, MAX_LENGTH, Reference, parse_reference
 from fitgauge.hub.resolver import of_caller
 from fitgauge.services.common.model_readings import (
     is_fuller,
@@ -131,7 +131,9 @@ class ModelResolver:
         try:
             reference = parse_reference(reading.id if reading else text)
         except InvalidRequestError as error:
-            raise self._unknown(text, error.detail, error.hint) from None
+            if "/" in text or len(text) > MAX_LENGTH:
+                raise self._unknown(text, error.detail, error.hint) from None
+            raise self._unknown(text, *_unknown_name(text)) from None
         self._references.put(text, reference)
         return reference
 
@@ -195,7 +197,7 @@ class ModelResolver:
             raise self._unknown(text, error.detail, error.hint) from error
         if isinstance(error, UnknownModelError | HubError) and not error.matches:
             if "/" not in text:
-                raise self._unknown(text, f"Unknown model {text[:80]!r}.", HINT) from error
+                raise self._unknown(text, *_unknown_name(text)) from error
             error.matches = self._snapshot.near(reference.repo_id)[:5]
             error.send = replacement(text, error.matches)
         raise error
@@ -224,3 +226,11 @@ class ModelResolver:
         if model is not None:
             self._bundled.put(name, model)
         return model
+
+
+def _unknown_name(text: str) -> tuple[str, str]:
+    """Return what is wrong with a name that is no Hub ID, and what to send."""
+    return (
+        f"Unknown model {text[:80]!r}: no bundled model has this name.",
+        f"{HINT} A size such as 7b is answered too.",
+    )

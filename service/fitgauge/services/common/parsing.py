@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from rapidfuzz import process
 
+from fitgauge.catalog.other_engines import OtherEngine, other_engine
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
@@ -48,6 +49,8 @@ def engine(text: str | None) -> EngineName:
     name = engine_named(word)
     if name is not None:
         return name
+    if other := other_engine(word):
+        raise _not_covered(other)
     names = {word: row.name for row in ENGINES.values() for word in row.words}
     close = process.extract(word, list(names), limit=4, score_cutoff=60)
     near = tuple(dict.fromkeys(names[alias] for alias, _, _ in close))
@@ -57,6 +60,19 @@ def engine(text: str | None) -> EngineName:
         matches=near,
         field="engine",
         code="unknown-engine",
+    )
+
+
+def _not_covered(other: OtherEngine) -> InvalidRequestError:
+    """Return the error of an engine without estimates, with the one that comes nearest."""
+    choices = f"Covered are {', '.join(sorted(ENGINES))}."
+    return InvalidRequestError(
+        other.described(),
+        hint=f"Send engine {other.instead}, which comes nearest." if other.instead else choices,
+        matches=(other.instead,) if other.instead else (),
+        field="engine",
+        code="unknown-engine",
+        send={"engine": other.instead} if other.instead else None,
     )
 
 

@@ -3,7 +3,9 @@ and started so."""
 
 import asyncio
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -129,3 +131,27 @@ def test_what_megatron_has_no_use_for_is_refused_with_what_it_takes(answer, fiel
         answer(**SMALL, **fields)
     assert refused.value.field == field
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_many_stages_are_listed_without_what_they_share(answer, schedule):
+    asked = answer(
+        model="meta-llama/Meta-Llama-3.1-405B",
+        gpu="H100",
+        gpu_count=126 * 8,
+        method="full",
+        framework="megatron",
+        tensor_parallel=8,
+        pipeline_parallel=126,
+        pipeline_schedule=schedule,
+        micro_batches=256,
+        detail="full",
+    )
+    whole = {rank.stage: rank.terms for rank in asked.ranks if rank.terms_of is UNSET}
+    assert len(asked.ranks) == 126
+    assert len(whole) < 9
+    for rank in asked.ranks:
+        terms = {term.name: term for term in whole.get(rank.terms_of, [])}
+        terms |= {term.name: term for term in rank.terms}
+        assert sum(term.bytes for term in terms.values()) == rank.required_bytes.expected
+    assert len(msgspec.json.encode(asked)) < 100_000

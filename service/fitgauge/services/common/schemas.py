@@ -300,7 +300,17 @@ class RankAnswer(Struct, kw_only=True):
     ]
     required_bytes: Annotated[Bytes, Meta(description="What a GPU of the stage needs.")]
     headroom_bytes: Annotated[int, Meta(description="As in per_gpu, of this stage.")]
-    terms: Annotated[list[TermAnswer], Meta(description="The terms, the largest first.")]
+    terms: Annotated[
+        list[TermAnswer],
+        Meta(
+            description="The terms, the largest first; with `terms_of` those that differ from that"
+            " stage's."
+        ),
+    ]
+    terms_of: Annotated[
+        int | UnsetType,
+        Meta(description="Of many stages: the one that has the other terms, equal to the byte."),
+    ] = UNSET
 
 
 class Assumption(Struct, frozen=True):

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.catalog.near_names import may_stand_for
-from fitgauge.catalog.scope import out_of_scope
+from fitgauge.catalog.scope import closed_size, out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.services.common.model_readings import replacement, size_model
 
@@ -80,3 +80,8 @@ def test_a_size_beside_an_unknown_name_is_no_size(text: str, is_size: bool) -> N
 )
 def test_models_without_published_weights_are_out_of_scope(text: str, closed: bool) -> None:
     assert (out_of_scope(text) is not None) is closed
+
+
+def test_a_closed_model_of_a_published_size_is_answered_by_that() -> None:
+    assert closed_size("GPT-3 175B") == "175b"
+    assert closed_size("gpt-4") is None

@@ -16,7 +16,13 @@ def out_of_scope(text: str) -> str | None:
     published, where that is not estimated; None for any other name."""
     written = f" {_words(text)} "
     does = next((does for words, does in _generators() if f" {words} " in written), None)
-    return does or (_CLOSED if _is_closed(_words(text).split()) else None)
+    return does or (_CLOSED if _closed_name(text) else None)
+
+
+def closed_size(text: str) -> str | None:
+    """Return the size that the publisher of a closed model says, as "175b"; None for any other."""
+    name = _closed_name(text)
+    return _closed()[name] if name else None
 
 
 def out_of_scope_names() -> tuple[str, ...]:
@@ -24,14 +30,16 @@ def out_of_scope_names() -> tuple[str, ...]:
     return tuple(words for words, _ in _generators())
 
 
-def _is_closed(written: list[str]) -> bool:
-    """Return whether words are the name of a closed model, alone or with a version or a line of it
-    behind them: "gpt 4 turbo", not "gpt 4 all"."""
+def _closed_name(text: str) -> tuple[str, ...] | None:
+    """Return the closed model that a text names, alone or with a version, a size or a line of it
+    behind: "gpt 4 turbo", not "gpt 4 all"; None where it names none."""
+    written = tuple(_words(text).split())
     for name in _closed():
         rest = written[len(name) :]
-        if written[: len(name)] == list(name):
-            return all(word in DESCRIPTIVE or word[0].isdigit() for word in rest)
-    return False
+        if written[: len(name)] == name:
+            continues = all(word in DESCRIPTIVE or word[0].isdigit() for word in rest)
+            return name if continues else None
+    return None
 
 
 def _words(text: str) -> str:
@@ -50,7 +58,8 @@ def _generators() -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _closed() -> tuple[tuple[str, ...], ...]:
-    """Return the closed models, the longer names first."""
-    names = (tuple(_words(line).split()) for line in _lines("closed_models.tsv"))
-    return tuple(sorted(names, key=len, reverse=True))
+def _closed() -> dict[tuple[str, ...], str | None]:
+    """Return the closed models, the longer names first, with the sizes that are published."""
+    rows = (line.partition("\t") for line in _lines("closed_models.tsv"))
+    sizes = {tuple(_words(name).split()): size or None for name, _, size in rows}
+    return dict(sorted(sizes.items(), key=lambda row: len(row[0]), reverse=True))

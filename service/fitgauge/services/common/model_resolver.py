@@ -7,7 +7,7 @@ import msgspec
 
 from fitgauge.catalog.model_names import ModelReading
 from fitgauge.catalog.name_parts import is_tag
-from fitgauge.catalog.scope import out_of_scope
+from fitgauge.catalog.scope import closed_size, out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
@@ -159,6 +159,7 @@ class ModelResolver:
                 hint="Send the ID of such a model, or a size such as 7b.",
                 field="model",
                 code="out-of-scope",
+                send={"model": size} if (size := closed_size(text)) else None,
             )
         matches = self._snapshot.near(text)
         return UnknownModelError(

@@ -32,7 +32,7 @@ SNAPSHOT = Snapshot()
         ("Qwen2.5-14B-Instruct AWQ", "Qwen/Qwen2.5-14B-Instruct-AWQ", None),
         ("qwen2.5-72b-instruct-gptq-int8", "Qwen/Qwen2.5-72B-Instruct-GPTQ-Int8", None),
         ("Qwen3-32B FP8", "Qwen/Qwen3-32B-FP8", None),
-        ("gemma2:9b", "google/gemma-2-9b-it", "q4_k_m"),
+        ("gemma2:9b", "google/gemma-2-9b-it", "q4_0"),
         ("llama3.2:3b-instruct-q8_0", "meta-llama/Llama-3.2-3B-Instruct", "q8_0"),
         ("phi4:latest", "microsoft/phi-4", "q4_k_m"),
         ("deepseek r1 14b", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B", None),

@@ -39,8 +39,8 @@ class NearNames:
         self._names = tuple(map(Name.of, ids))
 
     def near(self, text: str) -> tuple[str, ...]:
-        """Return up to five ids of the family that a text names, also misspelled: those of its
-        size and release first, then the likest."""
+        """Return up to five ids of the family that a text names, also misspelled: first those of
+        its size, its release and its words, then the likest."""
         query = Name.of(text)
         telling = {
             word
@@ -56,6 +56,7 @@ class NearNames:
                 (
                     bool(query.sizes) and not _same_size(query, name),
                     not query.versions <= name.numbers,
+                    len(query.words - name.words),
                     -_likeness(written, plain(name.id)),
                     name.id,
                 )

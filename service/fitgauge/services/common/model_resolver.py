@@ -1,5 +1,6 @@
 """Resolve the name of a model: from the Hub, else from the bundled snapshot."""
 
+import re
 import time
 from collections.abc import Callable
 
@@ -33,6 +34,9 @@ from fitgauge.services.common.model_readings import (
 from fitgauge.spans import span
 
 SECOND_BEST_SECONDS = 5.0
+
+_BETWEEN = re.compile(r"\s*(?:,|/ |&|;|\bor\b|\band\b|\bvs\.?\s|或|和|还是)\s*", re.IGNORECASE)
+"""What stands between the names of several models."""
 
 
 class ModelResolver:
@@ -161,6 +165,14 @@ class ModelResolver:
                 code="out-of-scope",
                 send={"model": size} if (size := closed_size(text)) else None,
             )
+        if several := self._several(text):
+            return UnknownModelError(
+                f"{text[:80]!r} names several models.",
+                hint="Send one of them; POST /v1/compare takes all.",
+                matches=several,
+                field="model",
+                send={"model": several[0]},
+            )
         matches = self._snapshot.near(text)
         return UnknownModelError(
             detail,
@@ -169,6 +181,12 @@ class ModelResolver:
             field="model",
             send=replacement(text, matches),
         )
+
+    def _several(self, text: str) -> tuple[str, ...]:
+        """Return the models of a text that names more than one, as "qwen3 8b or gemma 3 12b"."""
+        parts = _BETWEEN.split(text)
+        ids = tuple(dict.fromkeys(filter(None, map(self._snapshot.find, parts))))
+        return ids if len(ids) == len(parts) > 1 else ()
 
     def _second_best(
         self, text: str, reference: Reference, why: str, error: FitgaugeError

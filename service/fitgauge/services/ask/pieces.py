@@ -43,12 +43,9 @@ class Piece(NamedTuple):
 def plain(text: str) -> str:
     """Return the text in compatible characters, without control characters, and with the families
     of models in Latin letters."""
-    text = (
-        in_latin(unicodedata.normalize("NFKC", text))
-        .replace("×", "x")
-        .replace("’", "'")
-        .replace("기가", "gb")
-    )
+    text = in_latin(unicodedata.normalize("NFKC", text))
+    for written, meaning in _SPELLINGS.items():
+        text = text.replace(written, meaning)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

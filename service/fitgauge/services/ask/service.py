@@ -65,6 +65,6 @@ def _advice(error: FitgaugeError) -> str:
     """Return an error in one sentence or two: what to send instead."""
     near = f" Did you mean {', '.join(error.matches)}?" if error.matches else ""
     if error.field == "model" and (send := error.send.get("model")) not in (None, *error.matches):
-        near += f" Nearest is {send}."
+        near += f" Or send {send}."
     field = f"{error.field}: " if error.field else ""
     return f"{field}{error.detail} {error.hint}{near}".strip()

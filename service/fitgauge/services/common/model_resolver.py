@@ -248,7 +248,7 @@ class ModelResolver:
 
 
 def _unknown_name(text: str) -> tuple[str, str]:
-    """Return what is wrong with a name that is no Hub ID, and what to send."""
+    """Return the detail and the hint of a name that is no Hub ID."""
     return (
         f"Unknown model {text[:80]!r}: no bundled model has this name.",
         f"{HINT} A size such as 7b is answered too.",

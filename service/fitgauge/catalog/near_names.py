@@ -44,9 +44,9 @@ class NearNames:
         query = Name.of(text)
         telling = {
             word
-            for said in _telling(query)[:_MOST_WORDS]
+            for written_word in _telling(query)[:_MOST_WORDS]
             for word in self._vocabulary
-            if _alike(said, word)
+            if _alike(written_word, word)
         }
         if query.family:
             telling.add(query.family)
@@ -108,14 +108,14 @@ def _same_size(query: Name, name: Name) -> bool:
     )
 
 
-def _alike(said: str, word: str) -> bool:
+def _alike(written: str, word: str) -> bool:
     """Return whether a word is the other one, or a misspelling that begins alike."""
-    if said == word:
+    if written == word:
         return True
-    if said[0] != word[0] or min(len(said), len(word)) < _SHORTEST:
+    if written[0] != word[0] or min(len(written), len(word)) < _SHORTEST:
         return False
-    mistakes = 2 if min(len(said), len(word)) >= _LONG else 1
-    return OSA.distance(said, word, score_cutoff=mistakes) <= mistakes
+    mistakes = 2 if min(len(written), len(word)) >= _LONG else 1
+    return OSA.distance(written, word, score_cutoff=mistakes) <= mistakes
 
 
 def _likeness(one: str, other: str) -> float:

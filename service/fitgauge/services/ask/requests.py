@@ -111,11 +111,11 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if engine is not None and not known_engine(engine):
         del fields["engine"]
         other = other_engine(engine)
-        said = other.described() if other else f"{engine} has no estimates of its own."
+        sentence = other.described() if other else f"{engine} has no estimates of its own."
         instead = other.instead if other else engine_named(re.sub(r"[^a-z0-9]", "", engine))
         if instead:
             fields["engine"] = instead
-        notes.append(f"engine: {said} The answer is of {instead or 'the default engine'}.")
+        notes.append(f"engine: {sentence} The answer is of {instead or 'the default engine'}.")
     elif engine is None and str(fields.get("kv_cache_dtype", "")).startswith("q"):
         fields["engine"] = "llama.cpp"
         notes.append("engine: a KV cache in such a format is llama.cpp's; the answer is of it.")

@@ -248,7 +248,7 @@ class ModelResolver:
 
 
 def _unknown_name(text: str) -> tuple[str, str]:
-    """Return the detail and the hint of a name that is no Hub ID."""
+    """Return the detail and the hint for an unknown name."""
     return (
         f"Unknown model {text[:80]!r}: no bundled model has this name.",
         f"{HINT} A size such as 7b is answered too.",

@@ -16,6 +16,7 @@ from fitgauge.settings import Settings
 
 OPTIONS: dict[str, Any] = {
     "http": BoundedConnection,
+    "interface": "asgi3",  # the application is a callable that is no coroutine function
     "ws": "none",
     "log_config": None,
     "access_log": False,

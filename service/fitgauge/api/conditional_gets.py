@@ -1,5 +1,6 @@
 """ETag and Cache-Control of what is read by GET, so that caches ask before they show it again."""
 
+from collections.abc import Awaitable
 from hashlib import blake2b
 
 from litestar.enums import ScopeType
@@ -23,13 +24,12 @@ class ConditionalGets:
         self._cache_control = b"private, no-cache" if private else b"no-cache"
         self._private = private
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass the request to the application."""
-        if scope["type"] != ScopeType.HTTP or scope["method"] != "GET":
-            await self._app(scope, receive, send)
-            return
-        sender = _Sender(send, _if_none_match(scope), self._policy(scope["path"]), self._private)
-        await self._app(scope, receive, sender)
+        if scope["type"] == ScopeType.HTTP and scope["method"] == "GET":
+            policy = self._policy(scope["path"])
+            send = _Sender(send, _if_none_match(scope), policy, self._private)
+        return self._app(scope, receive, send)  # awaited by the caller: questions are many
 
     def _policy(self, path: str) -> bytes:
         return b"no-store" if path.startswith(_LIVE) else self._cache_control

@@ -23,20 +23,22 @@ def read_ids(headers: Iterable[tuple[bytes, bytes]]) -> RequestIds:
     """Return the ids of a request by its headers. What could not be written to a log as it is
     (other characters, more than 128) is replaced by an id of this service."""
     request_id = traceparent = tracestate = b""
-    for name, value in headers:
-        if name == b"x-request-id":
+    for header, value in headers:
+        if header == b"x-request-id":
             request_id = value
-        elif name == b"traceparent":
+        elif header == b"traceparent":
             traceparent = value
-        elif name == b"tracestate":
+        elif header == b"tracestate":
             tracestate = value
     if not request_id or not _REQUEST_ID.fullmatch(request_id):
-        request_id = b"%s-%x" % (_PROCESS.encode(), next(_numbers))
+        name = f"{_PROCESS}-{next(_numbers):x}"
+    else:
+        name = request_id.decode()
     if not traceparent or not _TRACEPARENT.fullmatch(traceparent):
-        return RequestIds(request_id.decode())
+        return RequestIds(name)
     if not _TRACESTATE.fullmatch(tracestate):
         tracestate = b""
-    return RequestIds(request_id.decode(), traceparent.decode(), tracestate.decode())
+    return RequestIds(name, traceparent.decode(), tracestate.decode())
 
 
 def answer_headers(ids: RequestIds) -> list[tuple[bytes, bytes]]:

@@ -88,6 +88,9 @@ _SEGMENTS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(256)
 _ENDS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(64)
 """Embedding and head by model and workload, without layers and constants."""
 
+_HEADS: WeakMemo[ModelSpec, TrainingWorkload, Segment] = WeakMemo(64)
+"""Heads alone, also those of older releases."""
+
 _WRITTEN: "WeakMemo[ModelSpec, TrainingWorkload, tuple[_Written, ...]]" = WeakMemo(32)
 
 
@@ -140,8 +143,7 @@ def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, .
     relevant = _relevant(spec, workload)
 
     def head_of(settings: dict[str, Any]) -> Segment:
-        started = _started(spec, msgspec.structs.replace(relevant, **settings))
-        return _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started)).head
+        return _head(spec, _started(spec, msgspec.structs.replace(relevant, **settings)))
 
     return tuple(head_of(settings) for settings in others)
 
@@ -263,19 +265,6 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     """Return all but layers and constants."""
     context, all_units = layer_context(spec, workload), units(spec, workload)
     decoder = [unit for unit in all_units if unit.part in _DECODER]
-    apart = handed_on(decoder)
-    ends = [
-        unit
-        for unit in decoder
-        if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
-    ]
-    head = head_segment(ends, decoder, spec, context, workload)
-    if is_count(decoder[0]):
-        head = counted_head(head, decoder[0], spec, workload)
-    own = per_layer_bytes(decoder, context, workload)
-    head = msgspec.structs.replace(
-        head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
-    )
     table = next((p for unit in decoder for p in unit.parameters if p.kind is Kind.EMBEDDING), None)
     tied = (
         spec.tied_embeddings
@@ -292,9 +281,32 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     return ModelSegments(
         embedding=beginning(all_units, spec, context, workload, tied_bytes),
         layers=(),
-        head=head,
+        head=_head(spec, workload),
         constants=0,
         tied_bytes=tied_bytes,
+    )
+
+
+def _head(spec: ModelSpec, workload: TrainingWorkload) -> Segment:
+    """Return the head, cached: older releases differ in nothing else."""
+    return _HEADS.get_or_compute(spec, workload, lambda: _traced_head(spec, workload))
+
+
+def _traced_head(spec: ModelSpec, workload: TrainingWorkload) -> Segment:
+    context, all_units = layer_context(spec, workload), units(spec, workload)
+    decoder = [unit for unit in all_units if unit.part in _DECODER]
+    apart = handed_on(decoder)
+    ends = [
+        unit
+        for unit in decoder
+        if not unit.repeated and unit.part is not Part.EMBEDDING and unit not in apart
+    ]
+    head = head_segment(ends, decoder, spec, context, workload)
+    if is_count(decoder[0]):
+        head = counted_head(head, decoder[0], spec, workload)
+    own = per_layer_bytes(decoder, context, workload)
+    return msgspec.structs.replace(
+        head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
     )
 
 

@@ -99,7 +99,7 @@ def _heading(
         available=_gib(_available(answer)),
     )
     if answer.fit_probability is not None:
-        need += f" · {text(language, 'likely', percent=round(100 * answer.fit_probability))}"
+        need += f" · {text(language, 'likely', percent=_percent(answer.fit_probability))}"
     yield _text(_LEFT, 132, need, palette.ink, 20)
 
 
@@ -160,7 +160,7 @@ def _legend(parts: list[Segment], palette: Palette, language: Language) -> Itera
         x = _LEFT + column * _BAR // _LEGEND_COLUMNS
         y = _LEGEND_TOP + row * _LEGEND_ROW
         yield f'<rect x="{x}" y="{y}" width="16" height="16" fill="{colour}"/>'
-        yield _text(x + 26, y + 14, f"{name} {_gib(size)} GiB", palette.ink, 18)
+        yield _text(x + 26, y + 14, f"{name} {_gib(size)}", palette.ink, 18)
 
 
 def _needs(answer: FitAnswer | TrainingAnswer, palette: Palette) -> Iterator[str]:
@@ -171,14 +171,15 @@ def _needs(answer: FitAnswer | TrainingAnswer, palette: Palette) -> Iterator[str
         yield _text(_LEFT, y + 20, need.name, palette.ink, 18)
         width = (_BAR - 300) * size / largest
         yield f'<rect x="{_LEFT + 130}" y="{y}" width="{width:.2f}" height="26" fill="#3b6fb6"/>'
-        yield _text(_LEFT + 142 + width, y + 20, f"{_gib(size)} GiB", palette.ink, 18)
+        yield _text(_LEFT + 142 + width, y + 20, f"{_gib(size)}", palette.ink, 18)
 
 
 def _available(answer: FitAnswer | TrainingAnswer) -> int:
     """Return what the engine may use of the GPU, or training the whole of it [bytes]."""
     assert answer.per_gpu is not None
-    per_gpu = answer.per_gpu
-    return getattr(per_gpu, "budget_bytes", per_gpu.usable_bytes)
+    if isinstance(answer, FitAnswer):
+        return answer.per_gpu.budget_bytes
+    return answer.per_gpu.usable_bytes
 
 
 def _rect(left: float, width: float, y: int, height: int, fill: str, name: str = "") -> str:
@@ -196,8 +197,15 @@ def _text(x: float, y: float, content: str, fill: str, size: int, anchor: str = 
     )
 
 
+def _percent(probability: float) -> str:
+    """Return a probability as the page writes it (web/format.js)."""
+    if probability > 0.99:
+        return "> 99 %"
+    return "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
+
+
 def _gib(size: int) -> str:
-    return f"{size / GIB:.1f}" if size >= 10 * GIB else f"{size / GIB:.2f}"
+    return f"{size / GIB:.1f} GiB" if size >= 10 * GIB else f"{size / GIB:.2f} GiB"
 
 
 def _whole(number: object) -> str:

@@ -18,8 +18,10 @@ export function tokens(number) {
   return number >= 1024 && number % 1024 === 0 ? `${number / 1024}k` : whole(number);
 }
 
-/** A share as a percentage without decimals. */
+/** A probability as a percentage without decimals, no surer than runs can show. */
 export function percent(share) {
+  if (share > 0.99) return '> 99 %';
+  if (share < 0.01) return '< 1 %';
   return `${Math.round(share * 100)} %`;
 }
 

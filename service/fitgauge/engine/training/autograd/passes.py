@@ -17,7 +17,7 @@ class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
     constants: int = 0
     """Rotary tables and masks, which live before them [bytes]."""
     passing: int = 0
-    """Masks that are freed after the forward pass [bytes]."""
+    """Masks and features of images that are freed after the forward pass [bytes]."""
     tied: int = 0
     """Gradient of the weight that embedding and head share [bytes]."""
 

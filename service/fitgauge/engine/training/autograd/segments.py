@@ -40,6 +40,7 @@ from fitgauge.engine.training.autograd.tape import Pass, Tape
 from fitgauge.engine.training.autograd.vision.segments import (
     first_has_gradient,
     image_constants,
+    image_outputs,
 )
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.releases import OLDER
@@ -79,7 +80,7 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     constants: int
     """Rotary tables, and masks that live through both passes [bytes]."""
     passing: int = 0
-    """Masks that are freed after the forward pass [bytes]."""
+    """Masks and features of images that are freed after the forward pass [bytes]."""
     tied_bytes: int
     """Gradient of a weight that embedding and head share [bytes]."""
 
@@ -231,7 +232,7 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         constants=constants
         + (added if held else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
-        passing=0 if held else added,
+        passing=(0 if held else added) + image_outputs(spec, context, workload),
     )
 
 

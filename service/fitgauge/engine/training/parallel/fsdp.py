@@ -98,7 +98,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     constants: int = 0
     """Rotary tables and masks [bytes]."""
     passing: int = 0
-    """Masks that go with the forward pass [bytes]."""
+    """Masks and features of images that are freed after the forward pass [bytes]."""
     hooked: int = 0
     """A layer's input, where hooks hold it and its gradient to the end of the backward pass
     [bytes]."""

@@ -159,10 +159,9 @@ def scattered(
         grad=any(segment.backward.peak > 0 for segment in seen),
     )
     features = tape.to(features, width, "features.wide")
-    held = () if style.hands_on == "nothing" else (features,)
     mask = [("image.mask", context.tokens, 1)]
     mixed = tape.operation(
-        "embedding.with_images", (words, features), words.elements, width, saves=held, extra=mask
+        "embedding.with_images", (words, features), words.elements, width, extra=mask
     )
     return [
         text,
@@ -185,8 +184,7 @@ def _projects(block: Block) -> bool:
 
 def image_constants(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
     """Return the bytes that images hold through the whole step: pixels in fp32, as processors
-    give them, rotary tables where a backward pass reads them, and features in the answer where
-    no backward pass keeps them."""
+    give them, and rotary tables where a backward pass reads them."""
     tower = tower_of(spec)
     if tower is None or not workload.images:
         return 0
@@ -202,24 +200,27 @@ def image_constants(spec: ModelSpec, context: LayerContext, workload: TrainingWo
     )
     tables = _tables(tower, spec, own) if reached else 0
     images = workload.images * context.batch
-    tokens = images * workload.image_tokens
-    held = (
-        tokens * spec.hidden_size
-        if tower.style.hands_on != "nothing" and not first_has_gradient(workload)
-        else 0
-    )
-    held += own.tokens * tower.width if tower.style.hands_on == "tower" else 0
     crossing = tower.style.cross_attends and (checkpointed or workload.attention == "sdpa")
-    held += (
-        context.tokens * context.crossed if crossing else 0
-    )  # a mask, by which every word meets every image
+    crossed = context.tokens * context.crossed if crossing else 0  # every word meets every image
     pixels = (
         images
         * tower.patches(workload.image_tokens)
         * tower.numbers
         * (FLOAT if tower.style.casts else stream_width(workload))
     )
-    return pixels + tables + mask + held * stream_width(workload)
+    return pixels + tables + mask + crossed * stream_width(workload)
+
+
+def image_outputs(spec: ModelSpec, context: LayerContext, workload: TrainingWorkload) -> int:
+    """Return the bytes of image_hidden_states, which go with the model's output, before the
+    backward pass (transformers' trainer.py, compute_loss)."""
+    tower = tower_of(spec)
+    if tower is None or tower.style.hands_on == "nothing":
+        return 0
+    held = workload.images * context.batch * workload.image_tokens * spec.hidden_size
+    if tower.style.hands_on == "tower":
+        held += _context(tower, context, workload).tokens * tower.width
+    return held * stream_width(workload)
 
 
 def _shares_mask(tower: Tower, workload: TrainingWorkload) -> bool:

@@ -23,6 +23,7 @@ from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
 from fitgauge.services.ask.schemas import AskRequest
+from fitgauge.services.common.name_search import word_match
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
@@ -308,12 +309,8 @@ def gpus(search: str | None) -> None:
     Exit code 0, or 2 where SEARCH names none.
     """
     gpu_catalog = or_exit(local_catalog)
-    words = (search or "").lower().split()
-    rows = [
-        row
-        for row in gpu_catalog.all()
-        if all(word in f"{row.id} {row.vendor} {row.name}".lower() for word in words)
-    ]
+    matches = word_match(search)
+    rows = [row for row in gpu_catalog.all() if matches(f"{row.id} {row.vendor} {row.name}")]
     if len(rows) > 1:
         terminal.show_gpus(rows, gpu_catalog.offers)
         return

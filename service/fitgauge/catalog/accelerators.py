@@ -1,4 +1,4 @@
-"""The accelerators that are known: data/accelerators.jsonl, one row a line, a source for every
+"""The accelerators of the catalog: data/accelerators.jsonl, one row a line, a source for every
 fact.
 
 A new one needs a line there, in the order of ids, and a line in data/accelerator_names.tsv,

@@ -29,7 +29,7 @@ class Engines:
             self._profiles.setdefault(profile.engine, []).append(profile)
 
     def profile(self, engine: str, version: tuple[int, ...] | None) -> EngineProfile:
-        """Return the profile that holds for a version; the newest where none is given, and for a
+        """Return the profile that holds for a version; the newest without a version, and for a
         release of another engine. Raises InvalidRequestError for one that is older than all."""
         of_engine = self._profiles[engine]
         if version is None:
@@ -56,7 +56,7 @@ class Engines:
         )
 
     def oldest(self, engine: str) -> str:
-        """Return the first version that is known."""
+        """Return the first version that has a profile."""
         return ".".join(str(part) for part in self._profiles[engine][0].since)
 
 

@@ -268,8 +268,8 @@ def _unglue(word: str) -> Iterator[str]:
 
 
 def _join(words: list[str], vocabulary: Set[str]) -> Iterator[str]:
-    """Yield words put together or made singular where only that is known: h, 100 -> h100; a100s
-    -> a100."""
+    """Yield words put together or made singular where the vocabulary has only that: h, 100 ->
+    h100; a100s -> a100."""
     pending = list(words)
     while pending:
         word = pending.pop(0)

@@ -29,7 +29,7 @@ _SAME = 0.01
 more than v0.2."""
 
 _USUAL_PARAMETERS = 8e9
-"""The size that is meant where none is said: the commonest of those people run."""
+"""The size of a name without one: the commonest of those people run."""
 
 _MOST_OCTAVES = 3
 """Of models 8 times as large and larger the newest is meant, not the smallest."""
@@ -133,8 +133,8 @@ class Names:
         return parts_of(text, (read, form))
 
     def _pool(self, query: Name, footprint: Callable[[str], Footprint]) -> list[Name]:
-        """Return the names that hold what is said, in the format that is said where there are
-        any, else unquantized."""
+        """Return the names that match the query, in its number format where there are any, else
+        unquantized."""
         pool = [name for name in self._plain if _holds(query, name, query.numbers <= name.numbers)]
         if not pool and query.numbers:
             compact = frozenset(number.replace(".", "") for number in query.numbers)
@@ -163,7 +163,7 @@ def once(word: str) -> str:
 
 
 def _holds(query: Name, name: Name, numbers: bool) -> bool:
-    """Return whether a name holds the words that are said, and is of no other kind of model."""
+    """Return whether a name holds the words of the query, and is of no other kind of model."""
     return (
         numbers
         and query.words - SILENT <= name.words | name.owner | {"base"}
@@ -174,7 +174,7 @@ def _holds(query: Name, name: Name, numbers: bool) -> bool:
 
 
 def _missing(query: Name, name: Name) -> int:
-    """Return how many words of a name tell models apart and are not said."""
+    """Return how many words of a name tell models apart and are missing in the query."""
     missing_words = len(name.words - query.words - SILENT)
     versions = len(name.versions - query.numbers) if query.numbers else 0
     sizes = len(name.sizes - query.sizes) if query.sizes & name.sizes else 0
@@ -187,8 +187,8 @@ def _missing(query: Name, name: Name) -> int:
 def _rank(
     query: Name, name: Name, footprint: Callable[[str], Footprint]
 ) -> tuple[bool, bool, int, float, float, bool, bool, tuple[float, ...], int, str]:
-    """Return how far a name lies from what is said, the nearest first: of the generation that is
-    said, of the usual size, the newest, undated, tuned, of the latest date, plain."""
+    """Return the sort key of a match, the nearest first: of the query's generation, of the usual
+    size, the newest, undated, tuned, of the latest date, plain."""
     octaves = 0.0
     if not query.sizes:
         octaves = abs(math.log2(max(_parameters(name, footprint), 1.0) / _USUAL_PARAMETERS))

@@ -56,8 +56,8 @@ _SPOKEN_FOR = {"fp8_channel": "fp8", "fp8_block": "fp8", "int4": "gptq", "nf4_do
 
 
 def recovery(quantization: str, engine: EngineName) -> Recovery | None:
-    """Return what is recovered in this format, None where no published measurement is known
-    here. Of those there are: least, median, most."""
+    """Return the accuracy recovered in this format, None where the catalog has no published
+    measurement. Of those there are: least, median, most."""
     if ENGINES[engine].own_quantizers:
         return None
     name = canonical_name(quantization)

@@ -1,4 +1,4 @@
-"""The models that are known without the Hub: data/models.jsonl with the config of one repository a
+"""The models that are bundled: data/models.jsonl with the config of one repository a
 line, data/models_derived.jsonl with those that have the shapes of another, and what people call
 them.
 
@@ -191,7 +191,7 @@ class Snapshot:
         return tuple(sorted(self._ids, key=str.lower))
 
     def own_ids(self) -> tuple[str, ...]:
-        """Return the ids of repositories whose own config is known, in alphabetical order."""
+        """Return the ids of repositories whose own config is bundled, in alphabetical order."""
         return tuple(
             model_id for model_id, (start, _) in self._ids.items() if start < self._derived_from
         )

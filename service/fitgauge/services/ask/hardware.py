@@ -123,7 +123,7 @@ class _Choice:
         return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
 
     def _unnamed(self, bare: Sequence[Fact]) -> Hardware | None:
-        """Return GPUs of which only memory or number is said."""
+        """Return GPUs that a sentence describes by memory or number alone."""
         if not bare:
             return None
         sized = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]

@@ -1,6 +1,6 @@
 """Names of models and GPUs that hold what somebody is typing."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -20,14 +20,19 @@ class Names(Struct, kw_only=True):
 
 def search_names(text: str, models: Iterable[str], gpus: Iterable[Accelerator]) -> Names:
     """Return the names that hold every word of `text`."""
-    words = text.lower().replace("/", " ").split()
+    matches = word_match(text.replace("/", " "))
     return Names(
-        models=_holding(words, ((name, name) for name in models)),
-        gpus=_holding(words, ((f"{gpu.vendor} {gpu.name}", gpu.name) for gpu in gpus)),
+        models=_shortest(name for name in models if matches(name)),
+        gpus=_shortest(gpu.name for gpu in gpus if matches(f"{gpu.vendor} {gpu.name}")),
     )
 
 
-def _holding(words: list[str], names: Iterable[tuple[str, str]]) -> list[str]:
-    """names: what is searched, and what is answered for it."""
-    matches = {name for searched, name in names if all(word in searched.lower() for word in words)}
-    return sorted(matches, key=lambda name: (len(name), name))[:MOST]
+def word_match(search: str | None) -> Callable[[str], bool]:
+    """Return a test of whether a name holds every word of `search`, in any order and case; None
+    is in every name."""
+    words = (search or "").lower().split()
+    return lambda name: all(word in name.lower() for word in words)
+
+
+def _shortest(names: Iterable[str]) -> list[str]:
+    return sorted(set(names), key=lambda name: (len(name), name))[:MOST]

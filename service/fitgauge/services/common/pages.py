@@ -1,4 +1,4 @@
-"""Pages of lists: 20 items where nothing is said, and never more than a caller can read."""
+"""Pages of lists: 20 items by default, and never more than a caller can read."""
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, TypeVar

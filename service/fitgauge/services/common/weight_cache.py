@@ -56,7 +56,7 @@ def read_scheme(model: Model, scheme: Scheme) -> Scheme:
 
 
 class WeightCache:
-    """Lays weights out once for every (model, quantization, engine) asked about lately.
+    """Shards weights once for every recent (model, quantization, engine).
 
     Weights live no longer than their model, so that what bounds the models in memory bounds them
     too."""

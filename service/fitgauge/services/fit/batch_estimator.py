@@ -41,8 +41,7 @@ from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
 _WORKLOADS, _STAGE_MEMORIES = 4096, 512
-"""Workloads, demands and what is held in addition to the weights kept of one question: at most
-some 5 MiB."""
+"""Cached workloads and memory in addition to the weights, of one question: at most some 5 MiB."""
 
 
 def gpu_class(accelerator: Accelerator) -> Hashable:
@@ -87,8 +86,8 @@ class BatchEstimate(NamedTuple):
 
 
 class BatchEstimator:
-    """Demands of one model, kept for as long as one question takes. The same numbers as
-    `Serving`, without words."""
+    """Demands of one model, cached for one question. The same numbers as `Serving`, without
+    words."""
 
     def __init__(
         self,
@@ -130,8 +129,8 @@ class BatchEstimator:
         return self._preparer.prepare(choice.model, choice.derived, engine)
 
     def has_checkpoint(self, quantization: str | None, engine: EngineName) -> bool:
-        """Return whether a published checkpoint is known in this format, or the engine quantizes
-        to it while it loads the model."""
+        """Return whether the catalog has a published checkpoint in this format, or the engine
+        quantizes to it while it loads the model."""
         loaded = self.choice(quantization, engine).model
         return source_of(loaded, quantization, engine).placeholder is None
 
@@ -214,7 +213,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> BatchEstimate:
         """Return the question on `count` GPUs. Raises InvalidRequestError where the engine
-        cannot be laid out over them."""
+        cannot divide the model over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
     def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
@@ -250,7 +249,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Demand:
         """Return what the question demands of a GPU. Raises InvalidRequestError where the
-        engine cannot be laid out over so many."""
+        engine cannot divide the model over so many."""
         return self.demand_of(
             request.quantization, self.workload(request, engine, accelerator, count), accelerator
         )

@@ -112,7 +112,7 @@ class Estimator:
         return self._preparer.prepare(query.loaded, query.checkpoint.derived, query.profile.engine)
 
     def is_prepared(self, query: FitQuery) -> bool:
-        """Return whether the weights of the question are laid out already."""
+        """Return whether the sharded weights of the question are cached."""
         return (
             self._preparer.peek(query.loaded, query.checkpoint.derived, query.profile.engine)
             is not None

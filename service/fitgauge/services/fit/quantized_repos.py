@@ -56,7 +56,7 @@ a private model, are no other's."""
 
 class QuantizedRepos:
     """Looks siblings up, at most one list and a few repositories for every model and kind of file,
-    and keeps them.
+    and caches them.
 
     No request waits for longer than `wait_seconds` after a search began; it goes on, and the next
     question finds what it found."""
@@ -75,8 +75,8 @@ class QuantizedRepos:
         self._flights: SingleFlight[Key, Published] = SingleFlight(_UNDER_WAY)
 
     def peek(self, model: Model, engine: EngineName) -> Published | None:
-        """Return what is known, at once; None before the first search. What is no longer fresh
-        is looked up in the background."""
+        """Return the cached repositories; None before the first search. A stale result is looked
+        up again in the background."""
         key = _key(model, engine)
         result = self._results.get(key)
         if result is None:
@@ -87,7 +87,7 @@ class QuantizedRepos:
         return repositories
 
     def serial(self, model: Model, engine: EngineName) -> int | None:
-        """Return a number that changes when what is known changes; None where nothing is known."""
+        """Return a number that changes with the cached repositories; None without any."""
         result = self._results.get(_key(model, engine))
         return None if result is None else result[2]
 
@@ -115,7 +115,7 @@ class QuantizedRepos:
         return self._flights.join(key, lambda: self._look_up(model, key))
 
     async def _look_up(self, model: Model, key: Key) -> Published:
-        """From the Hub, and kept; what the snapshot knows where the Hub gives nothing."""
+        """Cache the repositories of the Hub, or those of the snapshot where it answers nothing."""
         lasting = True
         try:
             references = choose(

@@ -49,7 +49,7 @@ class FitService:
         self._estimator = Estimator(engines, checkpoints)
 
     def is_prepared(self, request: FitRequest, model: Model, match: GpuMatch) -> bool:
-        """Return whether the model's weights are laid out already. Raise as `check`."""
+        """Return whether the model's sharded weights are cached. Raise as `check`."""
         return self._estimator.is_prepared(self._estimator.ask(request, model, match))
 
     def prepare(self, request: FitRequest, model: Model, match: GpuMatch) -> None:
@@ -117,7 +117,7 @@ class FitService:
         same weights in other formats, or, where the context is too long, of models alike that
         read more.
 
-        Raises InvalidRequestError where no engine can be laid out so."""
+        Raises InvalidRequestError where no engine can divide the model so."""
         query, refused = checked.query, checked.refused
         if refused and not checked.too_long and (usual := self._usual(query)):
             instead_of = self.answer(

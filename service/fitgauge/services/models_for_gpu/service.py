@@ -13,6 +13,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
+from fitgauge.services.common.name_search import word_match
 from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -121,10 +122,9 @@ class ModelsForGpu:
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield the models that are asked about: by task, by words of their name, and able to
         hold the context."""
-        wanted = (request.search or "").lower().split()
+        matches = word_match(request.search)
         for model in self._bundled(checkpoint):
             spec = model.spec
-            named = f"{model.id} {spec.model_type} {spec.architecture}".lower()
             able = (
                 not request.context_length
                 or not spec.max_context_length
@@ -133,7 +133,7 @@ class ModelsForGpu:
             if (
                 able
                 and request.task in (None, "serving", "training", spec.task)
-                and all(word in named for word in wanted)
+                and matches(f"{model.id} {spec.model_type} {spec.architecture}")
             ):
                 yield model
 

@@ -45,14 +45,22 @@ def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     )
 
 
+def _sizes(vision: Config) -> tuple[int, int, int, int]:
+    """Return (hidden size, heads, width of merged patches, width of the merger's output)."""
+    width = vision.integer("hidden_size", low=1)
+    merged = width * vision.integer("spatial_merge_size", low=1) ** 2
+    return (
+        width,
+        vision.integer("num_heads", low=1),
+        merged,
+        vision.integer("out_hidden_size", low=1),
+    )
+
+
 def qwen2_5(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen2.5-VL and EXAONE 4.5: RMS norms and gated MLPs with biases."""
     vision = filled(vision, QWEN2_5_DEFAULTS)
-    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
-    merged, out = (
-        width * vision.integer("spatial_merge_size", low=1) ** 2,
-        vision.integer("out_hidden_size", low=1),
-    )
+    width, heads, merged, out = _sizes(vision)
     style = Vit(
         "visual.blocks.{}.",
         qkv=("attn.qkv",),
@@ -83,11 +91,7 @@ def qwen3(
     """Qwen3-VL and Qwen3.5: learned positions, and with `deepstack` one more merger for each
     layer of `deepstack_visual_indexes`."""
     vision = filled(vision, QWEN3_DEFAULTS)
-    width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
-    merged, out = (
-        width * vision.integer("spatial_merge_size", low=1) ** 2,
-        vision.integer("out_hidden_size", low=1),
-    )
+    width, heads, merged, out = _sizes(vision)
     style = Vit(
         "model.visual.blocks.{}.",
         qkv=("attn.qkv",),

@@ -84,3 +84,23 @@ def test_every_verified_family_was_compared_or_shares_the_recipe_of_one_that_was
         if traits.verified and family not in compared and traits not in recipes
     }
     assert not alone
+
+
+def test_an_activation_without_trained_numbers_saves_its_input_alone():
+    config = {
+        "model_type": "apertus", "architectures": ["ApertusForCausalLM"], "hidden_size": 64,
+        "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": 512, "hidden_act": "relu",
+    }  # fmt: skip
+    workload = TrainingWorkload(sequence_length=32, precision="bf16")
+    saved = {
+        act: sum(
+            tensor.elements
+            for tensor in segments(read_config(config | {"hidden_act": act}), workload)
+            .layers[0]
+            .saved
+            if tensor.elements == 32 * 128
+        )
+        for act in ("relu", "xielu")
+    }
+    assert saved == {"relu": 2 * 32 * 128, "xielu": 6 * 32 * 128}

@@ -323,14 +323,18 @@ class Modules:
 
     def _xielu(self, x: Value) -> Value:
         """alpha_p x^2 + beta x where x is positive, else alpha_n (e^min(x, eps) - 1 - x) + beta x,
-        both computed whole, with trained alphas, which autocast leaves in fp32
-        (XIELUActivation._xielu_python; its CUDA kernel is a package of its own)."""
+        both computed whole, with trained alphas, which autocast leaves in fp32; any other function
+        where the config names one, which has no alphas (XIELUActivation._xielu_python; its CUDA
+        kernel is a package of its own)."""
         tape = self.tape
-        positive, negative = (
+        alphas = [
             self.weight(parameter)
             for name, parameter in self._tensors.items()
             if name.rpartition(".")[2] in ("alpha_p", "alpha_n")
-        )
+        ]
+        if not alphas:
+            return tape.pointwise("activation", x)
+        positive, negative = alphas
         squared = tape.multiply("xielu.squared", tape.multiply("xielu.scaled", positive, x), x)
         above = tape.add("xielu.above", squared, tape.copy("xielu.linear", x))
         least = tape.pointwise("xielu.min", x)

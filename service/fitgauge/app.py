@@ -218,7 +218,9 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
 
 
 def create_access(settings: Settings, shared: SharedCounts | None = None) -> Access | None:
-    """Return the rules of access in force, None where everybody may ask. Raise InvalidKeysError."""
+    """Return the rules of access in force, None where everybody may ask.
+
+    Raise InvalidAccessError."""
     values = {name: getattr(settings, name) for name in AccessOptions.__struct_fields__}
     options = AccessOptions(**values)
     return Access(options, weights(), shared) if options.is_on else None

@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from fitgauge.api.access import api_keys
-from fitgauge.api.access.api_keys import ApiKeys, InvalidKeysError, key_hash, new_key
+from fitgauge.api.access.api_keys import ApiKeys, key_hash, new_key
+from fitgauge.api.access.caller import InvalidAccessError
 from fitgauge.app import create_access
 from fitgauge.cli import main
 from fitgauge.settings import Settings
@@ -87,7 +88,7 @@ def test_a_changed_file_is_in_force_soon_and_a_broken_one_is_not(tmp_path):
 def test_a_file_that_cannot_be_used_ends_the_start_and_is_not_quoted(tmp_path, content):
     path = tmp_path / "keys"
     path.write_bytes(content)
-    with pytest.raises(InvalidKeysError) as refused:
+    with pytest.raises(InvalidAccessError) as refused:
         create_access(Settings(api_keys=str(path)))
     assert str(path) in refused.value.detail
     assert "mistake" not in refused.value.detail
@@ -107,8 +108,13 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_is_not_quoted(tmp_path, c
 def test_settings_of_tokens_that_would_let_in_anybody_end_the_start(settings):
     usual = {"jwt_keys": "/keys", "jwt_issuer": "https://login.example", "jwt_audience": "fit"}
     create_access(Settings(**usual))
-    with pytest.raises(InvalidKeysError):
+    with pytest.raises(InvalidAccessError):
         create_access(Settings(**{**usual, **settings}))
+
+
+def test_a_proxy_that_is_no_address_ends_the_start():
+    with pytest.raises(InvalidAccessError):
+        create_access(Settings(caller_header="X-Auth-User", trusted_proxies="gateway.example"))
 
 
 def test_without_settings_there_are_no_rules():

@@ -12,10 +12,10 @@ from litestar.middleware import DefineMiddleware
 from litestar.types import ExceptionHandlersMap
 from msgspec import Struct
 
-from fitgauge.api.access.api_keys import ApiKeys, InvalidKeysError
+from fitgauge.api.access.api_keys import ApiKeys
 from fitgauge.api.access.audit import Audit
 from fitgauge.api.access.authentication import Authenticator, CallerAuthentication, TokenVerifier
-from fitgauge.api.access.caller import AccessError, Caller, on_access_error
+from fitgauge.api.access.caller import AccessError, Caller, InvalidAccessError, on_access_error
 from fitgauge.api.access.limits import CallerLimits, SharedCounts
 from fitgauge.api.access.resource_metadata import METADATA_PATH, base_url, metadata_controller
 from fitgauge.api.middleware import weight_of
@@ -81,7 +81,7 @@ class Access:
         shared: SharedCounts | None = None,
     ) -> None:
         """weights: requests that one counts as, by path; shared: counts of all replicas. Raise
-        InvalidKeysError."""
+        InvalidAccessError."""
         self._options = options
         self._weights = {**weights, "/mcp": 0}  # what a tool takes is counted when it is called
         self._audit = Audit()
@@ -183,7 +183,7 @@ def _tokens(options: AccessOptions) -> TokenVerifier:
         ),
     ):
         if wrong:
-            raise InvalidKeysError(detail, hint=hint)
+            raise InvalidAccessError(detail, hint=hint)
     keys = SigningKeys(options.jwt_keys)
     return Tokens(
         keys, options.jwt_issuer, options.jwt_audience, algorithms, options.jwt_leeway_seconds

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from hmac import compare_digest
 from pathlib import Path
 
-from fitgauge.errors import ErrorCode, FitgaugeError
+from fitgauge.api.access.caller import InvalidAccessError
 
 KEY_START = "fg_"
 NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
@@ -24,12 +24,6 @@ _LOOK_SECONDS = 5.0
 _LINE = re.compile(r"(?P<name>\S+)\s+(?P<hash>[0-9a-f]{64})")
 
 _log = logging.getLogger("fitgauge.access")
-
-
-class InvalidKeysError(FitgaugeError):
-    """A file of keys cannot be used: `detail` names the file and the line."""
-
-    code: ErrorCode = "invalid-settings"
 
 
 def new_key() -> str:
@@ -47,7 +41,7 @@ class ApiKeys:
     so that a new one is handed out before the old one is removed."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Read the file. Raise InvalidKeysError."""
+        """Read the file. Raise InvalidAccessError."""
         self._path = path
         self._clock = clock
         self._stamp = _stamp(path)
@@ -76,7 +70,7 @@ class ApiKeys:
             if stamp != self._stamp:
                 self._names = _read(self._path)
                 self._stamp = stamp
-        except InvalidKeysError as error:
+        except InvalidAccessError as error:
             _log.error("%s The keys in force stay.", error.detail)
 
 
@@ -90,7 +84,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _read(path: Path) -> Mapping[str, str]:
-    """Return the names by hash. Raise InvalidKeysError; it quotes nothing of the file, which may
+    """Return the names by hash. Raise InvalidAccessError; it quotes nothing of the file, which may
     hold a key by mistake."""
     try:
         with path.open("rb") as file:
@@ -114,5 +108,5 @@ def _read(path: Path) -> Mapping[str, str]:
     return names
 
 
-def _unusable(detail: str) -> InvalidKeysError:
-    return InvalidKeysError(detail, hint="`fitgauge key new NAME` prints a key and its line.")
+def _unusable(detail: str) -> InvalidAccessError:
+    return InvalidAccessError(detail, hint="`fitgauge key new NAME` prints a key and its line.")

@@ -13,7 +13,13 @@ from litestar.types import ASGIApp, Scope
 
 from fitgauge.api.access.api_keys import KEY_START, ApiKeys
 from fitgauge.api.access.audit import Audit
-from fitgauge.api.access.caller import CALLER, CARRIED, AccessError, Caller
+from fitgauge.api.access.caller import (
+    CALLER,
+    CARRIED,
+    AccessError,
+    Caller,
+    InvalidAccessError,
+)
 from fitgauge.api.gateway import PEER
 from fitgauge.hub.request_context import CALLERS_TOKEN
 
@@ -143,7 +149,13 @@ class _Proxies:
     def __init__(self, text: str) -> None:
         self._all = text.strip() == "*"
         named = [] if self._all else [item.strip() for item in text.split(",") if item.strip()]
-        self._networks = [ip_network(item, strict=False) for item in named]
+        try:
+            self._networks = [ip_network(item, strict=False) for item in named]
+        except ValueError as error:
+            raise InvalidAccessError(
+                f"FITGAUGE_TRUSTED_PROXIES: {error}.",
+                hint="Use addresses and networks divided by commas, such as 10.0.0.0/8, or *.",
+            ) from None
 
     def __contains__(self, address: object) -> bool:
         if self._all:

@@ -8,6 +8,7 @@ from litestar import Request, Response
 from msgspec import Struct
 
 from fitgauge.api.problems import RequestCode, RequestError, on_request_error
+from fitgauge.errors import ErrorCode, FitgaugeError
 
 Via = Literal["api-key", "token", "gateway", "anonymous"]
 """How a caller is known."""
@@ -35,6 +36,12 @@ class Caller(Struct, frozen=True):
 
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 """Of the request that is being answered; None while access is open to all."""
+
+
+class InvalidAccessError(FitgaugeError):
+    """The settings of access cannot be used: `detail` names the setting, or the file and line."""
+
+    code: ErrorCode = "invalid-settings"
 
 
 class AccessError(RequestError):

@@ -1,6 +1,7 @@
 """Draw cases from a seed: architecture, number format, degrees and context."""
 
 import copy
+import hashlib
 import json
 import random
 from pathlib import Path
@@ -74,24 +75,33 @@ are 16 bit, so that it is not drawn for models with a tower."""
 
 
 def cases(seed: int) -> list[dict[str, Any]]:
-    """Return the cases of a seed."""
-    draw = random.Random(seed)
+    """Return the cases of a seed.
+
+    Each is drawn by itself, so that a model more in the catalog changes few of them."""
     published = _configs()
-    times: dict[str, int] = {}
-    drawn = []
-    while len(drawn) < CASES:
-        architecture = draw.choice(sorted(published))
-        times[architecture] = times.get(architecture, 0) + 1
-        if times[architecture] > TIMES:
-            continue
-        drawn.append(_case(draw, architecture, published[architecture], f"{seed}-{len(drawn):03d}"))
-    return drawn
+    draws = {
+        (architecture, time): random.Random(f"{seed} {architecture} {time}")
+        for architecture in published
+        for time in range(TIMES)
+    }
+    order = sorted(draws, key=lambda one: (draws[one].random(), one))[:CASES]
+    return [
+        _with_id(_case(draws[architecture, time], architecture, published[architecture]), seed)
+        for architecture, time in order
+    ]
+
+
+def _with_id(case: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Name a case by what it holds, so that its answer can be cached."""
+    digest = hashlib.sha256(json.dumps(case).encode()).hexdigest()
+    return {"id": f"{seed}-{digest[:12]}", **case}
 
 
 def _case(
-    draw: random.Random, architecture: str, models: list[tuple[str, dict[str, Any]]], name: str
+    draw: random.Random, architecture: str, models: list[tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
-    model, config = draw.choice(models)
+    salt = draw.random()
+    model, config = min(models, key=lambda one: random.Random(f"{salt} {one[0]}").random())
     config = with_layers(config, draw.choice(LAYERS))
     form = "as published"
     if "quantization_config" not in config and draw.random() < 0.5:
@@ -99,7 +109,6 @@ def _case(
         form = draw.choice([f for f in sorted(FORMATS) if not (sees and f.startswith("gptq"))])
         config["quantization_config"] = _quantization(form)
     case: dict[str, Any] = {
-        "id": name,
         "architecture": architecture,
         "like": model,
         "format": form,
@@ -147,10 +156,13 @@ def with_layers(config: dict[str, Any], layers: int) -> dict[str, Any]:
 
 
 def _configs() -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Return the bundled models' configs by architecture, of those that vLLM has a class for."""
+    """Return the bundled models' configs by architecture, of those that vLLM has a class for and
+    whose list of quantized layers is whole."""
     configs: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for line in MODELS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
+        if row["config"].get("quantization_config", {}).get("quantized_layers_cut"):
+            continue
         for architecture in row["config"].get("architectures") or ():
             if architecture in SETTLED | LATER:
                 configs.setdefault(architecture, []).append((row["id"], row["config"]))

@@ -129,7 +129,8 @@ def _compared(
     worst = max(range(len(totals)), key=lambda rank: abs(differences[rank]) / max(1, totals[rank]))
     share = differences[worst] / max(1, totals[worst])
     if abs(share) > WEIGHTS_SHARE:
-        return Outcome(case, "weights", f"{share:+.3%}: {_terms(case, vllm, worst)}")
+        terms = _terms(case, vllm, worst, differences[worst])
+        return Outcome(case, "weights", f"{share:+.3%}: {terms}")
     if vllm.get("kv_tokens"):
         share = (ours["limits"].get("kv_cache_tokens") or 0) / vllm["kv_tokens"] - 1
         if abs(share) > TOKENS_SHARE:
@@ -143,8 +144,8 @@ def _weights(stage: dict[str, Any]) -> int:
 
 _PARTS = (
     ("buffer", ("cos_sin_cache", "_scale_float", "inv_freq", "_buffer", "expert_map")),
-    ("tower", ("visual", "vision", "audio", "tower", "speech", "encoder.")),
     ("projector", ("projector", "merger", "connector", "adapter", "mm_")),
+    ("tower", ("visual", "vision", "audio", "tower", "speech", "encoder.")),
     ("embedding", ("embed", "wte", "wpe", "word_")),
     ("head", ("lm_head", "output.weight", "score", "classifier")),
 )
@@ -152,8 +153,9 @@ _PARTS = (
 _OURS = {"language": "layers", "vision": "tower", "audio": "tower", "encoder": "tower"}
 
 
-def _terms(case: dict[str, Any], vllm: dict[str, Any], rank: int) -> str:
-    """Return by part what ours are larger by than vLLM's [MB], on the rank that differs most."""
+def _terms(case: dict[str, Any], vllm: dict[str, Any], rank: int, total: int) -> str:
+    """Return by part what ours are larger by than vLLM's [MB] on this rank, where they are larger
+    by `total` [bytes]; what no part explains are buffers."""
     difference: Counter[str] = Counter()
     for name, size in vllm["ranks"][rank]["groups"].items():
         part = next((p for p, words in _PARTS if any(w in name for w in words)), "layers")
@@ -175,6 +177,6 @@ def _terms(case: dict[str, Any], vllm: dict[str, Any], rank: int) -> str:
     for part, size in mine.by_part.items():
         difference[_OURS.get(str(part), str(part))] += size
     difference.pop("buffer", None)
-    return ", ".join(
-        f"{part} {size / 1e6:+.2f} MB" for part, size in difference.most_common() if size
-    )
+    difference["buffers"] = total - difference.total()
+    terms = sorted(difference.items(), key=lambda term: -abs(term[1]))
+    return ", ".join(f"{part} {size / 1e6:+.2f} MB" for part, size in terms if abs(size) >= 5e3)

@@ -58,12 +58,9 @@ def label(one: Outcome) -> str:
 
 
 def _vllm(python: Path, seed: int, cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return vLLM's answers by case, from the last run's file where it has them."""
+    """Return vLLM's answers by case, from earlier runs' file where it has them."""
     questions, answers = FOLDER / f"cases-{seed}.jsonl", FOLDER / f"answers-{seed}.jsonl"
-    text = "".join(json.dumps(case) + "\n" for case in cases)
-    if not questions.exists() or questions.read_text() != text:
-        answers.unlink(missing_ok=True)
-        questions.write_text(text)
+    questions.write_text("".join(json.dumps(case) + "\n" for case in cases))
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "tools"),

@@ -60,6 +60,7 @@ ALIASES: dict[str, str] = {
     "int_8": "int8",
     "q2": "q2_k", "q3": "q3_k_m", "q4": "q4_k_m", "q5": "q5_k_m", "q6": "q6_k", "q8": "q8_0",
     "q4_k": "q4_k_m", "q5_k": "q5_k_m", "q3_k": "q3_k_m", "gguf": "q4_k_m",
+    "f16": "fp16", "f32": "fp32",
 }  # fmt: skip
 """Other names people type."""
 

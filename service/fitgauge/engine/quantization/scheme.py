@@ -1,7 +1,7 @@
 """Which tensors a quantizer touches: a Scheme is an ordered list of rules, and what no rule
 names stays in 16 bit."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
@@ -30,6 +30,8 @@ class Names(msgspec.Struct, frozen=True):
 
     roots: frozenset[str] = frozenset()
     """whole dotted parts: the module or any of its parents"""
+    modules: frozenset[str] = frozenset()
+    """the module itself, none of its parents"""
     patterns: tuple[tuple[Chain, ...], ...] = ()
     """globs and regular expressions, each as its alternatives"""
 
@@ -159,14 +161,17 @@ class _Table:
             if index < self._default and (names := rules[index].names)
         ]
         self._roots: dict[str, int] = {}
+        self._modules: dict[str, int] = {}
         for index, names in reversed(named):
             self._roots.update(dict.fromkeys(names.roots, index))
+            self._modules.update(dict.fromkeys(names.modules, index))
         patterns = [(index, pattern) for index, names in named for pattern in names.patterns]
         self._numbers = [index for index, _ in patterns]
         self._patterns = Patterns([pattern for _, pattern in patterns])
 
-        self._tells_all = self._patterns.tells_digits or len(self._roots) > _MAX_CLASSED
-        self._numbered = {} if self._tells_all else _numbered(self._roots)
+        whole = (*self._roots.items(), *self._modules.items())
+        self._tells_all = self._patterns.tells_digits or len(whole) > _MAX_CLASSED
+        self._numbered = {} if self._tells_all else _numbered(whole)
 
     def layer_class(self, index: str) -> Hashable:
         """Return the same for numbers with as many digits that no rule tells apart."""
@@ -174,13 +179,14 @@ class _Table:
 
     def first(self, module: str) -> int:
         """Return the number of the first rule for `module`, else the number of all rules."""
-        if not self._roots and not self._numbers:
+        if not self._roots and not self._modules and not self._numbers:
             return self._default
         whole = module.removesuffix(".weight")
-        short, first = bare(whole), self._default
+        short = bare(whole)
+        first = min(self._default, self._modules.get(short, self._default))
         if self._roots:
             roots = self._roots
-            first = min([roots[span] for span in _spans(short) if span in roots], default=first)
+            first = min([first, *[roots[span] for span in _spans(short) if span in roots]])
         if self._numbers:
             names = (whole, short) if self._patterns.anchored and whole != short else (whole,)
             pattern = self._patterns.first(*names, suffixes=("", ".weight"))
@@ -225,10 +231,10 @@ def is_nominal(spec: ModelSpec) -> bool:
     return all(tensor.shape[1:] == (1,) for block in spec.blocks for tensor in block.tensors)
 
 
-def _numbered(roots: Mapping[str, int]) -> dict[str, frozenset[tuple[str, int]]]:
+def _numbered(roots: Iterable[tuple[str, int]]) -> dict[str, frozenset[tuple[str, int]]]:
     """Return by number the roots that hold it, with a blank in its place, and their rules."""
     blanks_by_number: dict[str, set[tuple[str, int]]] = {}
-    for root, rule in roots.items():
+    for root, rule in roots:
         parts = root.split(".")
         for index in {part for part in parts if part.isdigit()}:
             blank = ".".join("" if part == index else part for part in parts)

@@ -143,9 +143,7 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     if share.experts and share.split is not Split.NONE:
         width, hidden = (inputs, out) if share.split is Split.ROW else (out // share.fused, inputs)
         form = layout.expert_form(form, width, hidden, ways)
-    return copies * tensor_bytes(
-        out, inputs, form, whole=bool(share.experts) and layout.whole_groups and form.rows == 1
-    )
+    return copies * tensor_bytes(out, inputs, form, whole=layout.whole_groups and form.rows == 1)
 
 
 def _rank_width(size: int, share: TensorGroup, ways: int) -> int:

@@ -44,7 +44,7 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the format of an expert's weight on a rank, from its format, the expert's width on
     this rank, its hidden side and the number of ranks that divide it."""
     whole_groups: bool = False
-    """Whether a quantization group of an expert that ends short has no scale."""
+    """Whether a quantization group that ends short has no scale."""
     experts_over_data: bool = False
     """Whether experts, without expert parallelism, are divided over tensor x data parallel ranks.
     """

@@ -6,7 +6,7 @@ from bundled_models import spec_of
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
-from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.serving.vllm.weights import buffer_bytes, shard_weights
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 
@@ -52,3 +52,22 @@ def test_stages_that_vllm_refuses_name_the_count_that_works(model, stages, works
     with pytest.raises(UnsupportedError) as refused:
         check_pipeline(spec, stages)
     assert refused.value.alternatives == ({"pipeline_parallel": works},)
+
+
+def test_layers_that_read_the_towers_deepstack_stand_in_the_first_stage():
+    spec = spec_of("Qwen/Qwen3-VL-4B-Instruct")
+    check_pipeline(spec, 12)
+    with pytest.raises(UnsupportedError) as error:
+        check_pipeline(spec, 18)
+    assert error.value.alternatives[0]["pipeline_parallel"][0] == 12
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "scales"),
+    [
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", range(3, 4), 16),
+        ("Qwen/Qwen3.5-9B", range(2), 0),
+    ],
+)
+def test_a_stage_without_layers_that_rotate_holds_no_rotary_table(model, layers, scales):
+    assert buffer_bytes(spec_of(model), layers=layers, first=False) == scales

@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from bundled_models import spec_of
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.model.spec import Kind, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.vllm import quantized
 from fitgauge.engine.serving.vllm.quantized import expert_form
+from fitgauge.engine.serving.vllm.weights import check_parallel, shard_weights
 from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.rank_bytes import rank_weights, ranks, share_bytes
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 1024,
@@ -107,3 +111,55 @@ def test_routers_are_quantized_where_the_class_hands_them_the_settings(
                         "num_experts_per_tok": 2, "num_local_experts": 8})  # fmt: skip
     rules = quantized.registered_scheme(spec, published(spec)).rules
     assert any(Kind.ROUTER in rule.kinds for rule in rules if rule.form) is quantized_router
+
+
+def test_gptq_groups_that_a_rank_cuts_have_no_scale_and_are_refused_before_0_33():
+    spec = read_config({**LLAMA, "quantization_config": GPTQ})
+    sharded = shard_weights(spec, published(spec))
+    check_parallel(spec, sharded, tensor_parallel=8)
+    with pytest.raises(UnsupportedError, match="352 features"):
+        check_parallel(spec, sharded, tensor_parallel=8, version=(0, 32))
+    down = next(share for share in sharded.shares if share.inputs == 2816)
+    bytes_a_rank = share_bytes(down, sharded.layout, ranks(sharded, 8, 1, 1))
+    assert bytes_a_rank == 352 * 1024 // 2 + 2 * 1024 * (16 + 4) // 8
+
+
+def test_awq_inputs_that_are_no_whole_groups_are_refused_on_one_gpu_too():
+    settings = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    spec = read_config({**LLAMA, "intermediate_size": 2880, "quantization_config": settings})
+    with pytest.raises(UnsupportedError, match="2880 features"):
+        check_parallel(spec, shard_weights(spec, published(spec)), tensor_parallel=1)
+
+
+@pytest.mark.parametrize(
+    ("names", "in_16_bit"),
+    [(["model.layers.0.mlp"], 0), (["model.layers.0.mlp.down_proj"], 2816 * 1024)],
+)
+def test_fp8_leaves_modules_in_16_bit_that_are_listed_by_their_whole_name(names, in_16_bit):
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    everything = read_config({**LLAMA, "quantization_config": settings})
+    listed = read_config(
+        {**LLAMA, "quantization_config": {**settings, "modules_to_not_convert": names}}
+    )
+    sizes = [
+        rank_weights(shard_weights(spec, published(spec))).bytes for spec in (listed, everything)
+    ]
+    assert sizes[0] - sizes[1] == pytest.approx(in_16_bit, abs=16)
+
+
+def test_a_tower_that_fp8_lists_as_a_whole_is_quantized_but_for_what_its_class_is_not():
+    settings = {
+        "quant_method": "fp8", "activation_scheme": "dynamic",
+        "modules_to_not_convert": ["vision_tower", "multi_modal_projector", "lm_head"],
+    }  # fmt: skip
+    published_spec = spec_of("mistralai/Mistral-Small-3.1-24B-Instruct-2503")
+    spec = msgspec.structs.replace(published_spec, quantization=settings)
+    forms = {
+        (share.part, share.form.name if share.form else None)
+        for share in shard_weights(spec, published(spec)).shares
+        if share.part in (Part.VISION, Part.PROJECTOR) and share.out
+    }
+    assert forms == {(Part.VISION, "fp8"), (Part.PROJECTOR, "fp8")}
+    assert rank_weights(shard_weights(spec, published(spec))).by_part[Part.PROJECTOR] == (
+        5120 * 1024 + 5120 * 5120 + 16 + 2 * (1024 + 1024 * 4096)
+    )

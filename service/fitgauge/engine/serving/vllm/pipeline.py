@@ -15,21 +15,22 @@ ColModernVBertForRetrieval ColUltraVBertForRetrieval D3ForSequenceClassification
 DiffusionGemmaForBlockDiffusion DomynEdgeForCausalLM DoryForCausalLM EmbeddingGemma2Model
 FireRedASR2ForConditionalGeneration FunASRForConditionalGeneration GPT2ForSequenceClassification
 Gemma3TextModel Gemma3nForCausalLM Gemma3nForConditionalGeneration GteModel
-GteNewForSequenceClassification GteNewModel HF_ColBERT HrmTextForCausalLM
-IQuestLoopCoderForCausalLM Idefics3ForConditionalGeneration JinaForRanking Lfm2BidirectionalModel
+GteNewForSequenceClassification GteNewModel HF_ColBERT HrmTextForCausalLM IQuestLoopCoderForCausalLM
+Idefics3ForConditionalGeneration JinaForRanking Lfm2BidirectionalModel
 LlamaBidirectionalForSequenceClassification LlamaBidirectionalModel Mamba2ForCausalLM
 ModernBertForSequenceClassification ModernBertForTokenClassification ModernBertModel
 ModernVBertModel NemotronH_Nano_Omni_Reasoning_V3 NemotronH_Nano_VL_V2 NemotronH_Omni_Reasoning_V3
 NemotronH_Super_Omni_Reasoning_V3 NemotronParseForConditionalGeneration NomicBertModel
 OpenAIPrivacyFilterForTokenClassification PaddleOCRVLForConditionalGeneration Phi4MMForCausalLM
-RadioMBartPrefixForCausalLM RobertaForMaskedLM RobertaForSequenceClassification
-RobertaForTokenClassification RobertaModel SiglipModel SmolVLMForConditionalGeneration Terratorch
-VoyageQwen3BidirectionalEmbedModel WhisperForConditionalGeneration
-XLMRobertaForSequenceClassification XLMRobertaForTokenClassification XLMRobertaModel
-Zamba2ForCausalLM
+Qwen4ExpForCausalLM Qwen4ExpForConditionalGeneration RadioMBartPrefixForCausalLM RobertaForMaskedLM
+RobertaForSequenceClassification RobertaForTokenClassification RobertaModel SiglipModel
+SmolVLMForConditionalGeneration Terratorch VoyageQwen3BidirectionalEmbedModel
+WhisperForConditionalGeneration XLMRobertaForSequenceClassification XLMRobertaForTokenClassification
+XLMRobertaModel Zamba2ForCausalLM
 """
 _WITHOUT_STAGES = frozenset(_NAMES.split())
-"""Architectures whose class does not say SupportsPP."""
+"""Architectures whose class does not say SupportsPP, and Qwen4Exp, whose n-gram embeddings models/
+config.py refuses beyond one stage."""
 
 
 def check_pipeline(spec: ModelSpec, pipeline_parallel: int) -> None:
@@ -43,6 +44,19 @@ def check_pipeline(spec: ModelSpec, pipeline_parallel: int) -> None:
             f"vLLM has no pipeline stages for {spec.architecture}.",
             ({"pipeline_parallel": (1,)},),
         )
+    stacked = _deepstack(spec)
+    if pipeline_stages(spec.layers, pipeline_parallel)[1].start < stacked:
+        works = [
+            degree
+            for degree in range(2, pipeline_parallel)
+            if pipeline_stages(spec.layers, degree)[1].start >= stacked
+        ]
+        raise UnsupportedError(
+            "pipeline_parallel",
+            f"vLLM needs the first {stacked} layers, which read the tower's deepstack, in the first"
+            " pipeline stage.",
+            ({"pipeline_parallel": nearest([1, *works], pipeline_parallel)},),
+        )
     owners = _cache_owners(spec)
     if _parts_a_shared_cache(spec, owners, pipeline_parallel):
         works = [
@@ -55,6 +69,14 @@ def check_pipeline(spec: ModelSpec, pipeline_parallel: int) -> None:
             "vLLM needs layers that share a KV cache in one pipeline stage.",
             ({"pipeline_parallel": nearest(works, pipeline_parallel)},),
         )
+
+
+def _deepstack(spec: ModelSpec) -> int:
+    """Return how many layers add features of a tower's layers. Source: models/qwen3_vl.py,
+    Qwen3LLMForCausalLM's start_layer."""
+    return sum(
+        len(block.layers) for block in spec.blocks if "deepstack_merger_list" in block.prefix
+    )
 
 
 def _cache_owners(spec: ModelSpec) -> dict[int, int]:

@@ -8,12 +8,13 @@ from math import gcd
 
 import msgspec
 
-from fitgauge.engine.model.spec import Kind, ModelSpec, Recurrent
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.quantization.formats import Format
-from fitgauge.engine.quantization.scheme import Rule, Scheme, named
+from fitgauge.engine.quantization.scheme import Names, Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
-from fitgauge.engine.serving.vllm.quirks import quantizes_routers
+from fitgauge.engine.serving.vllm.quirks import quantizes_routers, quirks
 from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.sharding import TOWERS, TensorGroup, divided
 
 _UNQUANTIZED = named(
     (
@@ -22,11 +23,13 @@ _UNQUANTIZED = named(
         "routed_expert_down_proj",
         "routed_expert_up_proj",
         "re:_res_proj$",
+        "eh_proj",
     )
 )
 """Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
-indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), and Kimi K3's
-projections around its latent experts and residuals (as its class registers them)."""
+indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), Kimi K3's
+projections around its latent experts and residuals (as its class registers them), and what joins
+hidden states and embeddings in MTP (models/deepseek_mtp.py and those like it)."""
 
 _FIRST_MAMBA = named((r"re:(^|\.)(mamba|mixer)\.(in|x|dt|out)_proj$",))
 """Linears of the first Mamba's mixer, which takes no quantization. Source: layers/mamba/
@@ -35,6 +38,14 @@ mamba_mixer.py, MambaMixer."""
 _CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
 """Formats whose scales, one a row, are float32 whatever the checkpoint stores. Source:
 utils/fp8_utils.py, create_fp8_scale_parameter; compressed_tensors/schemes, weight_scale."""
+
+_PATCH_MERGER = named(("patch_merger.merging_layer",))
+"""A linear without quantization. Source: models/mistral3.py, Mistral3PatchMerger."""
+
+_TOWER_MLP = "mlp.fc1.weight"
+_TOWER_MLP_MULTIPLE = 64
+"""What the width of SigLIP's MLP must be a multiple of to be quantized. Source: models/siglip.py,
+SiglipMLP."""
 
 _MARLIN_GROUPS = frozenset({0, 32, 64, 128})
 """Groups that Marlin's kernels of experts read, 0 for a whole row. Source:
@@ -84,11 +95,56 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     if not scheme.rules:
         return scheme
     routers = quantizes_routers(spec)
-    rules = (_registered(rule, routers=routers) for rule in scheme.rules)
+    rules = [_registered(rule, routers=routers) for rule in scheme.rules]
+    if scheme.name == "fp8" and _names_modules(spec):
+        towers = any(block.part in TOWERS for block in spec.blocks)
+        rules = [*_unquantized_towers(spec), *(_of_modules(rule, towers=towers) for rule in rules)]
     whole = [_UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [_UNQUANTIZED]
     return msgspec.structs.replace(
         scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)
     )
+
+
+def _names_modules(spec: ModelSpec) -> bool:
+    """Return whether the checkpoint's list of modules in 16 bit holds their whole names, so that
+    one of a tower leaves its linears quantized. Source: fp8.py, Fp8Config (match mode `exact`);
+    models/deepseek_v4 has settings of its own."""
+    settings = spec.quantization or {}
+    return settings.get("quant_method") == "fp8" and spec.model_type != "deepseek_v4"
+
+
+def _of_modules(rule: Rule, *, towers: bool) -> Rule:
+    """Return a rule of FP8 for `towers` and their projectors too, and for modules by their whole
+    names; experts, which are one module, by the name of any."""
+    if rule.names is None:
+        everywhere = towers and Kind.LINEAR in rule.kinds
+        parts = (*rule.parts, *TOWERS, Part.PROJECTOR) if everywhere else rule.parts
+        return msgspec.structs.replace(rule, parts=parts)
+    roots = rule.names.roots
+    experts = frozenset(root for root in roots if "experts" in root)
+    names = Names(roots=experts, modules=roots)
+    return msgspec.structs.replace(rule, names=names, parts=tuple(Part))
+
+
+def _unquantized_towers(spec: ModelSpec) -> list[Rule]:
+    """Return rules for what vLLM's class of a tower or projector builds in 16 bit."""
+    special = quirks(spec)
+    parts: set[Part] = set()
+    if special.towers_of_transformers:
+        parts.update(TOWERS)
+    if special.towers_of_transformers or special.unquantized_projector:
+        parts.add(Part.PROJECTOR)
+    rules = [Rule(form=None, parts=(Part.PROJECTOR,), names=_PATCH_MERGER)]
+    if parts:
+        rules.append(Rule(form=None, parts=tuple(parts)))
+    if any(
+        tensor.name.endswith(_TOWER_MLP) and tensor.shape[0] % _TOWER_MLP_MULTIPLE
+        for block in spec.blocks
+        if block.part is Part.VISION
+        for tensor in block.tensors
+    ):
+        rules.append(Rule(form=None, parts=(Part.VISION,), names=named(("mlp.fc1", "mlp.fc2"))))
+    return rules
 
 
 def _has_first_mamba(spec: ModelSpec) -> bool:
@@ -128,6 +184,17 @@ def expert_form(form: Format, width: int, hidden: int, ways: int) -> Format:
     group = _halved_group(form.group, width, hidden)
     zero_bits = 0 if form.name.startswith("gptq_") else form.zero_bits
     return msgspec.structs.replace(form, group=group, zero_bits=zero_bits)
+
+
+def linear_refusal(share: TensorGroup, ways: int) -> str | None:
+    """Return why vLLM refuses an AWQ linear divided over `ways` ranks, None where it does not.
+    Source: auto_awq.py, AutoAWQLinearMethod.create_weights."""
+    form = share.form
+    if form is None or share.experts or not form.name.startswith("awq_"):
+        return None
+    width = divided(share.inputs, ways) if share.split is Split.ROW else share.inputs
+    cut = 0 < form.group < share.inputs and width % form.group
+    return _uneven(width, form) if cut else None
 
 
 def refusal(form: Format, width: int, hidden: int) -> str | None:

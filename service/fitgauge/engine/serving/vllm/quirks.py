@@ -91,6 +91,20 @@ class Quirks(NamedTuple):
     """Its routers are linears of the checkpoint's quantization. Source: the models' own classes,
     GateLinear with quant_config."""
 
+    unquantized_projector: bool = False
+    """Its projector takes no quantization. Source: kimi_k25_vit.py, KimiK25MultiModalProjector."""
+
+    tower_heads_divide: bool = False
+    """Its tower's heads must divide over the ranks. Source: glm4_1v.py, Glm4vVisionAttention."""
+
+    experts_uncounted: bool = False
+    """Its config names the experts as no other does, so that none are counted. Source:
+    transformers_utils/model_arch_config_convertor.py, get_num_experts."""
+
+    counts_experts_by_default: bool = False
+    """Its config class has experts whether or not the model has. Source: the same; transformers
+    5.23, NemotronHConfig."""
+
     pooled_patches: int | None = None
     """Patches pooled into one token, where no projection shows it. Source: transformers,
     models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
@@ -178,7 +192,19 @@ _FLAGS: dict[str, str] = {
         qwen3_moe qwen3_next qwen3_omni_moe qwen3_vl_moe rnj1 stablelm
     """,
     "router_in_f32": """
-        afmoe ernie4_5_moe glm4_moe glm4v_moe hy_v3 param2moe step3p5 step3p7
+        afmoe ernie4_5_moe glm4_moe glm4_moe_lite glm4v_moe hy_v3 param2moe step3p5 step3p7
+    """,
+    "unquantized_projector": """
+        kimi_k25
+    """,
+    "tower_heads_divide": """
+        glm4v glm4v_moe glm_ocr
+    """,
+    "experts_uncounted": """
+        dbrx
+    """,
+    "counts_experts_by_default": """
+        nemotron_h
     """,
     "quantized_router": """
         k2_horizon lfm2_moe qwen3_moe qwen3_omni_moe qwen3_vl_moe

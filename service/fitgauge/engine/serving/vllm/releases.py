@@ -130,6 +130,11 @@ ACTIVATION_ORDER_GONE = (0, 33)
 """Of the releases read, the first without GPTQ's activation order. Source: 0.33.0,
 quantization/utils/gptq_utils.py."""
 
+GPTQ_GROUPS_CUT = (0, 33)
+"""Of the releases read, the first whose linears in GPTQ's groups a rank may cut: Humming's kernel
+takes what Marlin's does not. Source: 0.33.0, quantization/auto_gptq.py, AutoGPTQLinearMethod;
+kernels/linear/__init__.py, _POSSIBLE_KERNELS."""
+
 MIXTURES_BY_TRANSFORMERS = (0, 33)
 """Of the releases read, the first that runs `architectures.BY_TRANSFORMERS` through transformers'
 code."""

@@ -16,7 +16,7 @@ from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
 from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.scheme import Rule, Scheme, named
+from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.activations import HALF
 from fitgauge.engine.serving.vllm.compute_capability import padded_for
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
@@ -34,9 +34,6 @@ _DRAFTS = (
     "vllm 0.33 vllm/model_executor/models/llama_eagle.py, llama_eagle3.py;"
     " v1/spec_decode/draft_model.py"
 )
-
-UNQUANTIZED = named(("eh_proj",))
-"""A plain torch linear in every class. Source: models/deepseek_mtp.py and those like it."""
 
 EAGLE_1 = "EagleLlamaForCausalLM"
 """vLLM's class of heads of the first kind, which their configs call by that of a whole model."""
@@ -188,12 +185,7 @@ def draft_term(
     drafted, draft = draft_spec(spec), spec.draft
     if draft is not None:
         scheme = published(draft) or Scheme(name="unquantized")
-    rules = (Rule(form=None, names=UNQUANTIZED), *scheme.rules) if scheme.rules else ()
-    sharded = padded_for(
-        shard_weights(drafted, msgspec.structs.replace(scheme, rules=rules)),
-        drafted,
-        compute_capability,
-    )
+    sharded = padded_for(shard_weights(drafted, scheme), drafted, compute_capability)
     size = draft_bytes(drafted, sharded, workload)
     if draft is not None and drafted is draft:
         return exact_term(

@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import (
     Block,
     CompressedAttention,
     LatentAttention,
+    Mixer,
     ModelSpec,
     Part,
     Recurrent,
@@ -28,10 +29,11 @@ from fitgauge.engine.serving.vllm.model_classes import (
     position_bytes,
     table_bytes,
 )
-from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
+from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, registered_scheme
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
+from fitgauge.engine.weights.rank_bytes import ranks
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -149,12 +151,17 @@ def _rotates(spec: ModelSpec, table: RotaryTable, layers: range | None) -> bool:
     """Return whether an attention layer of the stage rotates by the table. What transformers' own
     code registers has one row, and lies outside the layers."""
     return table.positions == 1 or any(
-        table.windowed is None or table.windowed == bool(getattr(mixer, "window", None))
+        table.windowed is None or table.windowed == _is_local(mixer)
         for block in spec.blocks
-        if block.part not in TOWERS and count_within(block.layers, layers)
+        if block.part not in (*TOWERS, Part.MTP) and count_within(block.layers, layers)
         for mixer in block.mixers
         if not isinstance(mixer, Recurrent)
     )
+
+
+def _is_local(mixer: Mixer) -> bool:
+    """Return whether a mixer reads a window or a chunk alone."""
+    return bool(getattr(mixer, "window", None) or getattr(mixer, "chunk", None))
 
 
 def check_parallel(
@@ -169,16 +176,17 @@ def check_parallel(
     """Raise UnsupportedError where vLLM refuses to build the model so, with the tensor
     parallel degrees that work. Source of the experts: config/model.py,
     _verify_with_expert_parallelism."""
-    if expert_parallel > 1 and not any(share.experts for share in sharded.shares):
+    special = quirks(spec)
+    experts = special.counts_experts_by_default or any(share.experts for share in sharded.shares)
+    if expert_parallel > 1 and (special.experts_uncounted or not experts):
         raise UnsupportedError(
             "expert_parallel",
-            "vLLM refuses expert_parallel: the model has no experts.",
+            "vLLM refuses expert_parallel: it counts no experts in the model's config.",
             ({"expert_parallel": (1,)},),
         )
-    refines = version >= releases.BLOCKS_REFINED
     degrees = (tensor_parallel, expert_parallel, data_parallel)
     reason, works = sharded.once(
-        (*degrees, refines), lambda: _parallel(spec, sharded, *degrees, refines=refines)
+        (*degrees, version), lambda: _parallel(spec, sharded, *degrees, version=version)
     )
     if reason is None:
         return
@@ -201,11 +209,11 @@ def _parallel(
     expert_parallel: int,
     data_parallel: int,
     *,
-    refines: bool,
+    version: tuple[int, ...],
 ) -> tuple[str | None, list[int]]:
     """Return (why vLLM would refuse, the tensor parallel degrees that work instead)."""
     reason = refusal(
-        spec, sharded, tensor_parallel, expert_parallel, data_parallel, refines=refines
+        spec, sharded, tensor_parallel, expert_parallel, data_parallel, version=version
     )
     if reason is None:
         return None, []
@@ -218,7 +226,7 @@ def _parallel(
             ways,
             expert_parallel if expert_parallel == 1 else ways,
             data_parallel,
-            refines=refines,
+            version=version,
         )
         is None
     ]
@@ -232,7 +240,7 @@ def refusal(
     expert_parallel: int,
     data_parallel: int,
     *,
-    refines: bool = True,
+    version: tuple[int, ...] = (0, 33),
 ) -> str | None:
     """Return why vLLM would refuse at construction, None where it would not.
 
@@ -249,12 +257,27 @@ def refusal(
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     expert_ways = max(1, tensor_parallel * data_parallel // expert_parallel)
+    if quirks(spec).tower_heads_divide and sharded.tower_heads % tensor_parallel:
+        return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
+    tower_ways = ranks(sharded, tensor_parallel, expert_parallel, data_parallel).tower
     for share in sharded.shares:
         ways = expert_ways if share.experts else tensor_parallel
-        if ways == 1 or share.split is Split.NONE or share.part in (*TOWERS, Part.PROJECTOR):
+        if share.part in TOWERS:
+            ways = tower_ways
+            if (
+                share.form is None
+                and share.split in (Split.COLUMN, Split.ROW)
+                and share.pieces % ways
+            ):
+                return f"a width of {share.pieces} in its tower cannot be divided by {ways}"
+        if share.part in (*TOWERS, Part.PROJECTOR) and (not share.form or share.form.rows < 2):
+            continue
+        if reason := linear_refusal(share, ways):
+            return reason
+        if ways == 1 or share.split is Split.NONE:
             continue
         if reason := _indivisible(
-            share, ways, refines=refines, fused=_fused_blocks(sharded, share)
+            share, ways, version=version, fused=_fused_blocks(sharded, share)
         ):
             return reason
     return None
@@ -284,7 +307,9 @@ def mamba_groups(spec: ModelSpec) -> int:
     return max((state.heads for state in states if state.name == "conv_groups"), default=1)
 
 
-def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -> str | None:
+def _indivisible(
+    share: TensorGroup, ways: int, *, version: tuple[int, ...], fused: bool
+) -> str | None:
     """Return why one kind of tensor cannot be divided over `ways` ranks."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:
@@ -294,11 +319,12 @@ def _indivisible(share: TensorGroup, ways: int, *, refines: bool, fused: bool) -
         return f"a width of {pieces} cannot be divided by {ways}"
     if form is None or form.flat or fused or share.multiple > 1:
         return None
-    if share.experts and refines:
+    if share.experts and version >= releases.BLOCKS_REFINED:
         hidden = share.out if share.split is Split.ROW else share.inputs
         return expert_refusal(form, divided(pieces, ways) // share.fused, hidden)
     size, block = (share.inputs, form.group) if share.split is Split.ROW else (share.out, form.rows)
     rank_width = divided(pieces, ways) * (size // pieces or 1)
-    if block < 2 or rank_width % block == 0:
+    cuts_groups = form.name.startswith("gptq_") and version >= releases.GPTQ_GROUPS_CUT
+    if block < 2 or rank_width % block == 0 or cuts_groups:
         return None
     return f"{rank_width} features a rank cannot be divided into quantization blocks of {block}"

@@ -87,7 +87,7 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
 
 def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -> ModelSpec:
     """Return the ModelSpec of a Llama 4's language model; `base` and `head` are where the
-    multimodal checkpoint keeps it."""
+    multimodal checkpoint keeps it. Layers that attend within chunks alone rotate."""
     config = stack.filled(config, LLAMA4)
     count = config.layers()
     chunks, routed = chunked_layers(config, count), llama4_mixtures(config, count)
@@ -97,6 +97,8 @@ def read_llama4(config: Config, *, base: str = "model", head: str = "lm_head") -
     tables = rotary_tables(
         config, config.integer("head_dim"), positions=config.integer("max_position_embeddings")
     )
+    if any(chunks):
+        tables = tuple(msgspec.structs.replace(table, windowed=True) for table in tables)
     return stack.decoder(config, layers, base=base, head=head, rotary_tables=tables)
 
 

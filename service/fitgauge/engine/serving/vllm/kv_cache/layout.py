@@ -270,9 +270,9 @@ def deployment(
     if not recurrent:
         return Deployment(cache_format, dtype, tensor_parallel, block, 0, 0, max_model_len)
     token, latent = hybrid_token_bytes(mixers, cache_format, dtype, tensor_parallel)
-    if not token:
-        return Deployment(cache_format, dtype, tensor_parallel, block, 0, 1, max_model_len)
     states, checkpoint = state_policy(spec, recurrent, compute_capability, version)
+    if not token:
+        return Deployment(cache_format, dtype, tensor_parallel, block, 0, states, max_model_len)
     state_page = max(state_bytes(mixer, dtype, tensor_parallel) for mixer in recurrent)
     block = hybrid_block(token, state_page, block, latent=latent, checkpoint=checkpoint)
     return Deployment(

@@ -291,6 +291,10 @@ def hybrid_block(
     return max(block, step * -(-state_page // (step * attention_token)))
 
 
+_WITHOUT_ATTENTION = frozenset({"falcon_mamba", "mamba", "mamba2"})
+"""Model types without prefix caching by default. Source: models/config.py, MambaModelConfig."""
+
+
 def state_policy(
     spec: ModelSpec,
     mixers: Sequence[Recurrent],
@@ -305,7 +309,7 @@ def state_policy(
     (9.0, 10.x, 12.x; every 64 tokens), for bounded KDA with FlashKDA. Sources:
     MambaSpec.max_memory_usage_bytes; get_kv_cache_spec of `mamba_mixer2.py`,
     `gdn/qwen_gdn_linear_attn.py`, `kimi_k3/nvidia/kda.py`."""
-    if version < releases.HYBRID_PREFIX_CACHING:
+    if version < releases.HYBRID_PREFIX_CACHING or spec.model_type in _WITHOUT_ATTENTION:
         return 1, 1
     kinds = {mixer.kind for mixer in mixers}
     newest = cuda_major(compute_capability) in (9, 10, 12)

@@ -193,9 +193,12 @@ def read_mimo(config: Config) -> ModelSpec:
     ]
     dim = int(config.integer("head_dim") * config.number("partial_rotary_factor", default=0.334))
     rows = table(config, dim)
-    spec = stack.decoder(
-        config, layers, rotary_tables=(rows, rows) if any(slides) and not all(slides) else (rows,)
+    tables = tuple(
+        msgspec.structs.replace(rows, windowed=sliding)
+        for sliding in (False, True)
+        if sliding in slides
     )
+    spec = stack.decoder(config, layers, rotary_tables=tables)
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *mimo_prediction_heads(config)))
 
 

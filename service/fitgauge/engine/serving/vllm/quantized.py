@@ -39,6 +39,10 @@ _CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
 """Formats whose scales, one a row, are float32 whatever the checkpoint stores. Source:
 utils/fp8_utils.py, create_fp8_scale_parameter; compressed_tensors/schemes, weight_scale."""
 
+_OTHERWISE_NAMED = frozenset({"deepseek_v4", "step3p5", "step3p7"})
+"""Model types with a list of their own kind: DeepSeek V4's settings are its class's, and Step's
+abbreviate; how vLLM loads such a checkpoint is unverified."""
+
 _PATCH_MERGER = named(("patch_merger.merging_layer",))
 """A linear without quantization. Source: models/mistral3.py, Mistral3PatchMerger."""
 
@@ -107,10 +111,9 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
 
 def _names_modules(spec: ModelSpec) -> bool:
     """Return whether the checkpoint's list of modules in 16 bit holds their whole names, so that
-    one of a tower leaves its linears quantized. Source: fp8.py, Fp8Config (match mode `exact`);
-    models/deepseek_v4 has settings of its own."""
+    one of a tower leaves its linears quantized. Source: fp8.py, Fp8Config (match mode `exact`)."""
     settings = spec.quantization or {}
-    return settings.get("quant_method") == "fp8" and spec.model_type != "deepseek_v4"
+    return settings.get("quant_method") == "fp8" and spec.model_type not in _OTHERWISE_NAMED
 
 
 def _of_modules(rule: Rule, *, towers: bool) -> Rule:

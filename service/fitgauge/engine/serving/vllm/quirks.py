@@ -94,6 +94,10 @@ class Quirks(NamedTuple):
     unquantized_projector: bool = False
     """Its projector takes no quantization. Source: kimi_k25_vit.py, KimiK25MultiModalProjector."""
 
+    head_without_bias: bool = False
+    """Served through transformers' class, whose output head has no bias there. Source:
+    models/transformers/causal.py, lm_head."""
+
     tower_heads_divide: bool = False
     """Its tower's heads must divide over the ranks. Source: glm4_1v.py, Glm4vVisionAttention."""
 
@@ -196,6 +200,9 @@ _FLAGS: dict[str, str] = {
     """,
     "unquantized_projector": """
         kimi_k25
+    """,
+    "head_without_bias": """
+        phi
     """,
     "tower_heads_divide": """
         glm4v glm4v_moe glm_ocr

@@ -12,6 +12,7 @@ from fitgauge.engine.model.spec import (
     Attention,
     Block,
     CompressedAttention,
+    Kind,
     LatentAttention,
     Mixer,
     ModelSpec,
@@ -77,6 +78,10 @@ def registered(spec: ModelSpec) -> ModelSpec:
         spec = msgspec.structs.replace(
             spec, blocks=tuple(_without_pooling(block) for block in spec.blocks)
         )
+    if special.head_without_bias:
+        spec = msgspec.structs.replace(
+            spec, blocks=tuple(_without_head_bias(block) for block in spec.blocks)
+        )
     if special.own_class:
         return own_class(spec)
     if not (special.no_tensor_parallel_plan or special.towers_of_transformers):
@@ -92,6 +97,13 @@ def _without_pooling(block: Block) -> Block:
     if block.part is not Part.VISION or "{}" in block.prefix:
         return block
     tensors = tuple(tensor for tensor in block.tensors if ".head." not in tensor.name)
+    return msgspec.structs.replace(block, tensors=tensors)
+
+
+def _without_head_bias(block: Block) -> Block:
+    if block.part is not Part.HEAD:
+        return block
+    tensors = tuple(tensor for tensor in block.tensors if tensor.kind is not Kind.BIAS)
     return msgspec.structs.replace(block, tensors=tensors)
 
 

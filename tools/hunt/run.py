@@ -67,25 +67,24 @@ def _vllm(python: Path, seed: int, cases: list[dict[str, Any]]) -> dict[str, dic
         "LD_LIBRARY_PATH": str(_driver(python)),
     }
     for _ in range(RESTARTS):
+        if not _unanswered(cases, answers):
+            break
         command = [python, "-m", "hunt.vllm_answers", questions, answers]
         with (FOLDER / "log.txt").open("w") as log:
             done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
-        if done.returncode == 0:
-            break
-        _skip(cases, answers)
+        if done.returncode:
+            crashed = {"id": _unanswered(cases, answers)[0], "result": {"error": "crash"}}
+            with answers.open("a") as file:
+                file.write(json.dumps(crashed) + "\n")
     rows = map(json.loads, answers.read_text().splitlines())
     return {row["id"]: row["result"] for row in rows}
 
 
-def _skip(cases: list[dict[str, Any]], answers: Path) -> None:
-    """Note a crash for the first case without an answer."""
+def _unanswered(cases: list[dict[str, Any]], answers: Path) -> list[str]:
+    """Return the ids of the cases without an answer, in their order."""
     lines = answers.read_text().splitlines() if answers.exists() else []
     answered = {json.loads(line)["id"] for line in lines}
-    for case in cases:
-        if case["id"] not in answered:
-            with answers.open("a") as file:
-                file.write(json.dumps({"id": case["id"], "result": {"error": "crash"}}) + "\n")
-            return
+    return [case["id"] for case in cases if case["id"] not in answered]
 
 
 def _driver(python: Path) -> Path:

@@ -72,8 +72,9 @@ def _vllm(python: Path, seed: int, cases: list[dict[str, Any]]) -> dict[str, dic
         command = [python, "-m", "hunt.vllm_answers", questions, answers]
         with (FOLDER / "log.txt").open("w") as log:
             done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
-        if done.returncode:
-            crashed = {"id": _unanswered(cases, answers)[0], "result": {"error": "crash"}}
+        left = _unanswered(cases, answers)
+        if done.returncode and left:
+            crashed = {"id": left[0], "result": {"error": "crash"}}
             with answers.open("a") as file:
                 file.write(json.dumps(crashed) + "\n")
     rows = map(json.loads, answers.read_text().splitlines())

@@ -196,8 +196,8 @@ def linear_refusal(share: TensorGroup, ways: int) -> str | None:
     if form is None or share.experts or not form.name.startswith("awq_"):
         return None
     width = divided(share.inputs, ways) if share.split is Split.ROW else share.inputs
-    cut = 0 < form.group < share.inputs and width % form.group
-    return _uneven(width, form) if cut else None
+    uneven = 0 < form.group < share.inputs and width % form.group
+    return _uneven(width, form) if uneven else None
 
 
 def refusal(form: Format, width: int, hidden: int) -> str | None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from litestar import Litestar, MediaType, Response, get
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
@@ -45,7 +44,7 @@ from fitgauge.api.metrics import (
     watch_hub,
 )
 from fitgauge.api.middleware import ObservabilityMiddleware
-from fitgauge.api.openapi import document, weights
+from fitgauge.api.openapi import EncodedDocument, weights
 from fitgauge.api.problems import (
     RequestError,
     on_defect,
@@ -157,11 +156,11 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
         )
 
-    openapi = msgspec.json.encode(document(settings.public_url))
+    openapi = EncodedDocument(settings.public_url)
 
     @get("/schema/openapi.json", media_type=MediaType.JSON)
     async def openapi_document() -> bytes:
-        return openapi
+        return await openapi.encoded()
 
     access = create_access(settings, shared)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None

@@ -88,6 +88,7 @@ class ValkeyState:
         self.is_up = False
         self.failure = "It has not answered yet."
         """Why it is left aside."""
+        self._warned = False
         self.operations: Counter[str] = Counter()
         """Number of operations by outcome: ok, failed, or skipped while it is left aside."""
 
@@ -172,15 +173,16 @@ class ValkeyState:
         return answer
 
     def _leave(self, error: Exception) -> None:
+        self.is_up = False
         self.failure = redacted(f"{type(error).__name__}: {error}")[:200]
-        if self.is_up:
-            self.is_up = False
-            _logger.warning("The shared state does not answer, this replica goes on alone: %s",
-                            self.failure)  # fmt: skip
+        if not self._warned:
+            self._warned = True
+            warning = "The shared state does not answer, this replica goes on alone: %s"
+            _logger.warning(warning, self.failure)
 
     def _return(self) -> None:
         if not self.is_up:
-            self.is_up = True
+            self.is_up, self._warned = True, False
             _logger.info("The shared state answers.")
 
 

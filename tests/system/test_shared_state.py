@@ -257,6 +257,20 @@ def test_what_the_store_holds_and_metrics_show_names_no_token(store):
     assert token.encode() not in dump
 
 
+def test_a_store_that_never_answered_is_said_once(caplog):
+    async def asked_twice():
+        state = ValkeyState("valkey://:planted-password@127.0.0.1:9/0")
+        following = asyncio.create_task(state.follow())
+        while state.operations["failed"] < 2:
+            await asyncio.sleep(0.01)
+        following.cancel()
+        await state.close()
+
+    asyncio.run(asked_twice())
+    said = [record.getMessage() for record in caplog.records if "shared_state" in record.name]
+    assert (len(said), "goes on alone" in said[0], PASSWORD in said[0]) == (1, True, False)
+
+
 def test_an_address_that_cannot_be_read_ends_the_start():
     with pytest.raises(InvalidSettingsError) as refused:
         create_app(Settings(log_level="warning", shared_state="valkey://host:port/0"))

@@ -8,7 +8,7 @@ GPU ?= RTX 4090
 EXAMPLES ?= 2000
 SEED ?= 1
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas hunt agents slack calibrate bench clean pictures vectors
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas docs hunt agents slack calibrate bench clean pictures vectors
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,9 +71,17 @@ accuracy: .venv/.tools  ## recompute docs/ACCURACY.md from the posted runs, offl
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.run
 	@$(if $(TRUTH),PYTHONPATH=tools $(BIN)/python -m accuracy.local "$(TRUTH)")
 
-formulas: .venv/.service  ## write docs/FORMULAS.md and docs/SETTINGS.md from the engine
+formulas: .venv/.service  ## write docs/FORMULAS.md, SETTINGS.md, api.md, command.md and variables.md from the code
 	@$(BIN)/python tools/formulas.py
 	@$(BIN)/python tools/ladders.py
+	@$(BIN)/python tools/reference.py
+
+docs: .venv/.docs  ## build the documentation, which the service then shows at /docs
+	@$(BIN)/zensical build --strict
+
+.venv/.docs: requirements-docs.txt .venv/.service
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	@touch $@
 
 hunt: .venv/.tools  ## ask an installed vLLM drawn configs and write docs/HUNT.md; SEED=1
 	@PYTHONPATH=tools:tests $(BIN)/python -m hunt.run $(SEED)
@@ -101,4 +109,4 @@ bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py
 
 clean:  ## remove the .venv and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts .cache service/fitgauge/site

@@ -28,6 +28,7 @@ from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.conditional_gets import ConditionalGets
 from fitgauge.api.conditions import conditions_of
 from fitgauge.api.controllers import CONTROLLERS
+from fitgauge.api.controllers.docs import DocsController
 from fitgauge.api.controllers.page import PageController
 from fitgauge.api.controllers.pictures import PicturesController
 from fitgauge.api.controllers.tools import ToolsController
@@ -169,6 +170,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             *CONTROLLERS,
             ToolsController,
             PageController,
+            DocsController,
             PicturesController,
             openapi_document,
             metrics,

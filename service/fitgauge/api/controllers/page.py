@@ -1,19 +1,15 @@
-"""The page at / and its files. They are read at the start: no request opens a file."""
+"""The page at / and its files."""
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
-from litestar import Controller, MediaType, Request, Response, get
+from litestar import Controller, Request, Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
 
+from fitgauge.api.static_files import StaticFile, files_of
+
 _FOLDER = Path(__file__).parents[2] / "web"
-_TYPES = {
-    ".html": MediaType.HTML,
-    ".css": MediaType.CSS,
-    ".js": "text/javascript",
-}
 
 POLICY = "; ".join(
     (
@@ -31,34 +27,7 @@ POLICY = "; ".join(
 )
 """Content Security Policy: nothing from elsewhere, nothing inline, no text becomes markup."""
 
-_HEADERS = {
-    "Cache-Control": "no-cache",
-    "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-
-
-class _File:
-    """One file of the page."""
-
-    def __init__(self, path: Path) -> None:
-        self.content = path.read_bytes()
-        self.media_type = _TYPES[path.suffix]
-        self.headers = _HEADERS | {"ETag": f'"{sha256(self.content).hexdigest()[:24]}"'}
-
-    def response(self, request: Request) -> Response[bytes]:  # type: ignore[type-arg]
-        """Return the file, or 304 where the browser has it."""
-        if request.headers.get("If-None-Match") == self.headers["ETag"]:
-            return Response(b"", status_code=304, headers=self.headers)
-        return Response(self.content, media_type=self.media_type, headers=self.headers)
-
-
-FILES = {
-    path.relative_to(_FOLDER).as_posix(): _File(path)
-    for path in sorted(_FOLDER.rglob("*"))
-    if path.suffix in _TYPES
-}
+FILES = {name: StaticFile(path, POLICY) for name, path in files_of(_FOLDER).items()}
 
 
 class PageController(Controller):
@@ -66,12 +35,12 @@ class PageController(Controller):
 
     include_in_schema = False
 
-    @get("/", opt={"page": True})
+    @get("/")
     async def page(self, request: Request) -> Response[bytes]:  # type: ignore[type-arg]
         """Return the page."""
         return FILES["index.html"].response(request)
 
-    @get("/web/{path:path}", opt={"page": True})
+    @get("/web/{path:path}")
     async def file(
         self,
         path: Annotated[str, PathParameter()],

@@ -1,0 +1,204 @@
+"""The pages for people: every command runs, every link leads somewhere, every page is in the site.
+
+A command of a block of `sh`, or after `$ ` in a block of output, is run here without a network: by
+the command line, by the service, by Helm's own library."""
+
+import os
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import helm_python
+import pytest
+import yaml
+from click.testing import CliRunner
+from litestar.testing import TestClient
+
+from fitgauge.app import create_app
+from fitgauge.cli import main
+from fitgauge.hub import Hub, HubSettings
+from fitgauge.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
+}
+SITE = tomllib.loads(ROOT.joinpath("zensical.toml").read_text("utf-8"))["project"]
+SERVERS = {"serve", "mcp", "slack"}
+"""Commands that run until they are stopped: here only their options are read."""
+
+VERDICTS = {0, 1, 3, 4}
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def commands() -> Iterator[str]:
+    """Yield every command of the pages."""
+    for text in PAGES.values():
+        for indent, language, block in _BLOCK.findall(text):
+            lines = [line.removeprefix(indent).strip() for line in block.splitlines()]
+            if language == "sh":
+                yield from filter(None, lines)
+            else:
+                yield from (line[2:] for line in lines if line.startswith("$ "))
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a command, without variables set before it."""
+    words = shlex.split(line, comments=True)
+    while re.match(r"[A-Z_]+=", words[0]):
+        words.pop(0)
+    return [Path(words[0]).name, *words[1:]]
+
+
+BY_PROGRAM: dict[str, list[list[str]]] = {}
+for _line in sorted(set(commands())):
+    _program, *_arguments = words_of(_line)
+    BY_PROGRAM.setdefault(_program, []).append(_arguments)
+
+
+def test_every_program_of_the_pages_is_run_here():
+    assert set(BY_PROGRAM) == {"curl", "docker", "fitgauge", "helm", "kubectl", "make"}
+
+
+@pytest.mark.parametrize("arguments", BY_PROGRAM["fitgauge"], ids=shlex.join)
+def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
+    tmp_path.joinpath("docs").symlink_to(DOCS)
+    shutil.copy(DOCS / "own-catalog.toml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    if arguments[0] in SERVERS:
+        name, *rest = arguments
+        assert main.commands[name].make_context(name, rest)
+        return
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code in VERDICTS, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[TestClient]:
+    """Provide the service without a Hub."""
+    settings = Settings(log_level="error", mcp=False)
+    with TestClient(create_app(settings, Hub(HubSettings(offline=True)))) as client:
+        yield client
+
+
+@pytest.mark.parametrize("arguments", BY_PROGRAM["curl"], ids=shlex.join)
+def test_a_request_of_the_pages_is_answered(service, arguments):
+    flag, body, address = arguments
+    assert flag == "-d"
+    response = service.post(
+        address.removeprefix("http://127.0.0.1:8000"),
+        content=body,
+        headers={"Content-Type": "application/x-www-form-urlencoded"},  # as curl -d
+    )
+    assert response.status_code == 200, response.text
+
+
+def test_a_target_of_the_pages_is_one_of_the_makefile():
+    targets = set(re.findall(r"^([a-z]+):", ROOT.joinpath("Makefile").read_text(), re.MULTILINE))
+    inline = re.findall(r"`make ([a-z]+)", "\n".join(PAGES.values()))
+    named = {arguments[0] for arguments in BY_PROGRAM["make"]} | set(inline)
+    assert {"serve", "test", "accuracy", "docs"} <= named <= targets
+
+
+def test_an_inline_command_of_the_pages_is_one_of_the_command_line():
+    named = set(re.findall(r"`(?:\.venv/bin/)?fitgauge ([a-z-]+)", "\n".join(PAGES.values())))
+    assert {"serve", "config", "mcp"} <= named <= set(main.commands)
+
+
+def rendered(arguments: list[str]) -> list[dict]:
+    """Return what `helm install NAME CHART --set ...` makes, whatever the chart's tests are."""
+    _, name, chart, *options = arguments
+    values: dict = {}
+    for flag, pair in zip(options[::2], options[1::2], strict=True):
+        assert flag == "--set"
+        path, _, value = pair.partition("=")
+        *parents, last = path.split(".")
+        inner = values
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = yaml.safe_load(value)
+    with helm_python.Chart.load(ROOT / chart) as loaded:
+        defaults = loaded.values
+        files = loaded.render(values, name=name, namespace="default")
+    for path in values:
+        assert path in defaults
+    return [
+        one
+        for file, text in files.items()
+        if file.endswith(".yaml")
+        for one in yaml.safe_load_all(text)
+        if one
+    ]
+
+
+@pytest.mark.parametrize("arguments", BY_PROGRAM["helm"], ids=shlex.join)
+def test_a_release_of_the_pages_renders(arguments):
+    assert arguments[0] in ("install", "upgrade")
+    assert {"Deployment", "Service"} <= {one["kind"] for one in rendered(arguments)}
+
+
+@pytest.mark.parametrize("arguments", BY_PROGRAM["kubectl"], ids=shlex.join)
+def test_a_forwarded_port_of_the_pages_is_the_services(arguments):
+    action, target, ports = arguments
+    (service,) = [one for one in rendered(BY_PROGRAM["helm"][0]) if one["kind"] == "Service"]
+    assert (action, target) == ("port-forward", f"svc/{service['metadata']['name']}")
+    assert int(ports.partition(":")[2]) == service["spec"]["ports"][0]["port"]
+
+
+def test_what_the_image_copies_is_there_and_not_ignored():
+    ignored, *rules = ROOT.joinpath(".dockerignore").read_text().split()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", ROOT.joinpath("Dockerfile").read_text(), re.M)
+    assert ignored == "*"
+    for name in " ".join(copied).split():
+        assert ROOT.joinpath(name).exists()
+        assert any(fnmatch(name, rule[1:]) for rule in rules if rule.startswith("!")), name
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as the site and code hosts make it."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w -]", "", plain.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_of_a_page_leads_somewhere(page):
+    text = _BLOCK.sub("", PAGES[page])
+    folder = ROOT.joinpath(page).parent
+    for link in _LINK.findall(text):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = Path(os.path.normpath(folder / target)) if target else ROOT / page
+        assert path.exists(), link
+        if folder.is_relative_to(DOCS):
+            assert path.is_relative_to(DOCS), f"{link} is no page of the site"
+        if anchor:
+            headings = _HEADING.findall(path.read_text("utf-8"))
+            assert anchor in map(slug, headings), link
+
+
+def in_navigation(entries: list) -> Iterator[str]:
+    """Yield the pages of the site's navigation."""
+    for entry in entries:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for inner in entry.values():
+                yield from in_navigation(inner)
+
+
+def test_the_navigation_has_every_page_once():
+    listed = sorted(in_navigation(SITE["nav"]))
+    assert listed == sorted(
+        page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")
+    )

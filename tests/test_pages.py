@@ -10,6 +10,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
 import helm_python
@@ -18,10 +19,11 @@ import yaml
 from click.testing import CliRunner
 from litestar.testing import TestClient
 
-from fitgauge.app import create_app
+from fitgauge.app import create_app, create_questions
 from fitgauge.cli import main
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.settings import Settings
+from live import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,6 +76,8 @@ def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
     shutil.copy(DOCS / "own-catalog.toml", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    patient = partial(create_questions, question_seconds=PATIENCE)  # of a loaded machine
+    monkeypatch.setattr("fitgauge.local_services.create_questions", patient)
     if arguments[0] in SERVERS:
         name, *rest = arguments
         assert main.commands[name].make_context(name, rest)
@@ -86,7 +90,7 @@ def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
     """Provide the service without a Hub."""
-    settings = Settings(log_level="error", mcp=False)
+    settings = Settings(log_level="error", question_seconds=PATIENCE, mcp=False)
     with TestClient(create_app(settings, Hub(HubSettings(offline=True)))) as client:
         yield client
 

@@ -23,6 +23,7 @@ def test_a_fit_answers_with_a_verdict_and_terms_that_add_up(ask):
         "parameters": 1_987_840,
         "source": "hub",
         "revision": answer["model"]["revision"],
+        "max_context_length": 4096,
     }
 
 

@@ -80,6 +80,29 @@ def test_a_fix_is_applied_by_a_click(open_page):
     assert "vllm serve" in page.inner_text(".command code")
 
 
+@pytest.mark.parametrize(
+    "title,begins", [("Kubernetes", "apiVersion: apps/v1\n"), ("Helm values", "# vllm-stack")]
+)
+def test_a_manifest_of_the_judged_command_is_copied(open_page, title, begins):
+    page = open_page(FITS).answered()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    manifest = page.locator(f".command details:has-text('{title}')")
+    manifest.locator("summary").click()
+    shown = manifest.locator("code").text_content()
+    assert shown.startswith(begins)
+    assert "--max-model-len" in shown
+    manifest.locator("button").click()
+    manifest.locator("button:has-text('Copied')").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == shown
+
+
+def test_sliders_end_at_the_models_longest_context(open_page):
+    page = open_page(FITS).answered()
+    page.locator("input[name=context_length]").press("End")
+    page.wait_for_function("new URL(location).searchParams.get('context_length') === '40960'")
+    page.wait_for_selector(".verdict:has-text('40k tokens')")
+
+
 def test_a_term_opens_its_formula(open_page):
     page = open_page(FITS).answered()
     page.click(".terms details:has-text('kv cache') summary")

@@ -19,6 +19,8 @@ TEXTS: Mapping[Language, Mapping[str, str]] = {
         "available": "{available} available",
         "interval": "between {low} and {high}",
         "other": "other",
+        "kv_cache": "KV cache",
+        "cuda_graphs": "CUDA graphs",
     },
     "zh": {
         "fits": "装得下",

@@ -25,11 +25,6 @@ export function percent(share) {
   return `${Math.round(share * 100)} %`;
 }
 
-/** A name of the API in words. */
-export function words(name) {
-  return name.replaceAll('_', ' ');
-}
-
 /** A message of the API without the marks around names. */
 export function plain(message) {
   return message.replaceAll('`', '');

@@ -50,11 +50,15 @@ export function Page() {
     <${Header} />
     <${AskBox} />
     <main>
-      <${Question} />
-      <section class="answer" aria-live="polite" aria-busy=${pending.value}><${Answer} /></section>
-    <div class="more">
-      <${HeatMap} />
-      <${Elsewhere} />
-      <${LogBox} />
-    </div></main>`;
+      <div class="asked">
+        <${Question} />
+        <section class="answer" aria-live="polite" aria-busy=${pending.value}>
+          <${Answer} /></section>
+      </div>
+      <div class="more">
+        <${HeatMap} />
+        <${Elsewhere} />
+        <${LogBox} />
+      </div>
+    </main>`;
 }

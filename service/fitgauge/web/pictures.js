@@ -27,9 +27,21 @@ export function marks(required, available) {
   };
 }
 
-/** Values on a ladder of doublings from `least`, `most` included: the axes of the heat map. */
+/** The last `steps` of the doublings from `least`, and `most`: the axes of the heat map. */
 export function doublings(least, most, steps) {
   const values = [];
-  for (let value = least; value < most && values.length < steps - 1; value *= 2) values.push(value);
-  return [...values, most];
+  for (let value = least; value < most; value *= 2) values.push(value);
+  return [...values, most].slice(-steps);
+}
+
+/** From `least` to `most` in eighths of each doubling: the positions of a slider. */
+export function ladder(least, most) {
+  const values = [];
+  for (let start = least; start < most; start *= 2) {
+    for (let eighth = 0; eighth < 8; eighth += 1) {
+      values.push(Math.floor(start + (start / 8) * eighth));
+    }
+  }
+  const below = values.filter((one, index) => one < most && one !== values[index - 1]);
+  return [...below, most];
 }

@@ -12,6 +12,7 @@ const TEXT = new Set([
   'model', 'gpu', 'engine', 'engine_version', 'quantization', 'kv_cache_dtype', 'draft_model',
 ]);
 const PATHS = {serving: 'v1/fit', training: 'v1/training-fit'};
+const LONGEST = 2 ** 17;
 const EXAMPLE = {model: 'Qwen/Qwen3-32B', gpu: 'RTX 4090'};
 
 /** serving or training. */
@@ -22,6 +23,8 @@ export const question = signal(EXAMPLE);
 export const answer = signal(null);
 /** The problem instead of an answer. */
 export const problem = signal(null);
+/** The longest context of the model in question, of the one before where it is not known yet. */
+export const longest = signal(LONGEST);
 /** Whether a newer answer is on its way. */
 export const pending = signal(false);
 
@@ -50,6 +53,7 @@ const ask = latest(async ({path, body}, signal) => {
   const result = await post(path, body, signal);
   batch(() => {
     answer.value = result.answer ?? null;
+    longest.value = result.answer?.model.max_context_length || longest.value;
     problem.value = result.problem ?? null;
     pending.value = false;
   });

@@ -37,6 +37,13 @@ export function byCode(code, message) {
   return texts.value[`code.${code}`] ?? message;
 }
 
+/** An assumption of the API in the reader's language; the API's own sentence where it has none. */
+export function assumption({field, value, message}) {
+  const text = texts.value['assumed.row'];
+  const label = texts.value[`field.${field}`] ?? named(field);
+  return text ? t('assumed.row', {field: label, value}) : message;
+}
+
 /** A name of the API (a term, a setting) in the reader's language; the name in words else. */
 export function named(name) {
   return texts.value[`name.${name}`] ?? name.replaceAll('_', ' ');

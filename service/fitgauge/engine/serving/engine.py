@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
+from fitgauge.engine.serving.container import ContainerImage, HelmChart
 from fitgauge.engine.serving.doubt import capped, doubt
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
@@ -248,6 +249,13 @@ class Engine(NamedTuple):
 
     over_nodes: Callable[[Workload, int], NodeFlags] | None = None
     """How a workload runs over a number of machines; None: the command starts one machine's."""
+
+    image: ContainerImage | None = None
+    """The container image of its server; None where its project publishes none that the command
+    runs in."""
+
+    chart: HelmChart | None = None
+    """The Helm chart of its project; None: no such chart."""
 
     pipeline_parallel: bool = True
     """Whether it can be split into pipeline stages."""

@@ -35,7 +35,11 @@ _MOST_WHOLE_STAGES = 8
 def model_answer(model: Model) -> ModelAnswer:
     """Return the resolved model."""
     return ModelAnswer(
-        id=model.id, parameters=parameters(model), source=model.source, revision=model.revision
+        id=model.id,
+        parameters=parameters(model),
+        source=model.source,
+        revision=model.revision,
+        max_context_length=model.spec.max_context_length,
     )
 
 

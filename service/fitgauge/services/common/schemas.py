@@ -213,6 +213,9 @@ class ModelAnswer(Struct, kw_only=True):
     revision: Annotated[
         str | None, Meta(description="Commit of the repository; null without one.")
     ] = None
+    max_context_length: Annotated[
+        int, Meta(description="Longest context that the config allows; 0 where it names none.")
+    ]
 
 
 class GpuAnswer(Struct, kw_only=True):
@@ -268,6 +271,26 @@ class Launch(Struct, kw_only=True):
             )
         ),
     ] = 1
+    kubernetes: Annotated[
+        str | UnsetType | None,
+        Meta(
+            description=(
+                "With `detail` full, of a serving engine: a Deployment and a Service that run the"
+                " command, as YAML; null where the engine's project has no image for the GPU, and"
+                " for several machines."
+            )
+        ),
+    ] = UNSET
+    helm_values: Annotated[
+        str | UnsetType | None,
+        Meta(
+            description=(
+                "With `detail` full, of a serving engine: values of the Helm chart that its first"
+                " line names, as YAML; null where the engine's project has none, or none that runs"
+                " the command."
+            )
+        ),
+    ] = UNSET
 
 
 class Suggestion(Struct, kw_only=True):

@@ -33,6 +33,7 @@ from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
 from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus
+from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
@@ -195,6 +196,8 @@ class FitService:
         answer.launch = launch_of(checked)
         if answer.launch is not None:
             answer.assumed += nodes_assumed(checked)
+            if full:
+                answer.launch = with_manifests(answer.launch, checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)
         answer.read_as = self._readings(checked)

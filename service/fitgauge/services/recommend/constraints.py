@@ -8,9 +8,9 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.kubernetes import nodes
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.costs import Costs
-from fitgauge.services.recommend.kubernetes import nodes
 from fitgauge.services.recommend.schemas import RecommendRequest
 
 _CONSTRAINTS = (

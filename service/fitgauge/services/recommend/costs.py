@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.recommend.kubernetes import node_size
+from fitgauge.services.common.kubernetes import node_size
 
 _SHOWN = 3
 """Rentals listed for one option."""

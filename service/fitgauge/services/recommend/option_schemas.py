@@ -7,9 +7,9 @@ from msgspec import Meta, Struct
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.prefill import Seconds
 from fitgauge.engine.quantity import Basis, Bytes
+from fitgauge.services.common.kubernetes import Kubernetes
 from fitgauge.services.common.schemas import ChosenSettings, GpuAnswer, Launch, Verdict
 from fitgauge.services.recommend.costs import CostAnswer
-from fitgauge.services.recommend.kubernetes import Kubernetes
 from fitgauge.services.training_plan.schemas import PlanLaunch
 
 Fields = dict[str, str | int | float | bool]

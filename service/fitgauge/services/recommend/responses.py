@@ -17,6 +17,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.kubernetes import kubernetes
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.estimate import Estimator
@@ -26,7 +27,6 @@ from fitgauge.services.fit.query import Settings
 from fitgauge.services.recommend.constraints import watts
 from fitgauge.services.recommend.costs import CostAnswer, Costs, PricedLoad
 from fitgauge.services.recommend.gpu_options import Plan
-from fitgauge.services.recommend.kubernetes import kubernetes
 from fitgauge.services.recommend.option_schemas import (
     DecodeAnswer,
     Fields,

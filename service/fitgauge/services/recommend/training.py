@@ -20,6 +20,7 @@ from fitgauge.engine.training.workload import Checkpointing, Framework, Training
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
+from fitgauge.services.common.kubernetes import pods_for
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend import candidates as choices
@@ -33,7 +34,6 @@ from fitgauge.services.recommend.constraints import (
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.echo import training_fields
 from fitgauge.services.recommend.gpu_options import GpuLimit
-from fitgauge.services.recommend.kubernetes import pods_for
 from fitgauge.services.recommend.option_schemas import TrainingRecommendation
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.pareto import dominates

@@ -1,8 +1,14 @@
-// The command that runs what was judged.
+// How to run what was judged: the command, Kubernetes manifests, values of a Helm chart.
 import {html} from '../vendor.js';
 import {permalink} from '../state.js';
 import {t} from '../texts.js';
 import {Copy} from './copy.js';
+
+function Manifest({title, text}) {
+  if (!text) return null;
+  return html`<details><summary>${title}</summary>
+    <pre tabindex="0"><code>${text}</code></pre><${Copy} text=${text} /></details>`;
+}
 
 /** The launch command, where there is one, and the link to this question. */
 export function Command({launch}) {
@@ -13,5 +19,7 @@ export function Command({launch}) {
       ${launch.placeholder && html`<p>${t('placeholder', {placeholder: launch.placeholder})}</p>`}
       <${Copy} text=${launch.command} />`}
     <${Copy} text=${link} label=${t('link')} />
+    ${launch && html`<${Manifest} title=${t('kubernetes')} text=${launch.kubernetes} />
+      <${Manifest} title=${t('helm')} text=${launch.helm_values} />`}
   </section>`;
 }

@@ -3,7 +3,7 @@ import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
 import {gib, whole} from '../format.js';
 import {answer, change, question, task} from '../state.js';
-import {t} from '../texts.js';
+import {named, t} from '../texts.js';
 
 const ROWS = 20;
 
@@ -11,9 +11,12 @@ const gpus = signal(null);
 const models = signal(null);
 const filter = signal('');
 const problem = signal(null);
+const searching = signal(false);
 
 async function find(path, body, into) {
+  searching.value = true;
   const result = await post(path, body);
+  searching.value = false;
   problem.value = result.problem?.detail ?? null;
   into.value = result.answer ?? null;
 }
@@ -47,7 +50,7 @@ function speed(option) {
 function GpuRow({option}) {
   const take = () => change(option.request);
   return html`<tr><th scope="row"><button type="button" onClick=${take}>
-      ${option.gpu.count} × ${option.gpu.name}</button> ${option.roles.join(', ')}</th>
+      ${option.gpu.count} × ${option.gpu.name}</button> <small>${option.roles.map(named).join(', ')}</small></th>
     <td>${option.quantization ?? option.method}</td><td>${option.engine ?? option.framework}</td>
     <td>${gib(option.required_bytes.expected)} / ${gib(option.budget_bytes ?? option.usable_bytes)}</td>
     <td>${speed(option)}</td><td>${price(option.cost)}</td>
@@ -86,6 +89,7 @@ function Models() {
 export function Elsewhere() {
   return html`<section class="elsewhere"><h3>${t('elsewhere')}</h3>
     ${problem.value && html`<p role="alert">${problem.value}</p>`}
+    ${searching.value && html`<p role="status">${t('loading')}…</p>`}
     <button type="button" onClick=${findGpus}>${t('elsewhere.gpus')}</button>
     <${Gpus} />
     ${answer.value?.gpu && html`<form onSubmit=${findModels}>

@@ -10,9 +10,10 @@ export function Fixes({suggestions}) {
   if (!suggestions?.length) return null;
   return html`<section class="fixes"><h3>${t('fixes')}</h3><ul>
     ${suggestions.map((fix, index) => html`<li class=${fix.verdict}>
-      <span class="chip">${t(`verdict.${fix.verdict}`)}</span> ${fix.change}
-      (<${Figure} path=${`suggestions.${index}.required_bytes`} value=${fix.required_bytes}>
-        ${gib(fix.required_bytes)}</${Figure}>)
+      <span class="chip">${t(`verdict.${fix.verdict}`)}</span>
+      <span lang="en">${fix.change}</span>
+      <${Figure} path=${`suggestions.${index}.required_bytes`} value=${fix.required_bytes}>
+        ${gib(fix.required_bytes)}</${Figure}>
       <button type="button" onClick=${() => change(fix.request)}>${t('fixes.apply')}</button>
     </li>`)}
   </ul></section>`;

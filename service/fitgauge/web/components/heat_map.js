@@ -3,12 +3,11 @@ import {effect, html, signal} from '../vendor.js';
 import {latest, post} from '../api.js';
 import {tokens} from '../format.js';
 import {doublings} from '../pictures.js';
-import {answer, change, question, task} from '../state.js';
+import {answer, change, longest, question, task} from '../state.js';
 import {t} from '../texts.js';
 
 const STEPS = 8;
-const SHORTEST = 2048;
-const LONGEST = 131072;
+const SHORTEST = 1024;
 const MOST_AT_ONCE = 128;
 const PAUSE_MS = 250;
 const SIGNS = {fits: '✓', tight: '~', does_not_fit: '✗', unsupported: '✗'};
@@ -32,7 +31,7 @@ function requestOf(shown) {
     engines: [understood.engine],
     ...(quantization ? {quantizations: [quantization]} : {}),
     ...(dtype ? {kv_cache_dtype: dtype} : {}),
-    context_lengths: doublings(SHORTEST, LONGEST, STEPS),
+    context_lengths: doublings(SHORTEST, longest.value, STEPS),
     concurrencies: doublings(1, MOST_AT_ONCE, STEPS),
     limit: STEPS * STEPS,
   };
@@ -72,7 +71,8 @@ export function HeatMap() {
     (one) => one.context_length === context && one.concurrency === concurrency,
   );
   return html`<section class="heat"><h3>${t('heat')}</h3>
-    <div class="scroll"><table><caption>${t('heat.caption')}</caption>
+    <p id="heat-caption">${t('heat.caption')}</p>
+    <div class="scroll"><table aria-describedby="heat-caption">
       <tbody>${contexts.map((context) => html`<tr><th scope="row">${tokens(context)}</th>
         ${request.concurrencies.map((concurrency) => {
           const one = row(context, concurrency);

@@ -1,9 +1,9 @@
 // A log or an out-of-memory message: what took the memory and what to change.
 import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
-import {gib, words} from '../format.js';
+import {gib} from '../format.js';
 import {question} from '../state.js';
-import {t} from '../texts.js';
+import {named, t} from '../texts.js';
 import {Copy} from './copy.js';
 
 const log = signal('');
@@ -22,12 +22,16 @@ function Explained() {
   const {answer, problem} = explained.value ?? {};
   if (problem) return html`<p role="alert">${problem.detail} ${problem.hint}</p>`;
   if (!answer) return null;
-  return html`<div role="status"><p>${answer.summary}</p>
-    <ul>${answer.memory.map((part) => html`<li>${words(part.name)} <b>${gib(part.bytes)}</b></li>`)}</ul>
-    <ul>${answer.causes.map((cause) => html`<li>${cause.message ?? cause}</li>`)}</ul>
-    <ul>${answer.fixes.map((fix) => html`<li>${fix.change}
-      ${fix.command && html`<pre tabindex="0"><code>${fix.command}</code></pre>
-        <${Copy} text=${fix.command} />`}</li>`)}</ul>
+  const {causes, fixes, memory, summary} = answer;
+  return html`<div role="status">
+    ${causes.length === 0 && html`<p lang="en">${summary}</p>`}
+    <ul lang="en">${causes.map((cause) => html`<li>${cause.message ?? cause}</li>`)}</ul>
+    ${memory.length > 0 && html`<h3>${t('terms')}</h3>
+      <ul>${memory.map((part) => html`<li>${named(part.name)} <b>${gib(part.bytes)}</b></li>`)}</ul>`}
+    ${fixes.length > 0 && html`<h3>${t('fixes')}</h3>
+      <ul>${fixes.map((fix) => html`<li><span lang="en">${fix.change}</span>
+        ${fix.command && html`<pre tabindex="0"><code>${fix.command}</code></pre>
+          <${Copy} text=${fix.command} />`}</li>`)}</ul>`}
   </div>`;
 }
 

@@ -2,7 +2,7 @@
 import {html} from '../vendor.js';
 import {gib} from '../format.js';
 import {change} from '../state.js';
-import {t} from '../texts.js';
+import {named, t} from '../texts.js';
 import {Figure} from './figure.js';
 
 /** The needs of an answer without a GPU. */
@@ -18,9 +18,10 @@ export function Needs({answer}) {
         value=${need.required_bytes.expected}>${gib(need.required_bytes.expected)}</${Figure}></td>
     </tr>`)}</tbody></table>
     ${answer.smallest.length > 0 && html`<h3>${t('smallest')}</h3><ul>
-      ${answer.smallest.map((one) => html`<li>${one.name}, ${one.reasons.join(', ')}:
+      ${answer.smallest.map((one) => html`<li>
         <button type="button" onClick=${() => change({gpu: one.gpu, gpu_count: one.gpu_count})}>
-          ${one.gpu_count} × ${one.gpu}</button></li>`)}</ul>`}
+          ${one.gpu_count} × ${one.gpu}</button>
+        <span>${one.name}, ${one.reasons.map(named).join(', ')}</span></li>`)}</ul>`}
   </section>`;
 }
 

@@ -1,7 +1,7 @@
 // What was assumed, guessed and chosen, and what to know.
 import {html} from '../vendor.js';
 import {plain} from '../format.js';
-import {byCode, t} from '../texts.js';
+import {assumption, byCode, t} from '../texts.js';
 
 function List({title, items}) {
   if (items.length === 0) return null;
@@ -24,7 +24,7 @@ export function Notes({answer}) {
   );
   return html`
     <${List} title=${t('read_as')} items=${readings} />
-    <${List} title=${t('assumed')} items=${answer.assumed.map((one) => one.message)} />
+    <${List} title=${t('assumed')} items=${answer.assumed.map(assumption)} />
     <${List} title=${t('warnings')}
       items=${answer.warnings.map((one) => byCode(one.code, one.message))} />`;
 }

@@ -4,6 +4,12 @@ import {plain} from '../format.js';
 import {change} from '../state.js';
 import {byCode, t} from '../texts.js';
 
+/** Whether no earlier one of `all` sends the same. */
+function isFirst(fields, index, all) {
+  const same = JSON.stringify(fields);
+  return all.findIndex((one) => JSON.stringify(one) === same) === index;
+}
+
 /** A problem. */
 export function ProblemBox({problem}) {
   const detail = problem.code === 'no-answer' && !problem.detail
@@ -11,7 +17,8 @@ export function ProblemBox({problem}) {
     : byCode(problem.code, problem.detail);
   const field = problem.field ?? 'model';
   const ready = problem.send ? [problem.send] : [];
-  const offered = [...ready, ...(problem.matches ?? []).map((match) => ({[field]: match}))];
+  const matches = (problem.matches ?? []).map((match) => ({[field]: match}));
+  const offered = [...ready, ...matches].filter(isFirst);
   return html`<div class="problem" role="alert">
     <p><b>${plain(detail)}</b></p>
     ${problem.hint && html`<p>${plain(problem.hint)}</p>`}

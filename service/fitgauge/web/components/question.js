@@ -1,8 +1,9 @@
 // What is asked: names with suggestions, choices, and sliders.
-import {html, signal} from '../vendor.js';
+import {computed, html, signal} from '../vendor.js';
 import {get, latest} from '../api.js';
 import {tokens, whole} from '../format.js';
-import {answer, change, question, replace, task} from '../state.js';
+import {ladder} from '../pictures.js';
+import {answer, change, longest, question, replace, task} from '../state.js';
 import {t} from '../texts.js';
 
 const ENGINES = [
@@ -11,7 +12,6 @@ const ENGINES = [
 const FORMATS = ['bf16', 'fp8', 'awq', 'gptq', 'int8', 'int4', 'nf4', 'q8_0', 'q6_k', 'q4_k_m'];
 const METHODS = ['lora', 'qlora', 'full'];
 const TRAINERS = ['trl', 'unsloth', 'axolotl', 'llama-factory', 'ms-swift', 'torchtune', 'torchtitan'];
-const LONGEST = 2 ** 20;
 const SHORTEST = 512;
 const PAUSE_MS = 120;
 
@@ -44,27 +44,19 @@ function Choice({name, values, empty}) {
 
 /** A slider whose positions are `positions`; the value in force stands beside it. */
 function Slider({name, positions, show}) {
-  const value = question.value[name] ?? answer.value?.understood_as[name] ?? positions[0];
+  const known = question.value[name] ?? answer.value?.understood_as[name];
+  const value = known ?? positions[0];
   const nearest = positions.reduce(
     (best, one, index) => (Math.abs(one - value) < Math.abs(positions[best] - value) ? index : best),
     0,
   );
   const move = (event) => change({[name]: positions[event.target.valueAsNumber]});
-  return html`<label>${t(`field.${name}`)} <output>${show(value)}</output>
+  return html`<label>${t(`field.${name}`)} <output>${known === undefined ? '' : show(known)}</output>
     <input type="range" name=${name} min="0" max=${positions.length - 1} step="1" value=${nearest}
       aria-valuetext=${show(value)} onInput=${move} /></label>`;
 }
 
-/** From `least` to `most` in eighths of each doubling. */
-function ladder(least, most) {
-  const values = [];
-  for (let start = least; start < most; start *= 2) {
-    for (let eighth = 0; eighth < 8; eighth += 1) values.push(start + (start / 8) * eighth);
-  }
-  return [...values.map(Math.floor), most].filter((one, index, all) => one !== all[index - 1]);
-}
-
-const LENGTHS = ladder(SHORTEST, LONGEST);
+const lengths = computed(() => ladder(SHORTEST, longest.value));
 const COUNTS = ladder(1, 512);
 const GPUS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64];
 
@@ -72,7 +64,7 @@ function Serving() {
   return html`
     <${Choice} name="engine" values=${ENGINES} />
     <${Choice} name="quantization" values=${FORMATS} empty=${t('published')} />
-    <${Slider} name="context_length" positions=${LENGTHS} show=${tokens} />
+    <${Slider} name="context_length" positions=${lengths.value} show=${tokens} />
     <${Slider} name="concurrency" positions=${COUNTS} show=${whole} />`;
 }
 
@@ -80,7 +72,7 @@ function Training() {
   return html`
     <${Choice} name="method" values=${METHODS} />
     <${Choice} name="trainer" values=${TRAINERS} />
-    <${Slider} name="sequence_length" positions=${LENGTHS} show=${tokens} />
+    <${Slider} name="sequence_length" positions=${lengths.value} show=${tokens} />
     <${Slider} name="micro_batch_size" positions=${COUNTS} show=${whole} />`;
 }
 
@@ -98,7 +90,7 @@ export function Question() {
       onClick=${() => replace(name, shared(question.value))}>${t(`task.${name}`)}</button>`)}</div>
     <${Name} name="model" kind="models" />
     <${Name} name="gpu" kind="gpus" placeholder=${t('field.gpu.none')} />
-    <${Slider} name="gpu_count" positions=${GPUS} show=${whole} />
+    ${question.value.gpu && html`<${Slider} name="gpu_count" positions=${GPUS} show=${whole} />`}
     <${task.value === 'training' ? Training : Serving} />
   </form>`;
 }

@@ -35,6 +35,6 @@ export function Verdict({answer}) {
         ${t('probability', {percent: percent(probability)})}</${Figure}>`}
     </p>`}
     <${Load} understood=${{...request.value, ...answer.understood_as}} />
-    <p class="summary">${answer.summary}</p>
+    <p class="summary" lang="en">${answer.summary}</p>
   </div>`;
 }

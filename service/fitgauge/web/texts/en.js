@@ -59,6 +59,8 @@ export default {
   'fixes': 'What to change',
   'fixes.apply': 'Apply',
   'command': 'Command',
+  'kubernetes': 'Kubernetes',
+  'helm': 'Helm values',
   'copy': 'Copy',
   'copied': 'Copied',
   'placeholder': 'Replace {placeholder} before you run it.',
@@ -90,4 +92,7 @@ export default {
   'read_as': 'Read as',
   'link': 'Copy link',
   'loading': 'Working',
+  'name.kv_cache': 'KV cache',
+  'name.cuda_graphs': 'CUDA graphs',
+  'name.fewest_gpus': 'fewest GPUs',
 };

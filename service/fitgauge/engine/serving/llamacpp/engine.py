@@ -3,6 +3,7 @@
 Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulkan, CANN);
 docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
+from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
@@ -29,6 +30,13 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=fixed_batch(memory.PARALLEL, memory.UBATCH),
     command=launch.command,
+    # docs/docker.md; .devops/cuda.Dockerfile sets LLAMA_ARG_HOST. Not every build has a tag.
+    image=ContainerImage(
+        "ghcr.io/ggml-org/llama.cpp",
+        "server-cuda",
+        8080,
+        program=("llama-server", "/app/llama-server"),
+    ),
     ladders=settings.LADDERS,
     platforms={
         vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple", "huawei")
@@ -75,6 +83,7 @@ OLLAMA = ENGINE._replace(
     estimate=ollama.OLLAMA.estimate,
     default_batch=fixed_batch(ollama.PARALLEL, memory.UBATCH),
     command=launch.ollama_command,
+    image=None,
     ladders=settings.OLLAMA,
     line_up=ollama.most_free_first,
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},

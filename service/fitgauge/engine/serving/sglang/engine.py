@@ -3,6 +3,7 @@
 Source: sglang 0.5.23, srt/layers/quantization; docs, advanced_features/quantization (Platform
 Compatibility); sgl-kernel/setup_rocm.py (targets)."""
 
+from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
@@ -27,6 +28,14 @@ ENGINE = Engine(
     default_batch=default_batch,
     command=launch.command,
     over_nodes=launch.over_nodes,
+    # docker/k8s-sglang-service.yaml
+    image=ContainerImage(
+        "lmsysorg/sglang",
+        "v{release}",
+        30000,
+        flags=("--host 0.0.0.0", "--port 30000"),
+        program=("python", "python3"),
+    ),
     ladders=LADDERS,
     platforms={
         "nvidia": Platform(),

@@ -1,5 +1,6 @@
 """TensorRT-LLM. Source: TensorRT-LLM 1.2 support matrix (docs, reference/support-matrix)."""
 
+from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
@@ -21,6 +22,13 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=fixed_batch(memory.MAX_BATCH_SIZE, memory.MAX_NUM_TOKENS),
     command=launch.command,
+    # docs/source/quick-start-guide.md
+    image=ContainerImage(
+        "nvcr.io/nvidia/tensorrt-llm/release",
+        "{release}",
+        8000,
+        flags=("--host 0.0.0.0", "--port 8000"),
+    ),
     ladders=LADDERS,
     platforms={"nvidia": Platform()},
     formats={

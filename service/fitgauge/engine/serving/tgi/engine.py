@@ -1,6 +1,7 @@
 """text-generation-inference. Source: release 3.3, server/layers; docs, conceptual/quantization
 and installation_amd."""
 
+from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
@@ -21,6 +22,8 @@ ENGINE = Engine(
     shard_weights=shard_weights,
     default_batch=memory.default_batch,
     command=launch.command,
+    # README.md, "Get Started"; Dockerfile sets PORT
+    image=ContainerImage("ghcr.io/huggingface/text-generation-inference", "{release}", 80),
     ladders=LADDERS,
     platforms={
         "nvidia": Platform(),

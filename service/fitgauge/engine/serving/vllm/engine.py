@@ -1,5 +1,6 @@
 """vLLM."""
 
+from fitgauge.engine.serving.container import ContainerImage, HelmChart
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
@@ -9,6 +10,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.vllm import (
     architectures,
+    chart,
     launch,
     memory,
     speculative,
@@ -30,6 +32,9 @@ ENGINE = Engine(
     default_batch=default_batch,
     command=launch.command,
     over_nodes=launch.over_nodes,
+    # docs/deployment/k8s.md; its tags are v and the release
+    image=ContainerImage("vllm/vllm-openai", "v{release}", 8000),
+    chart=HelmChart(chart.NAME, chart.values),
     ladders=LADDERS,
     platforms=support.PLATFORMS,
     formats=support.FORMATS,

@@ -9,9 +9,9 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.accelerator import custom
 from fitgauge.engine.quantity import GB
+from fitgauge.services.common.kubernetes import kubernetes, nodes, pods_for
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.fit.workload import serving_workload
-from fitgauge.services.recommend.kubernetes import kubernetes, nodes, pods_for
 
 
 def pods(name, count=1, asked=None, *, together=False, offloaded=0):

@@ -47,7 +47,7 @@ unit: .venv/.tools  ## every test but those of the contract
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
 
-system: .venv/.system  ## what needs Chromium, Redis, promtool, gateways; fails where one is missing
+system: .venv/.system .venv/.docs  ## what needs Chromium, Redis, promtool, gateways; fails where one is missing
 	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser tests/system
 
 .venv/.system: requirements-system.txt .venv/.tools

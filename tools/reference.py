@@ -21,8 +21,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 _API = """# API
 
-Questions and answers are JSON. `/schema/openapi.json` is the whole contract, with every schema of
-the answers, and every service shows its own. Only the fields marked with * are needed. Errors are
+Questions and answers are JSON. The whole contract, with the schemas of answers, is what a service
+has at `/schema/openapi.json`. Only fields marked with * are needed. Errors are
 `application/problem+json`: `code` ([all of them](CODES.md)), `detail`, and a `hint` that says what
 to send.
 

@@ -28,8 +28,7 @@ def read_site(folder: Path) -> dict[str, StaticFile]:
 
 def policy(html: str) -> str:
     """Return the Content Security Policy of a page: nothing from elsewhere, and of inline scripts
-    those alone that the generator wrote into this page. Zensical's code sets styles on elements,
-    and runs its search in a worker that it makes from a blob where the page is a file."""
+    those alone that the generator wrote into this page. Its code adds styles to elements."""
     hashes = (sha256(script.encode()).digest() for script in _INLINE_SCRIPT.findall(html))
     scripts = " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in hashes)
     return "; ".join(
@@ -39,7 +38,7 @@ def policy(html: str) -> str:
             "style-src 'self' 'unsafe-inline'",
             "connect-src 'self'",
             "img-src 'self' data:",
-            "worker-src 'self' blob:",
+            "worker-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",

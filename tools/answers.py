@@ -155,7 +155,7 @@ async def answers(requests: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
     from fitgauge.app import create_app
     from fitgauge.settings import Settings
 
-    app = create_app(Settings(log_level="error", max_body_bytes=2**20))
+    app = create_app(Settings(log_level="error", max_body_bytes=2**20, question_seconds=600))
     results = []
     transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
     async with (

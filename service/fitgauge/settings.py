@@ -56,8 +56,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     question_seconds: Annotated[
         float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")
     ] = 20.0
-    """The longest that a long question may take, waiting included: past it 422, or 503 where it
-    mostly waited."""
+    """The processor time that a long question may take: past it 422; 503 where a busy machine needs
+    over 20 s more by the clock."""
     public_url: Annotated[
         str,
         Meta(

@@ -79,7 +79,7 @@ class Services:
         catalog: Catalog,
         question_seconds: float = QUESTION_SECONDS,
     ) -> None:
-        """question_seconds: the longest that a long question may take."""
+        """question_seconds: the processor time that a long question may take."""
         self._models = models
         self._checkpoints = Checkpoints(models)
         self._engines = engines

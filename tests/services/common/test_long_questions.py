@@ -130,11 +130,16 @@ def test_a_full_queue_refuses_with_the_seconds_to_wait(ask):
     ask(scenario)
 
 
-def test_work_past_its_time_is_too_large_where_it_was_computed_and_refused_where_it_waited(
-    ask, monkeypatch
+@pytest.mark.parametrize(
+    ("processor_seconds", "refusal"), [(1.0, QuestionTooLargeError), (0.1, QueueFullError)]
+)
+def test_work_is_too_large_by_what_it_computes_and_refused_where_the_machine_is_busy(
+    ask, monkeypatch, processor_seconds, refusal
 ):
+    """A second of the clock gives all of a processor, or a tenth of it."""
     now = [0.0]
     monkeypatch.setattr(long_questions, "monotonic", lambda: now[0])
+    monkeypatch.setattr(long_questions, "thread_time", lambda: now[0] * processor_seconds)
 
     async def scenario(long):
         came = threading.Event()
@@ -150,7 +155,7 @@ def test_work_past_its_time_is_too_large_where_it_was_computed_and_refused_where
         came.set()
         return [type(result) for result in await asyncio.gather(*tasks, return_exceptions=True)]
 
-    assert ask(scenario, seconds=20) == [QuestionTooLargeError, QueueFullError, QueueFullError]
+    assert ask(scenario, seconds=20) == [refusal, QueueFullError, QueueFullError]
 
 
 def test_what_is_stopped_while_it_waits_leaves_the_turn_to_what_has_it(ask, monkeypatch):
@@ -186,6 +191,7 @@ def test_what_is_stopped_while_it_waits_leaves_the_turn_to_what_has_it(ask, monk
 
 def test_work_that_makes_no_checkpoint_holds_up_nobody_and_is_given_up(ask, monkeypatch):
     monkeypatch.setattr(long_questions, "_STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(long_questions, "_WAIT_SECONDS", 0.0)
     release = threading.Event()
 
     async def scenario(long):

@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Lock
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TypeVar
 
 from fitgauge.errors import QuestionTooLargeError, QueueFullError
@@ -21,13 +21,16 @@ MOST_QUESTIONS = 16
 """Questions that are computed or wait at once; a further one is refused."""
 
 QUESTION_SECONDS = 20.0
+"""Processor time that a question may take [s]: the same on a busy machine as on an idle one."""
+_WAIT_SECONDS = 20.0
+"""How much longer a question may take by the clock, while others have the processor [s]."""
 RETRY_SECONDS = 5.0
 _THREADS = 32
 """For MOST_QUESTIONS, for what continues an answer that has begun, and for what is just
 cancelled."""
 
 _LEVELS = (0.1, 0.5, 2.0)
-"""Seconds of computing after which work gives way to work that has computed for less. Large work
+"""Processor time [s] after which work gives way to work that has computed for less. Large work
 gives way to all other from the start."""
 
 _SLICE_SECONDS = 0.005
@@ -112,17 +115,19 @@ class _Work:
 
     def __init__(self, turn: _Turn, number: int, seconds: float, *, large: bool) -> None:
         self.rank = len(_LEVELS) if large else 0, number
-        self.until = monotonic() + seconds
+        self.until = monotonic() + seconds + _WAIT_SECONDS
         self.abandoned = False
         self.woken = Condition(turn.lock)
         self._turn = turn
         self._seconds = seconds
         self._computed = 0.0
+        self._clock = 0.0
         self.looked = self.until
 
     def run(self, work: Callable[[Checkpoint], Answer]) -> Answer:
         """Return what `work` does, in the thread of the caller."""
         self._turn.take(self)
+        self._clock = thread_time()
         try:
             return work(self.checkpoint)
         finally:
@@ -132,10 +137,11 @@ class _Work:
         """See Checkpoint."""
         if self.abandoned:
             raise AbandonedError
-        slice_seconds = monotonic() - self.looked
-        if slice_seconds < _SLICE_SECONDS:
+        if monotonic() - self.looked < _SLICE_SECONDS:
             return
-        self._computed += slice_seconds
+        clock = thread_time()
+        self._computed += clock - self._clock
+        self._clock = clock
         level, number = self.rank
         self.rank = max(level, bisect(_LEVELS, self._computed)), number
         self.stop_if_over()
@@ -148,8 +154,10 @@ class _Work:
         """Raise AbandonedError, QuestionTooLargeError or QueueFullError where the work must end."""
         if self.abandoned:
             raise AbandonedError
+        if self._computed > self._seconds:
+            raise _too_large(self._seconds)
         if monotonic() >= self.until:
-            raise _too_large(self._seconds) if self._computed > self._seconds / 2 else queue_full()
+            raise queue_full()
 
     def abandon(self) -> None:
         """Stop the work at its next checkpoint, or while it waits."""
@@ -162,7 +170,7 @@ class LongQuestions:
     more."""
 
     def __init__(self, seconds: float = QUESTION_SECONDS) -> None:
-        """seconds: the longest that one piece of work may take, waiting included."""
+        """seconds: the processor time that one piece of work may take."""
         self._seconds = seconds
         self._turn = _Turn()
         self._threads = ThreadPoolExecutor(_THREADS, "long-question")
@@ -200,7 +208,7 @@ class LongQuestions:
             raise queue_full() from None
         future.add_done_callback(lambda _: self._under_way.discard(piece))
         try:
-            async with asyncio.timeout(self._seconds + _STALLED_SECONDS):
+            async with asyncio.timeout(self._seconds + _WAIT_SECONDS + _STALLED_SECONDS):
                 return await asyncio.wrap_future(future)
         except TimeoutError:  # it makes no checkpoint
             raise _too_large(self._seconds) from None
@@ -215,7 +223,7 @@ class LongQuestions:
 
 
 def _too_large(seconds: float) -> QuestionTooLargeError:
-    detail = f"The request takes longer than the limit of {seconds:g} s."
+    detail = f"The request takes more than the limit of {seconds:g} s of computing."
     hint = "Ask for less at a time: fewer models, formats, GPUs, contexts or layouts."
     return QuestionTooLargeError(detail, hint=hint)
 

@@ -4,7 +4,7 @@ somebody quantized it so."""
 import re
 from difflib import get_close_matches
 
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.gguf import gguf_scheme
@@ -95,6 +95,9 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
         usual = Rule(form=FORMATS[key], parts=_parts(key))
+        if key == "awq":
+            form = q.awq(4, _awq_group(spec))
+            usual = Rule(form=form, parts=_parts(key), whole_groups=True)
         if key in BITSANDBYTES and spec.model_type in KEPT_IN_FLOAT32:
             wide = Rule(form=FLOAT32, names=named(KEPT_IN_FLOAT32[spec.model_type]))
             return Scheme(name=key, rules=(wide, usual), usual_form=usual.form)
@@ -114,3 +117,17 @@ def _parts(key: str) -> tuple[Part, ...]:
     """bitsandbytes replaces the linear layers of towers too; others quantize the language model."""
     towers = (Part.VISION, Part.AUDIO, Part.PROJECTOR) if key in BITSANDBYTES else ()
     return (Part.LANGUAGE, Part.ENCODER, Part.MTP, *towers)
+
+
+def _awq_group(spec: ModelSpec) -> int:
+    """Return the widest usual group of which the experts' rows are whole multiples: AWQ takes no
+    other matrix, so that a publisher narrows the group for experts and leaves out the rest. Source:
+    AutoAWQ awq/quantize/quantizer.py, pseudo_quantize_tensor."""
+    rows = {
+        tensor.shape[-1]
+        for block in spec.blocks
+        for tensor in block.tensors
+        if tensor.kind is Kind.EXPERT
+    }
+    groups = (group for group in (128, 64, 32) if not any(row % group for row in rows))
+    return next(groups, 128)

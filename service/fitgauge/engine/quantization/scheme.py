@@ -47,6 +47,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the model it holds for."""
     names: Names | None = None
     """Tensor names it holds for; None: any."""
+    whole_groups: bool = False
+    """Whether a matrix whose rows are no whole groups stays in 16 bit."""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -147,7 +149,16 @@ class RuleIndex:
             table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts
         ]
         first = min((table.first(module) for table in tables), default=len(self._rules))
-        return self._rules[first].form if first < len(self._rules) else None
+        if first == len(self._rules):
+            return None
+        rule = self._rules[first]
+        return None if rule.form and rule.whole_groups and _is_cut(tensor, rule.form) else rule.form
+
+
+def _is_cut(tensor: Tensor, form: Format) -> bool:
+    """Return whether a group of the matrix ends short."""
+    rows = tensor.shape[-1]
+    return rows > form.group > 0 and rows % form.group > 0
 
 
 class _Table:

@@ -246,24 +246,21 @@ def test_a_mixture_gives_every_listed_module_its_own_format():
     assert scheme.format_of("model.layers.1.mlp.down_proj", weight, Part.LANGUAGE) is None
 
 
-def test_awq_leaves_out_a_matrix_whose_rows_are_no_whole_groups():
-    scheme = requested_scheme("awq", llama())
-    halves = Tensor("m.weight", (256, 10944), Kind.LINEAR)
-    assert scheme.format_of("m", halves, Part.LANGUAGE) is None
-    assert requested_scheme("int4", llama()).format_of("m", halves, Part.LANGUAGE)
-    whole = Tensor("m.weight", (10944, 256), Kind.LINEAR)
-    assert scheme.format_of("m", whole, Part.LANGUAGE) == q.awq(4, 128)
-
-
-@pytest.mark.parametrize(("rows", "group"), [(768, 128), (704, 64), (1376, 32), (100, 128)])
-def test_awq_takes_the_widest_group_that_divides_the_rows_of_experts(rows, group):
-    config = {
-        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 512,
-        "intermediate_size": rows, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 4, "vocab_size": 1000, "num_local_experts": 4,
-        "num_experts_per_tok": 2, "max_position_embeddings": 2048,
+@pytest.mark.parametrize(
+    ("listed", "form"),
+    [("language_model.model.layers.0.mlp.down_proj", None), ("model.layers.0.mlp", q.NVFP4)],
+)
+def test_a_language_model_s_modules_name_none_of_a_tower(listed, form):
+    settings = {
+        "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": {listed: {"quant_algo": "NVFP4", "group_size": 16}},
     }  # fmt: skip
-    assert requested_scheme("awq", read_config(config)).form == q.awq(4, group)
+    scheme = published(llama(quantization_config=settings))
+    assert scheme is not None
+    weight = Tensor("x.weight", (256, 256), Kind.LINEAR, Split.ROW)
+    name = "layers.0.mlp.down_proj"
+    assert scheme.format_of(f"vision_tower.{name}", weight, Part.VISION) == form
+    assert scheme.format_of(f"language_model.model.{name}", weight, Part.LANGUAGE) == q.NVFP4
 
 
 def test_quantizers_leave_embeddings_norms_routers_and_towers_alone():

@@ -274,17 +274,26 @@ def _modelopt(values: Values) -> Scheme | None:
     )
 
 
+_SENSES = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
+
+
 def _listed(layers: Values) -> tuple[Rule, ...]:
-    """Return one rule for each format among the modules listed, whatever their kind and part."""
-    modules: dict[Format, list[str]] = {}
+    """Return one rule for each format among the modules listed, whatever their kind; a language
+    model's modules name none of a tower's, though their layers' names end alike."""
+    modules: dict[tuple[Format, bool], list[str]] = {}
     for module, settings in layers.items():
         if isinstance(settings, dict) and (
             form := _algorithm(str(settings.get("quant_algo")), settings)
         ):
-            modules.setdefault(form, []).append(module)
+            modules.setdefault((form, "language_model." in module), []).append(module)
     return tuple(
-        Rule(form=form, kinds=MATRICES, parts=tuple(Part), names=named(names))
-        for form, names in modules.items()
+        Rule(
+            form=form,
+            kinds=MATRICES,
+            parts=tuple(part for part in Part if not (language and part in _SENSES)),
+            names=named(names),
+        )
+        for (form, language), names in modules.items()
     )
 
 

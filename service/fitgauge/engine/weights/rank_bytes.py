@@ -129,6 +129,7 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     copies, ways, form = 1, ranks.tower if share.part in TOWERS else ranks.tensor, share.form
     if share.experts:
         copies, ways = -(-share.experts // ranks.experts), ranks.expert
+        share = widened(share, layout, ranks.tensor, ways)
     if form is None:
         pieces = share.pieces if share.split is Split.NONE else -(-share.pieces // ways)
         if share.multiple > 1 and share.split is not Split.NONE:
@@ -144,6 +145,19 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
         width, hidden = (inputs, out) if share.split is Split.ROW else (out // share.fused, inputs)
         form = layout.expert_form(form, width, hidden, ways)
     return copies * tensor_bytes(out, inputs, form, whole=layout.whole_groups and form.rows == 1)
+
+
+def widened(share: TensorGroup, layout: ShardingRules, tensor: int, ways: int) -> TensorGroup:
+    """Return an expert's weight as it is before `ways` ranks divide it: padded to
+    `layout.least_expert_width` for each of the `tensor` parallel ranks where they would hold
+    less."""
+    least = layout.least_expert_width
+    if ways == 1 or share.pieces // tensor >= least or share.split is Split.NONE:
+        return share
+    size = least * tensor
+    if share.split is Split.ROW:
+        return msgspec.structs.replace(share, pieces=size, inputs=size if share.form else 0)
+    return msgspec.structs.replace(share, pieces=size, out=size if share.form else 0)
 
 
 def _rank_width(size: int, share: TensorGroup, ways: int) -> int:

@@ -40,6 +40,8 @@ class ShardingRules(msgspec.Struct, frozen=True, kw_only=True):
     """By format name, what an expert's width on a rank is padded to a multiple of."""
     expert_multiple: int = 1
     """The same for experts of any format."""
+    least_expert_width: int = 0
+    """What an expert's width on a rank is padded to where tensor parallelism leaves less."""
     expert_form: Callable[[Format, int, int, int], Format] = _unchanged
     """Returns the format of an expert's weight on a rank, from its format, the expert's width on
     this rank, its hidden side and the number of ranks that divide it."""

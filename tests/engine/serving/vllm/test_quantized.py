@@ -10,6 +10,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import quantized
 from fitgauge.engine.serving.vllm.quantized import expert_form
 from fitgauge.engine.serving.vllm.weights import check_parallel, shard_weights
@@ -163,3 +164,35 @@ def test_a_tower_that_fp8_lists_as_a_whole_is_quantized_but_for_what_its_class_i
     assert rank_weights(shard_weights(spec, published(spec))).by_part[Part.PROJECTOR] == (
         5120 * 1024 + 5120 * 5120 + 16 + 2 * (1024 + 1024 * 4096)
     )
+
+
+@pytest.mark.parametrize(
+    ("tensor", "experts", "width"),
+    [(1, 1, 1024), (4, 1, 256), (8, 1, 256), (16, 1, 256), (16, 16, 1024)],
+)
+def test_kimi_linear_pads_the_experts_of_a_rank_to_256(tensor, experts, width):
+    spec = spec_of("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    sharded = shard_weights(spec, published(spec) or Scheme(name="unquantized"))
+    ways = ranks(sharded, tensor, experts, 1)
+    sizes = [
+        share_bytes(share, sharded.layout, ways)
+        for share in sharded.shares
+        if share.experts and 1 in share.layers
+    ]
+    assert sum(sizes) == 3 * 2304 * width * 2 * 256 // experts
+
+
+def test_a_linear_that_is_one_in_vllm_has_the_format_of_any_part_that_is_listed():
+    listed = {
+        f"model.layers.0.{name}": {"quant_algo": "MXFP8"}
+        for name in ("self_attn.k_proj", "mlp.up_proj", "mlp.down_proj")
+    }
+    settings = {
+        "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": listed,
+    }  # fmt: skip
+    spec = read_config({**LLAMA, "quantization_config": settings})
+    scheme = published(spec)
+    assert scheme is not None
+    quantized_shares = [share for share in shard_weights(spec, scheme).shares if share.form]
+    assert sorted(share.out for share in quantized_shares) == [1024, 1024, 1024, 1024, 2816, 2816]
+    assert {share.layers for share in quantized_shares} == {(0,)}

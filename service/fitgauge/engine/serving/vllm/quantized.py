@@ -43,6 +43,9 @@ _OTHERWISE_NAMED = frozenset({"deepseek_v4", "step3p5", "step3p7"})
 """Model types with a list of their own kind: DeepSeek V4's settings are its class's, and Step's
 abbreviate; how vLLM loads such a checkpoint is unverified."""
 
+_FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Linears that are one in vLLM. Source: modelopt.py, fused_projection_shards."""
+
 _PATCH_MERGER = named(("patch_merger.merging_layer",))
 """A linear without quantization. Source: models/mistral3.py, Mistral3PatchMerger."""
 
@@ -103,10 +106,27 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     if scheme.name == "fp8" and _names_modules(spec):
         towers = any(block.part in TOWERS for block in spec.blocks)
         rules = [*_unquantized_towers(spec), *(_of_modules(rule, towers=towers) for rule in rules)]
+    if scheme.name == "modelopt_mixed":
+        rules = [_of_fused(rule) for rule in rules]
     whole = [_UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [_UNQUANTIZED]
     return msgspec.structs.replace(
         scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)
     )
+
+
+def _of_fused(rule: Rule) -> Rule:
+    """Return a rule for every part of a linear that vLLM builds as one, where it names any. Source:
+    modelopt.py, ModelOptMixedPrecisionConfig._resolve_quant_algo."""
+    if rule.form is None or rule.names is None:
+        return rule
+    split = [root.rpartition(".") for root in rule.names.roots]
+    roots = {
+        f"{parent}{dot}{name}"
+        for parent, dot, last in split
+        for name in next((fused for fused in _FUSED if last in fused), (last,))
+    }
+    names = msgspec.structs.replace(rule.names, roots=frozenset(roots))
+    return msgspec.structs.replace(rule, names=names)
 
 
 def _names_modules(spec: ModelSpec) -> bool:

@@ -101,6 +101,10 @@ class Quirks(NamedTuple):
     tower_heads_divide: bool = False
     """Its tower's heads must divide over the ranks. Source: glm4_1v.py, Glm4vVisionAttention."""
 
+    least_expert_width: int = 0
+    """What an expert's width on a rank is padded to. Source: models/kimi_k3/nvidia/model.py,
+    min_moe_intermediate_per_partition."""
+
     experts_uncounted: bool = False
     """Its config names the experts as no other does, so that none are counted. Source:
     transformers_utils/model_arch_config_convertor.py, get_num_experts."""
@@ -150,7 +154,8 @@ _QUIRKS: dict[str, Quirks] = {
     "grok": Quirks(experts_not_silu=True),
     "hunyuan_v1_dense": Quirks(no_tensor_parallel_plan=True),
     "hunyuan_vl": Quirks(no_tensor_parallel_plan=True),
-    "kimi_k3": Quirks(experts_not_silu=True, experts_without_triton=True),
+    "kimi_k3": Quirks(experts_not_silu=True, experts_without_triton=True, least_expert_width=256),
+    "kimi_linear": Quirks(least_expert_width=256),
     "llava": Quirks(tower_ends_early=True),
     "llava_next": Quirks(tower_ends_early=True),
     "llava_next_video": Quirks(tower_ends_early=True),

@@ -34,7 +34,7 @@ from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, 
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
-from fitgauge.engine.weights.rank_bytes import ranks
+from fitgauge.engine.weights.rank_bytes import ranks, widened
 from fitgauge.engine.weights.sharding import (
     TOWERS,
     ShardedWeights,
@@ -68,7 +68,9 @@ ModelConfig's dtype `auto` casts float32 to bfloat16."""
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as vLLM registers it."""
-    return lay_out(registered(spec), registered_scheme(spec, scheme), VLLM, stored)
+    least = quirks(spec).least_expert_width
+    rules = msgspec.structs.replace(VLLM, least_expert_width=least) if least else VLLM
+    return lay_out(registered(spec), registered_scheme(spec, scheme), rules, stored)
 
 
 def registered(spec: ModelSpec) -> ModelSpec:
@@ -274,6 +276,8 @@ def refusal(
     tower_ways = ranks(sharded, tensor_parallel, expert_parallel, data_parallel).tower
     for share in sharded.shares:
         ways = expert_ways if share.experts else tensor_parallel
+        if share.experts:
+            share = widened(share, sharded.layout, tensor_parallel, ways)
         if share.part in TOWERS:
             ways = tower_ways
             if (

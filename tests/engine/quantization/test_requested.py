@@ -1,0 +1,34 @@
+"""Schemes of formats that people name, by what their quantizers write."""
+
+import pytest
+
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind, Part, Tensor
+from fitgauge.engine.quantization import formats as q
+from fitgauge.engine.quantization.requested import requested_scheme
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 2,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 1024,
+    "max_position_embeddings": 1024,
+}  # fmt: skip
+
+
+def test_awq_leaves_out_a_matrix_whose_rows_are_no_whole_groups():
+    scheme = requested_scheme("awq", read_config(LLAMA))
+    halves = Tensor("m.weight", (256, 10944), Kind.LINEAR)
+    assert scheme.format_of("m", halves, Part.LANGUAGE) is None
+    assert requested_scheme("int4", read_config(LLAMA)).format_of("m", halves, Part.LANGUAGE)
+    whole = Tensor("m.weight", (10944, 256), Kind.LINEAR)
+    assert scheme.format_of("m", whole, Part.LANGUAGE) == q.awq(4, 128)
+
+
+@pytest.mark.parametrize(("rows", "group"), [(768, 128), (704, 64), (1376, 32), (100, 128)])
+def test_awq_takes_the_widest_group_that_divides_the_rows_of_experts(rows, group):
+    config = {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 512,
+        "intermediate_size": rows, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": 1000, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "max_position_embeddings": 2048,
+    }  # fmt: skip
+    assert requested_scheme("awq", read_config(config)).form == q.awq(4, group)

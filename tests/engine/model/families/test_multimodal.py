@@ -231,3 +231,29 @@ def test_a_broken_image_size_is_refused(size):
     """Return a tower whose size is not one number or two is malformed."""
     with pytest.raises(MalformedModelError):
         read_config({"model_type": "internvl", "vision_config": {"image_size": size}})
+
+
+ERNIE_TEXT = {
+    "model_type": "ernie4_5_vl_moe_text", "vocab_size": 103424, "hidden_size": 2560,
+    "intermediate_size": 12288, "num_hidden_layers": 28, "num_attention_heads": 20,
+    "num_key_value_heads": 4, "max_position_embeddings": 131072, "tie_word_embeddings": True,
+    "moe_intermediate_size": [1536, 512], "moe_k": 6, "moe_num_experts": 64,
+    "moe_num_shared_experts": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, {"moe_num_experts": [64, 64]}])
+def test_ernie_vl_has_experts_of_text_and_experts_of_images(changes):
+    """Counted: transformers 5.23.0, Ernie4_5_VLMoeForConditionalGeneration on the meta device."""
+    text = {**ERNIE_TEXT, **changes}
+    spec = read_config(
+        {"model_type": "ernie4_5_vl_moe", "text_config": text, "tie_word_embeddings": True}
+    )
+    assert (spec.parameters, spec.basis, spec.sees_images) == (29_399_294_336, "exact", True)
+
+
+@pytest.mark.parametrize("widths", [1536, [1536], [1536, 0], ["a", "b"]])
+def test_ernie_vl_without_two_widths_of_experts_is_refused(widths):
+    text = {**ERNIE_TEXT, "moe_intermediate_size": widths}
+    with pytest.raises(MalformedModelError, match="moe_intermediate_size"):
+        read_config({"model_type": "ernie4_5_vl_moe", "text_config": text})

@@ -8,6 +8,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import (
+    ernie,
     gemma3n,
     gemma4,
     mixture_towers,
@@ -119,6 +120,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
         tied=True),
     "cosmos3_edge": Wrapper("cosmos3_edge_text", projectors.cosmos3,
         defaults=_sizes(131072, 2048, 9216, 28, 16, 8, 131072, head_dim=128)),
+    "ernie4_5_vl_moe": Wrapper("ernie4_5_vl_moe_text", ernie.tower, tied=True),
     "glm_ocr": Wrapper("glm_ocr_text", qwen_vision.glm_ocr, rotary=True,
         defaults=_sizes(59392, 1024, 4096, 16, 16, 8, 131072, head_dim=None, attention_bias=False)),
     "muse_glimmer": Wrapper("muse_glimmer_text", qwen_vision.muse_glimmer,

@@ -21,7 +21,7 @@ from fitgauge.engine.model.families.mixture import interleaved_attention as alte
 from fitgauge.engine.model.families.mixture import latent, mixture
 from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
-from fitgauge.engine.model.families.multimodal import gemma3n, gemma4, mllama
+from fitgauge.engine.model.families.multimodal import ernie, gemma3n, gemma4, mllama
 from fitgauge.engine.model.families.multimodal.towers import Tower
 from fitgauge.engine.model.families.recurrent import hybrid
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, RotaryTable
@@ -32,6 +32,7 @@ TEXT: Mapping[str, Reader] = {
     **classic.READERS,
     **compressed.READERS,
     **dialects.READERS,
+    **ernie.READERS,
     **gemma3n.READERS,
     **gemma4.READERS,
     **hybrid.READERS,

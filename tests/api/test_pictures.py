@@ -4,7 +4,13 @@ import httpx
 import pytest
 
 FIT = {"model": "acme/tiny", "gpu": "RTX 4090"}
-PATHS = ["/v1/fit.svg", "/v1/fit.png", "/v1/training-fit.svg", "/v1/training-fit.png"]
+QUESTIONS = {
+    "/v1/fit": FIT,
+    "/v1/training-fit": FIT,
+    "/v1/compare": {"models": "acme/tiny, 7b", "gpus": "RTX 4090, H100"},
+    "/v1/recommend": {"model": "acme/tiny", "gpus": "RTX 4090, H100"},
+}
+PATHS = [f"{path}.{kind}" for path in QUESTIONS for kind in ("svg", "png")]
 
 
 def asked(http, method, path, **more):
@@ -13,13 +19,15 @@ def asked(http, method, path, **more):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_link_and_a_request_give_the_same_picture(http, path):
-    link = asked(http, "GET", path, params=FIT)
+    question = QUESTIONS[path.partition(".")[0]]
+    link = asked(http, "GET", path, params=question)
     assert link.status_code == 200, link.text
     assert link.headers["Content-Type"].startswith(
         "image/png" if path.endswith("png") else "image/svg+xml"
     )
-    assert asked(http, "POST", path, json=FIT).content == link.content
-    again = asked(http, "GET", path, params=FIT, headers={"If-None-Match": link.headers["ETag"]})
+    assert asked(http, "POST", path, json=question).content == link.content
+    seen = {"If-None-Match": link.headers["ETag"]}
+    again = asked(http, "GET", path, params=question, headers=seen)
     assert (again.status_code, again.content) == (304, b"")
 
 

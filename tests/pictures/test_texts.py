@@ -20,9 +20,12 @@ ON_THE_PAGE = {
     "available": "bar.capacity",
     "interval": "bar.interval",
 }
-TERMS = {"kv_cache", "cuda_graphs"}
-"""Names of terms that are written in another way than the API's."""
-ALONE = {"need", "other"}
+TERMS = {"kv_cache", "cuda_graphs", "fewest_gpus"}
+"""Names that are written in another way than the API's."""
+ALONE = {
+    "need", "other", "of", "line", "compare", "recommend", "nothing", "more", "unanswered", "speed",
+    "price", "cheapest", "fastest", "headroom",
+}  # fmt: skip
 """Keys that the page has no text for."""
 NUMBERS = {
     "percent": "93 %",

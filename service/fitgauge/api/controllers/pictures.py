@@ -1,6 +1,6 @@
 """Answers as pictures, by a link or by the request of the answer itself."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -12,19 +12,26 @@ from litestar.params import JSONBody
 from fitgauge.api.callers import while_connected
 from fitgauge.api.problems import RequestError
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.pictures.bar import Theme, bar_svg
+from fitgauge.pictures.bar import bar_svg
+from fitgauge.pictures.drawing import Theme
 from fitgauge.pictures.png import png
+from fitgauge.pictures.rows import MOST_ROWS, compare_svg, recommend_svg
 from fitgauge.pictures.texts import Language
 from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _EXAMPLE = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"}
 _SECONDS = 300
 """How long a link's picture may be shown again without asking."""
 
-_Request = TypeVar("_Request", FitRequest, TrainingRequest)
+_TABLE = {"models": "Qwen/Qwen3-32B", "gpus": "RTX 4090, H100"}
+
+_Request = TypeVar("_Request", FitRequest, TrainingRequest, CompareRequest, RecommendRequest)
+_Answer = TypeVar("_Answer", FitAnswer | TrainingAnswer, CompareAnswer, RecommendAnswer)
 
 
 class Style(msgspec.Struct, forbid_unknown_fields=False):
@@ -37,7 +44,7 @@ class Style(msgspec.Struct, forbid_unknown_fields=False):
 
 
 class PicturesController(Controller):
-    """Answers as pictures: .svg and .png of /v1/fit and /v1/training-fit."""
+    """Answers as pictures: .svg and .png of fit, training-fit, compare and recommend."""
 
     include_in_schema = False
 
@@ -47,7 +54,7 @@ class PicturesController(Controller):
     ) -> Response[bytes]:
         """Draw the answer to the question in the query."""
         question = _question(request, FitRequest)
-        return await _drawn(request, _fit(services, question))
+        return await _drawn(request, _fit(services, question), bar_svg)
 
     @post(
         ["/v1/fit.svg", "/v1/fit.png"],
@@ -58,7 +65,7 @@ class PicturesController(Controller):
         self, data: JSONBody[FitRequest], request: ApiRequest, services: NamedDependency[Services]
     ) -> Response[bytes]:
         """Draw the answer to a question."""
-        return await _drawn(request, _fit(services, data))
+        return await _drawn(request, _fit(services, data), bar_svg)
 
     @get(["/v1/training-fit.svg", "/v1/training-fit.png"])
     async def training_link(
@@ -66,7 +73,7 @@ class PicturesController(Controller):
     ) -> Response[bytes]:
         """Draw the answer to the question in the query."""
         question = _question(request, TrainingRequest)
-        return await _drawn(request, _training(services, question))
+        return await _drawn(request, _training(services, question), bar_svg)
 
     @post(
         ["/v1/training-fit.svg", "/v1/training-fit.png"],
@@ -80,7 +87,56 @@ class PicturesController(Controller):
         services: NamedDependency[Services],
     ) -> Response[bytes]:
         """Draw the answer to a question."""
-        return await _drawn(request, _training(services, data))
+        return await _drawn(request, _training(services, data), bar_svg)
+
+    @get(["/v1/compare.svg", "/v1/compare.png"], opt={"weight": 20})
+    async def compare_link(
+        self, request: ApiRequest, services: NamedDependency[Services]
+    ) -> Response[bytes]:
+        """Draw the answer to the question in the query."""
+        question = _question(request, CompareRequest)
+        return await _drawn(request, services.compare_page(_short(question)), compare_svg)
+
+    @post(
+        ["/v1/compare.svg", "/v1/compare.png"],
+        status_code=200,
+        opt={"body": BodyDecoder(CompareRequest, _TABLE), "weight": 20},
+    )
+    async def compare(
+        self,
+        data: JSONBody[CompareRequest],
+        request: ApiRequest,
+        services: NamedDependency[Services],
+    ) -> Response[bytes]:
+        """Draw the answer to a question."""
+        return await _drawn(request, services.compare_page(_short(data)), compare_svg)
+
+    @get(["/v1/recommend.svg", "/v1/recommend.png"], opt={"weight": 10})
+    async def recommend_link(
+        self, request: ApiRequest, services: NamedDependency[Services]
+    ) -> Response[bytes]:
+        """Draw the answer to the question in the query."""
+        question = _question(request, RecommendRequest)
+        return await _drawn(request, services.recommend_gpus(question), recommend_svg)
+
+    @post(
+        ["/v1/recommend.svg", "/v1/recommend.png"],
+        status_code=200,
+        opt={"body": BodyDecoder(RecommendRequest, {"model": "Qwen/Qwen3-32B"}), "weight": 10},
+    )
+    async def recommend(
+        self,
+        data: JSONBody[RecommendRequest],
+        request: ApiRequest,
+        services: NamedDependency[Services],
+    ) -> Response[bytes]:
+        """Draw the answer to a question."""
+        return await _drawn(request, services.recommend_gpus(data), recommend_svg)
+
+
+def _short(question: CompareRequest) -> CompareRequest:
+    """Return a question about as many rows as a picture holds."""
+    return msgspec.structs.replace(question, limit=min(question.limit or MOST_ROWS, MOST_ROWS))
 
 
 async def _fit(services: Services, question: FitRequest) -> FitAnswer:
@@ -92,11 +148,13 @@ async def _training(services: Services, question: TrainingRequest) -> TrainingAn
 
 
 async def _drawn(
-    request: Request[Any, Any, Any], answer: Coroutine[Any, Any, FitAnswer | TrainingAnswer]
+    request: Request[Any, Any, Any],
+    answer: Coroutine[Any, Any, _Answer],
+    draw: Callable[[_Answer, Theme, Language], str],
 ) -> Response[bytes]:
     """Return the picture in the format that the path names."""
     style = _style(request.query_params)
-    svg = bar_svg(await while_connected(request, answer), style.theme, style.language)
+    svg = draw(await while_connected(request, answer), style.theme, style.language)
     if request.url.path.endswith(".png"):
         content, media_type = png(svg), "image/png"
     else:

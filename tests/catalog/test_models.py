@@ -9,7 +9,6 @@ SNAPSHOT = Snapshot()
 
 UNREAD = {
     "inclusionAI/Ling-3.0-Flash",
-    "LGAI-EXAONE/EXAONE-4.5-33B",
     "Qwen/Qwen3.8-Flash-Next",
     "Zyphra/Zamba-7B-v1",
 }

@@ -125,3 +125,39 @@ def test_a_model_named_without_its_format_is_the_unquantized_one() -> None:
     assert model is not None
     assert not model.is_quantized
     assert SNAPSHOT.find("Qwen3.6-27B") == "Qwen/Qwen3.6-27B"
+
+
+@pytest.mark.parametrize(
+    ("model_id", "context", "vocabulary"),
+    [
+        ("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", 32768, 102400),
+        ("openchat/openchat-3.5-0106", 8192, 32000),
+        ("Qwen/QVQ-72B-Preview", 128000, 152064),
+        ("Qwen/Qwen-7B-Chat", 32768, 151936),
+        ("Qwen/Qwen3-Reranker-0.6B", 40960, 151669),
+        ("upstage/SOLAR-10.7B-v1.0", 4096, 32000),
+        ("zai-org/GLM-4.6", 202752, 151552),
+        ("zai-org/GLM-4.7-FP8", 202752, 151552),
+    ],
+)
+def test_a_release_has_its_own_context_and_vocabulary(model_id, context, vocabulary):
+    row = SNAPSHOT.get(model_id)
+    assert row is not None
+    spec = read_config(row.config, row.quantization)
+    assert spec.max_context_length == context
+    assert spec.vocabulary_size == vocabulary
+
+
+def test_a_base_model_in_fp8_is_larger_than_the_tuned_one_in_4_bits():
+    base, tuned = (
+        SNAPSHOT.model(f"deepseek-ai/DeepSeek-V4-Flash-{name}") for name in ("Base", "0731")
+    )
+    assert base is not None
+    assert tuned is not None
+    assert 7.5 < bits(base) < 9
+    assert 4 < bits(tuned) < 5.5
+
+
+def test_every_derived_row_names_what_bears_it_out():
+    rows = [row for model_id in DERIVED if (row := SNAPSHOT.get(model_id))]
+    assert not [row.id for row in rows if "not checked" in row.source]

@@ -150,6 +150,17 @@ def test_an_engine_without_estimates_is_said_with_the_one_that_answers(ask, text
     assert answer.answer["understood_as"]["engine"] == engine
 
 
+@pytest.mark.parametrize(("text", "count"), [("TPU v5e-8", 8), ("v5e-4", 4), ("TPU v5e - 8", None)])
+def test_the_number_after_a_tpu_is_that_of_its_chips(ask, text, count):
+    understood = ask(f"llama 3.1 8b on {text}").understood
+    assert msgspec.to_builtins(understood).get("gpu_count") == count
+
+
+def test_exl2_is_said_to_be_of_another_engine(ask):
+    answer = ask("llama 3 70b exl2 on 2x 3090")
+    assert any("ExLlama" in line and "awq" in line for line in answer.missing)
+
+
 def test_a_model_in_its_own_script_is_read(ask):
     answer = ask("一张4090能跑通义千问14B吗")
     assert answer.answer["model"]["id"] == "Qwen/Qwen-14B-Chat"

@@ -69,6 +69,9 @@ _USUAL = (
 )  # fmt: skip
 """The quantizations to name where one is unknown."""
 
+_EXLLAMA = ("exl2", "exl3")
+"""Source: turboderp/exllamav2, README.md."""
+
 
 def scheme_names() -> tuple[str, ...]:
     """Return every name that is understood without an alias, GGUF file types in small letters."""
@@ -105,6 +108,12 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
     if file_type:
         return gguf_scheme(file_type, spec)
+    if key in _EXLLAMA:
+        raise UnsupportedError(
+            "quantization",
+            f"{key.upper()} is a format of ExLlama, which is not covered.",
+            ({"quantization": ("awq", "gptq", "q4_k_m")},),
+        )
     raise UnsupportedError(
         "quantization",
         f"Unknown quantization {name[:40]!r}.",

@@ -5,6 +5,9 @@ import re
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.services.ask.scan import DASHES, Scan
 
+_TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
+"""Cloud names of TPUs end in how many chips or cores a slice has."""
+
 
 def read_instance(scan: Scan, index: int) -> int | None:
     """Read the name of a cloud's machine."""
@@ -64,8 +67,24 @@ def read_gpu(scan: Scan, index: int) -> int | None:
             return None
         scan.gpus_left -= 1
         if scan.gpus.find(text):
-            return scan.emit("GPU", text, index, end)
+            return _emit(scan, text, index, end)
     return None
+
+
+def _emit(scan: Scan, text: str, first: int, last: int) -> int:
+    """Emit a GPU; the number after a TPU's name ("TPU v5e-8") is that of its chips."""
+    dash, chips = scan.peek(last + 1), scan.peek(last + 2)
+    if (
+        _TPU.search(text)
+        and dash is not None
+        and chips is not None
+        and scan.text[scan.pieces[last].end] == "-"
+        and chips.low.isdigit()
+        and chips.start == dash.start + 1
+        and scan.gpus.find(longer := f"{text}-{chips.low}")
+    ):
+        return scan.emit("GPU", longer, first, last + 2)
+    return scan.emit("GPU", text, first, last)
 
 
 def is_gpu_word(scan: Scan, word: str) -> bool:

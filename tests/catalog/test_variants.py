@@ -130,6 +130,8 @@ def test_a_model_named_without_its_format_is_the_unquantized_one() -> None:
 @pytest.mark.parametrize(
     ("model_id", "context", "vocabulary"),
     [
+        ("codellama/CodeLlama-70b-hf", 16384, 32016),
+        ("codellama/CodeLlama-70b-Instruct-hf", 4096, 32016),
         ("LGAI-EXAONE/EXAONE-3.5-7.8B-Instruct", 32768, 102400),
         ("openchat/openchat-3.5-0106", 8192, 32000),
         ("Qwen/QVQ-72B-Preview", 128000, 152064),

@@ -35,9 +35,13 @@ SITE = tomllib.loads(ROOT.joinpath("zensical.toml").read_text("utf-8"))["project
 SERVERS = {"serve", "mcp", "slack"}
 """Commands that run until they are stopped: here only their options are read."""
 
-VERDICTS = {0, 1, 3, 4}
+EXIT = {"fits": 0, "does not fit": 1, "tight": 3}
+"""Exit codes by what a comment after a command promises; without one every answer is right."""
+
+ANSWERS = {0, 1, 3, 4}
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -61,9 +65,17 @@ def words_of(line: str) -> list[str]:
 
 
 BY_PROGRAM: dict[str, list[list[str]]] = {}
+PROMISED: dict[str, int] = {}
 for _line in sorted(set(commands())):
     _program, *_arguments = words_of(_line)
-    BY_PROGRAM.setdefault(_program, []).append(_arguments)
+    if _arguments not in BY_PROGRAM.setdefault(_program, []):
+        BY_PROGRAM[_program].append(_arguments)
+    if _line.partition("# ")[2] in EXIT:
+        PROMISED[shlex.join(_arguments)] = EXIT[_line.partition("# ")[2]]
+
+
+def test_a_promise_of_the_pages_is_read():
+    assert sorted(PROMISED.values()) == [0, 0, 1]
 
 
 def test_every_program_of_the_pages_is_run_here():
@@ -83,8 +95,33 @@ def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
         assert main.commands[name].make_context(name, rest)
         return
     result = CliRunner().invoke(main, arguments)
-    assert result.exit_code in VERDICTS, result.output
+    promised = PROMISED.get(shlex.join(arguments))
+    assert result.exit_code in (ANSWERS if promised is None else {promised}), result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+def printed() -> Iterator[tuple[str, str]]:
+    """Yield every check of the pages with the output that stands under it."""
+    for text in PAGES.values():
+        for _, _, block in _BLOCK.findall(text):
+            command, _, output = block.partition("\n")
+            if command.startswith(("$ fitgauge check", "$ .venv/bin/fitgauge check")):
+                yield command[2:], output
+
+
+@pytest.mark.parametrize("command, output", list(printed()))
+def test_a_page_prints_what_the_command_prints(command, output, monkeypatch):
+    """But for the warnings, and for numbers within a twentieth."""
+    monkeypatch.setenv("COLUMNS", "130")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    now = CliRunner().invoke(main, words_of(command)[1:]).output
+    shown, now = (" ".join(re.sub("[█▉▊▋▌▍▎▏]", "", text).split()) for text in (output, now))
+    assert _NUMBER.sub("#", now).startswith(_NUMBER.sub("#", shown))
+    numbers = [
+        [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
+        for text in (shown, now)
+    ]
+    assert numbers[0] == pytest.approx(numbers[1][: len(numbers[0])], rel=0.05, abs=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -191,14 +228,13 @@ def test_every_link_of_a_page_leads_somewhere(page):
             assert anchor in map(slug, headings), link
 
 
-def in_navigation(entries: list) -> Iterator[str]:
+def in_navigation(entry: str | list | dict) -> Iterator[str]:
     """Yield the pages of the site's navigation."""
-    for entry in entries:
-        if isinstance(entry, str):
-            yield entry
-        else:
-            for inner in entry.values():
-                yield from in_navigation(inner)
+    if isinstance(entry, str):
+        yield entry
+        return
+    for inner in entry.values() if isinstance(entry, dict) else entry:
+        yield from in_navigation(inner)
 
 
 def test_the_navigation_has_every_page_once():

@@ -1,17 +1,17 @@
-"""README and the first page of the documentation: they are short, and what they count is there."""
+"""README and the documentation: the README is short, and their figures are those of the code."""
 
 import re
-import shlex
 from pathlib import Path
 
 import msgspec
-import pytest
-from click.testing import CliRunner
 
 from accuracy.run import in_readme
 from fitgauge.catalog import instances
 from fitgauge.catalog.accuracy import accuracy
-from fitgauge.cli import main
+from fitgauge.engine.serving.fit import POSSIBLE, SURE
+from fitgauge.engine.serving.mlx.memory import STEP
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.tensorrt_llm.memory import TOKENS_PER_BLOCK
 from live.conformance import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -19,8 +19,6 @@ README = ROOT.joinpath("README.md").read_text("utf-8")
 FRONT = ROOT.joinpath("docs", "README.md").read_text("utf-8")
 LONGEST, FIRST_SCREEN = 120, 20
 """lines"""
-
-_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def test_the_answer_is_in_the_first_screen_and_the_readme_is_short():
@@ -49,19 +47,15 @@ def test_the_machines_are_as_many_as_the_documentation_says():
     ]
 
 
-def test_the_readme_prints_what_the_command_prints(monkeypatch):
-    """But for the warnings, and for numbers within a twentieth."""
-    monkeypatch.setenv("COLUMNS", "130")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    block = re.search(r"^\$ \.venv/bin/(fitgauge check .*)\n((?:.*\n)+?)```", README, re.MULTILINE)
-    told = CliRunner().invoke(main, shlex.split(block[1])[1:]).output
-    printed, now = (" ".join(re.sub("[█▉▊▋▌▍▎▏]", "", text).split()) for text in (block[2], told))
-    assert _NUMBER.sub("#", now).startswith(_NUMBER.sub("#", printed))
-    numbers = [
-        [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
-        for text in (printed, now)
-    ]
-    assert numbers[0] == pytest.approx(numbers[1][: len(numbers[0])], rel=0.05, abs=0.2)
+def test_figures_of_verdicts_and_engines_are_those_of_the_engine():
+    intervals, engines = (
+        ROOT.joinpath("docs", name).read_text("utf-8") for name in ("intervals.md", "engines.md")
+    )
+    assert f"| `fits` | {SURE:g} and more |" in intervals
+    assert f"| `tight` | {POSSIBLE:g} to {SURE:g} |" in intervals
+    assert f"blocks of {TOKENS_PER_BLOCK} tokens" in engines
+    assert f"steps of {STEP} tokens" in engines
+    assert [name for name in ENGINES if name not in engines.lower()] == []
 
 
 def test_the_lines_on_accuracy_are_the_figures_that_the_service_answers():

@@ -63,6 +63,15 @@ def test_every_import_is_a_file_of_the_page():
             assert "/".join(path) in FILES, (name, target)
 
 
+def test_every_module_is_loaded_at_once_and_the_first_text_is_the_pages_own():
+    index = FILES["index.html"].content.decode()
+    preloaded = re.findall(r'rel="modulepreload" href="web/([^"]+)"', index)
+    assert sorted([*preloaded, "main.js"]) == sorted([*MODULES, "vendor.js"])
+    english = FILES["texts/en.js"].content.decode()
+    for text in re.findall(r"<(?:h1|p)>([^<]+)<", index):
+        assert f"'{text}'" in english
+
+
 def test_both_languages_have_the_page_texts():
     keys = {
         code: set(re.findall(r"^  '([^']+)':", FILES[f"texts/{code}.js"].content.decode(), re.M))

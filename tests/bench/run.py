@@ -166,6 +166,13 @@ def plan_lines():
     return plans.lines()
 
 
+def page_lines():
+    """Return what the page weighs, and how soon it draws and follows a slider."""
+    from bench import page
+
+    return page.lines()
+
+
 async def measure(service, echo):
     """(echo, the same question again, a new question every time) in answers a second, taken in
     turns."""
@@ -203,7 +210,9 @@ def main():
         " 1.0)"
     )
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
-    for lines in (engine_microseconds(), search_lines(), plan_lines(), attack_lines()):
+    for lines in (
+        engine_microseconds(), search_lines(), plan_lines(), attack_lines(), page_lines(),
+    ):  # fmt: skip
         for line in lines:
             print(line, flush=True)
 

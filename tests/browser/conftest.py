@@ -19,6 +19,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+ONLY_ON_THE_HUB = "acme/glimmer-3b"
 HOSTILE = '<img src=x onerror="window.hostile=1">'
 
 
@@ -42,7 +43,8 @@ def has_playwright() -> bool:
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
     """Provide the address of a service whose Hub is the stand-in."""
-    with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as address:
+    repositories = (safetensors_repository("acme/tiny"), safetensors_repository(ONLY_ON_THE_HUB))
+    with HubStandIn(*repositories) as hub, serving(hub) as address:
         yield address
 
 

@@ -9,6 +9,7 @@ import httpx
 import msgspec
 import pytest
 
+from browser.conftest import ONLY_ON_THE_HUB
 from fitgauge.engine.quantity import Bytes
 from fitgauge.pictures.geometry import marks, segments
 from fitgauge.services.common.schemas import TermAnswer
@@ -19,6 +20,27 @@ TRAINING = "?task=training&model=Qwen/Qwen3-8B&gpu=RTX%204090"
 NEEDS = "?model=Qwen/Qwen3-8B"
 UNKNOWN = "?model=Qwen/Qwen3-8B&gpu=" + quote("RTX 40900")
 WIDTHS = (1440, 768, 390)
+DRAWN = """() => {
+    const one = (selector) => document.querySelector(selector);
+    const at = (node, name) => Number(node.getAttribute(name));
+    const clipped = [...document.querySelectorAll('.answer :is(h2, h3, p, li, dt, dd, span, data)')]
+        .filter((node) => node.scrollWidth > node.clientWidth && node.clientWidth > 0);
+    const interval = one('.bar .interval');
+    return {
+        verdict: one('.verdict .chip').innerText,
+        title: one('.verdict h2').innerText,
+        parts: [...document.querySelectorAll('.bar .part')].map(
+            (part) => [part.dataset.term, at(part, 'x'), at(part, 'width')]),
+        capacity: at(one('.bar .capacity'), 'x1'),
+        beyond: one('.bar .beyond') !== null,
+        interval: [at(interval, 'x'), at(interval, 'width')],
+        label: one('.bar svg').getAttribute('aria-label'),
+        legend: document.querySelectorAll('.bar .legend li').length,
+        clipped: clipped.map((node) => node.outerHTML.slice(0, 80)),
+        widest: document.documentElement.scrollWidth,
+    };
+}"""
+"""What is drawn of an answer."""
 
 
 def value_at(answer, path):
@@ -159,6 +181,46 @@ def test_names_are_suggested_while_typing(open_page):
     page.fill("input[list=model-names]", "")
     page.type("input[list=model-names]", "qwen3 8b")
     page.wait_for_selector("#model-names option[value='Qwen/Qwen3-8B']", state="attached")
+
+
+def test_names_that_only_the_hub_has_follow(open_page):
+    page = open_page(NEEDS).answered()
+    page.fill("input[list=model-names]", "")
+    page.type("input[list=model-names]", "glimmer")
+    page.wait_for_selector(f"#model-names option[value='{ONLY_ON_THE_HUB}']", state="attached")
+
+
+@pytest.mark.parametrize("query", [FITS, DOES_NOT_FIT, TRAINING])
+@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
+def test_the_facts_of_a_drawn_bar(open_page, url, query, width):
+    page = open_page(query, width=width).answered()
+    path, body = request_of(page)
+    answer = httpx.post(f"{url}{path}", json=body | {"detail": "full"}).json()
+    drawn = page.evaluate(DRAWN)
+    per_gpu, terms = answer["per_gpu"], [one for one in answer["terms"] if one["bytes"]]
+    required = per_gpu["required_bytes"]
+    available = per_gpu["budget_bytes"] if path == "/v1/fit" else per_gpu["usable_bytes"]
+    scale = 1000 / max(required["high"], available)
+    shown = {"fits": "fits", "tight": "tight", "does_not_fit": "does not fit"}[answer["verdict"]]
+    widths = [scale * term["bytes"] for term in terms]
+    facts = {
+        "verdict": drawn["verdict"] == shown,
+        "model": answer["model"]["id"] in drawn["title"],
+        "GPU": f"{answer['gpu']['count']} × {answer['gpu']['name']}" in drawn["title"],
+        "names": [name for name, _, _ in drawn["parts"]] == [term["name"] for term in terms],
+        "begins at 0": drawn["parts"][0][1] == 0,
+        "no gaps": drawn["parts"][-1][1] == pytest.approx(sum(widths[:-1])),
+        "widths": [width for *_, width in drawn["parts"]] == pytest.approx(widths),
+        "capacity line": drawn["capacity"] == pytest.approx(scale * available),
+        "beyond": drawn["beyond"] == (required["expected"] > available),
+        "interval": drawn["interval"]
+        == pytest.approx([scale * required["low"], scale * (required["high"] - required["low"])]),
+        "label": drawn["label"].startswith(f"{shown}: "),
+        "legend": drawn["legend"] == sum(term["bytes"] >= 2**30 / 200 for term in terms),
+        "no text is clipped": drawn["clipped"] == [],
+        "nothing beyond the window": drawn["widest"] <= width,
+    }
+    assert [name for name, holds in facts.items() if not holds] == []
 
 
 def test_without_a_gpu_the_need_and_the_smallest_gpus_are_shown(open_page):

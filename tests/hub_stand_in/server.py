@@ -233,12 +233,15 @@ class _Handler(BaseHTTPRequestHandler):
         return _file(there, unquote(fields["file"]), request.headers)
 
     def _list(self, request: Request) -> bytes:
-        """Repositories that quantize another, the most downloaded first."""
-        base = request.query["filter"][0].removeprefix("base_model:quantized:")
+        """Repositories that quantize another or hold words, the most downloaded first."""
+        (base,) = request.query.get("filter", [""])
+        (words,) = request.query.get("search", [""])
         found = [
             one
             for one in self.hub.repositories.values()
-            if one.quantizes == base and not one.private
+            if not one.private
+            and (not base or one.quantizes == base.removeprefix("base_model:quantized:"))
+            and all(word in one.repo_id.lower() for word in words.lower().split())
         ]
         found.sort(key=lambda one: -one.downloads)
         return json.dumps([listed(one) for one in found[: int(request.query["limit"][0])]]).encode()

@@ -2,7 +2,7 @@
 of Fitgauge's errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -181,18 +181,11 @@ class Client:
             url += f"/revision/{quote(trip.revision, safe='')}"
         return _there(await self._get(trip, url, limit, params={"expand": list(DESCRIBED)}), url)
 
-    async def quantized(
-        self, trip: HubRequest, expanded: Sequence[str], count: int, limit: int
-    ) -> bytes:
-        """Repositories that name this one as the model they quantize, as list_models(filter=...,
-        sort="downloads", expand=...) asks."""
+    async def models(self, trip: HubRequest, wanted: Params, count: int, limit: int) -> bytes:
+        """Return the list of models, the most downloaded first, as
+        list_models(sort="downloads", limit=count, **wanted) asks for it."""
         url = f"{self._settings.endpoint}/api/models"
-        params: Params = {
-            "filter": f"base_model:quantized:{trip.repo_id}",
-            "sort": "downloads",
-            "limit": str(count),
-            "expand": list(expanded),
-        }
+        params: Params = {**wanted, "sort": "downloads", "limit": str(count)}
         return _there(await self._get(trip, url, limit, params=params), url)
 
     async def folder(self, trip: HubRequest, folder: str, limit: int) -> bytes:

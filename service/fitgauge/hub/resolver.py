@@ -20,7 +20,7 @@ from fitgauge.errors import (
 )
 from fitgauge.hub.cache import CachedModel, Disk, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
-from fitgauge.hub.client import Client
+from fitgauge.hub.client import Client, Params
 from fitgauge.hub.errors import offline
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.metadata import RepoMetadata
@@ -208,7 +208,17 @@ class Hub:
             raise self._no_answer() from None
 
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
-        """Return what the Hub lists as quantized from a repository. One request, nothing kept.
+        """Return what the Hub lists as quantized from a repository. Raises as `_listed`."""
+        related = f"base_model:quantized:{repo_id}"
+        wanted: Params = {"filter": related, "expand": list(EXPANDED)}
+        return await self._listed(repo_id, wanted, LISTED)
+
+    async def search(self, words: str, count: int) -> tuple[Listed, ...]:
+        """Return the models that the Hub lists for words of a name. Raises as `_listed`."""
+        return await self._listed(words, {"search": words, "expand": ["gated"]}, count)
+
+    async def _listed(self, subject: str, wanted: Params, count: int) -> tuple[Listed, ...]:
+        """Return a list of the Hub. One request, nothing kept.
 
         Raises HubUnreachableError, HubBusyError, and a ModelError for an answer that is no list.
         """
@@ -219,8 +229,8 @@ class Hub:
         if refusal := self._breaker.refusal():
             raise refusal
         try:
-            async with self._turns.turn(), client.trip(repo_id, None, counts=False) as trip:
-                body = await client.quantized(trip, EXPANDED, LISTED, MAX_DESCRIPTION)
+            async with self._turns.turn(), client.trip(subject, None, counts=False) as trip:
+                body = await client.models(trip, wanted, count, MAX_DESCRIPTION)
                 return await client.parse(read_list, body)
         except TimeoutError:
             raise self._no_answer() from None

@@ -33,7 +33,7 @@ class HubSettings:
     wait_seconds: float = 2.0
     """The longest a caller waits, connecting and retries included."""
     sibling_seconds: float = 1.0
-    """The longest an answer waits for quantized siblings to suggest."""
+    """The longest an answer waits for what it only suggests: quantized siblings, names."""
     flight_seconds: float = 30.0
     """The longest a resolve goes on in the background after its callers left."""
     request_seconds: float = 10.0

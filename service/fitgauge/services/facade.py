@@ -24,6 +24,7 @@ from fitgauge.services.common.answered import AnswerFacts, facts_of, note
 from fitgauge.services.common.details import gpu_detail, model_detail
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
+from fitgauge.services.common.hub_names import HubNames
 from fitgauge.services.common.long_questions import (
     QUESTION_SECONDS,
     Checkpoint,
@@ -82,6 +83,7 @@ class Services:
         """question_seconds: the processor time that a long question may take."""
         self._models = models
         self._checkpoints = Checkpoints(models)
+        self._hub_names = HubNames(models.hub)
         self._engines = engines
         serving = FitService(engines, self._checkpoints)
         self._training = TrainingFitService(load_training(), engines)
@@ -326,6 +328,7 @@ class Services:
         """Stop the background work."""
         self._long.close()
         await self._questions.close()
+        await self._hub_names.close()
 
     async def answer_again(self, answer_id: str) -> AnswerAgain:
         """Return the answer of a permalink, computed again. Raises UnknownAnswerError, and the
@@ -361,9 +364,14 @@ class Services:
             as_of=self.as_of(),
         )
 
-    def search_names(self, text: str) -> Names:
-        """Return the bundled models and the GPUs whose names hold every word of a text."""
-        return search_names(text, self._models.snapshot.ids(), self._catalog.all())
+    async def search_names(self, text: str, hub: bool = False) -> Names:
+        """Return the bundled models and the GPUs whose names hold every word of a text; `hub`:
+        what the Hub lists for it too."""
+        names = search_names(text, self._models.snapshot.ids(), self._catalog.all())
+        if hub:
+            listed = await self._hub_names.find(text)
+            names.hub = [name for name in listed if name not in names.models]
+        return names
 
     def get_gpu(self, text: str) -> GpuDetail:
         """Return one accelerator by its id or any usual name. Raises

@@ -38,6 +38,13 @@ class NamesController(Controller):
                 examples=[Example(value="qwen3 8b")],
             ),
         ] = "",
+        hub: Annotated[
+            bool,
+            QueryParameter(
+                description="Whether to ask the Hub too: slower, a second at most.",
+                examples=[Example(value=True)],
+            ),
+        ] = False,
     ) -> Names:
         """Return names that hold every word."""
-        return services.search_names(search)
+        return await services.search_names(search, hub)

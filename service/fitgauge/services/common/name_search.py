@@ -16,6 +16,15 @@ class Names(Struct, kw_only=True):
 
     models: Annotated[list[str], Meta(description="Ids of bundled models.")]
     gpus: Annotated[list[str], Meta(description="Names of GPUs.")]
+    hub: Annotated[
+        list[str],
+        Meta(
+            description=(
+                "With `hub`: ids of other models that the Hub lists, the most downloaded first;"
+                " empty offline and where it does not answer in time."
+            )
+        ),
+    ] = []
 
 
 def search_names(text: str, models: Iterable[str], gpus: Iterable[Accelerator]) -> Names:

@@ -14,11 +14,17 @@ const METHODS = ['lora', 'qlora', 'full'];
 const TRAINERS = ['trl', 'unsloth', 'axolotl', 'llama-factory', 'ms-swift', 'torchtune', 'torchtitan'];
 const SHORTEST = 512;
 const PAUSE_MS = 120;
+/** Letters from which on the Hub is searched too. */
+const LEAST_LETTERS = 3;
 
 const suggested = signal({models: [], gpus: []});
 const suggest = latest(async ([kind, text], cancel) => {
-  const result = await get(`v1/names?search=${encodeURIComponent(text)}`, cancel);
-  if (result.answer) suggested.value = {...suggested.value, [kind]: result.answer[kind]};
+  const path = `v1/names?search=${encodeURIComponent(text)}`;
+  const {answer: names} = await get(path, cancel);
+  if (names) suggested.value = {...suggested.value, [kind]: names[kind]};
+  if (!names || kind !== 'models' || text.trim().length < LEAST_LETTERS) return;
+  const {answer: more} = await get(`${path}&hub=true`, cancel);
+  if (more) suggested.value = {...suggested.value, models: [...more.models, ...more.hub]};
 }, PAUSE_MS);
 
 function Name({name, kind, placeholder}) {

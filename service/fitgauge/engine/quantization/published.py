@@ -263,8 +263,12 @@ def _modelopt(values: Values) -> Scheme | None:
     left = _left_alone(_strings(values, "exclude_modules", "ignore"))
     algorithm = str(values.get("quant_algo") or "").upper()
     if algorithm == "MIXED_PRECISION":
+        shortened = bool(values.get("quantized_layers_cut"))
         return Scheme(
-            name="modelopt_mixed", rules=(*left, *_listed(values.get("quantized_layers") or {}))
+            name="modelopt_mixed",
+            rules=(*left, *_listed(values.get("quantized_layers") or {})),
+            basis="assumed" if shortened else "computed",
+            warnings=(_SHORTENED,) if shortened else (),
         )
     form = _algorithm(algorithm, values)
     return (
@@ -274,6 +278,12 @@ def _modelopt(values: Values) -> Scheme | None:
     )
 
 
+_SHORTENED = Note(
+    "quantization-unknown",
+    "quantization",
+    "The list of quantized modules is shortened in this config: what it leaves out is counted in"
+    " 16 bit, so that the checkpoint takes less.",
+)
 _SENSES = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 
 

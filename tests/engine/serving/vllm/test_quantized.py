@@ -196,3 +196,21 @@ def test_a_linear_that_is_one_in_vllm_has_the_format_of_any_part_that_is_listed(
     quantized_shares = [share for share in shard_weights(spec, scheme).shares if share.form]
     assert sorted(share.out for share in quantized_shares) == [1024, 1024, 1024, 1024, 2816, 2816]
     assert {share.layers for share in quantized_shares} == {(0,)}
+
+
+@pytest.mark.parametrize(
+    ("shortened", "basis", "codes"),
+    [
+        (True, "assumed", ["quantization-unknown"]),
+        (False, "computed", []),
+    ],
+)
+def test_a_list_of_formats_that_is_shortened_is_said(shortened, basis, codes):
+    listed = {"model.layers.0.mlp.down_proj": {"quant_algo": "MXFP8"}}
+    settings = {
+        "quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": listed,
+        "quantized_layers_cut": shortened,
+    }  # fmt: skip
+    scheme = published(read_config({**LLAMA, "quantization_config": settings}))
+    assert scheme is not None
+    assert (scheme.basis, [note.code for note in scheme.warnings]) == (basis, codes)

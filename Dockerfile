@@ -7,8 +7,8 @@ RUN /venv/bin/zensical build --strict
 
 FROM python:3.11-slim AS build
 WORKDIR /src
-COPY requirements.txt pyproject.toml README.md LICENSE ./
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.txt
+COPY requirements-image.txt pyproject.toml README.md LICENSE ./
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements-image.txt
 COPY service service
 COPY plugin plugin
 COPY --from=docs /src/service/fitgauge/site service/fitgauge/site

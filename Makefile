@@ -7,8 +7,10 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 SEED ?= 1
+NAME ?= fitgauge
+NAMESPACE ?= default
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi questions accuracy formulas docs hunt agents slack calibrate bench clean pictures vectors
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi chart release questions accuracy formulas docs hunt agents slack calibrate bench clean pictures vectors
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,9 +52,19 @@ contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPL
 system: .venv/.system .venv/.docs  ## what needs Chromium, Redis, promtool, gateways; fails where one is missing
 	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser tests/system
 
-.venv/.system: requirements-system.txt .venv/.tools
+.venv/.system: requirements-system.txt .venv/.release
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-system.txt
 	@touch $@
+
+release: .venv/.release  ## render the chart into dist/release.yaml, validated; VALUES=file, NAME, NAMESPACE
+	@PYTHONPATH=tools $(BIN)/python tools/release.py "$(VALUES)" "$(NAME)" "$(NAMESPACE)"
+
+.venv/.release: requirements-release.txt .venv/.tools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-release.txt
+	@touch $@
+
+chart: .venv/.tools  ## write the chart's values.schema.json and the table of its README
+	@$(BIN)/python tools/chart.py
 
 hosts: .venv/.system .hosts/.done  ## hosts' own code and the suite of MCP, in environments of their own
 	@FITGAUGE_HOSTS=1 $(BIN)/pytest -n 2 --dist loadfile tests/hosts tests/browser/test_mcp_app.py

@@ -157,10 +157,14 @@ def test_an_inline_command_of_the_pages_is_one_of_the_command_line():
 
 
 def rendered(arguments: list[str]) -> list[dict]:
-    """Return what `helm install NAME CHART --set ...` makes, whatever the chart's tests are."""
-    _, name, chart, *options = arguments
+    """Return what `helm install NAME CHART --set ... -f FILE` makes, whatever the chart's tests
+    are; a reader's file is one of the value sets."""
+    _, name, chart, *options = (word for word in arguments if word != "--install")
     values: dict = {}
     for flag, pair in zip(options[::2], options[1::2], strict=True):
+        if flag == "-f":
+            values |= yaml.safe_load(ROOT.joinpath("tests/helm/values/keys.yaml").read_text())
+            continue
         assert flag == "--set"
         path, _, value = pair.partition("=")
         *parents, last = path.split(".")

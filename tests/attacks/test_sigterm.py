@@ -1,18 +1,15 @@
 """SIGTERM under load: requests that have arrived are answered, connections are told to close."""
 
-import http.client
-import json
 import signal
 import socket
 import subprocess
-import threading
 import time
 
 import pytest
 
+from live.callers import BODY, Caller
 from live.process import running
 
-BODY = json.dumps({"model": "Qwen/Qwen3-8B", "gpu": "H100"}).encode()
 REQUEST = (
     b"POST /v1/fit HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length:"
     b" %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -24,28 +21,6 @@ def stopping(hub, tmp_path):
     """Provide a service that a test stops."""
     with running(hub.url, tmp_path) as process:
         yield process
-
-
-class Caller(threading.Thread):
-    """A keep-alive connection that asks until it is told to close."""
-
-    def __init__(self, port):
-        super().__init__(daemon=True)
-        self.link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        self.answered = self.lost = 0
-        self.told_to_close = False
-
-    def run(self):
-        while not self.told_to_close:
-            try:
-                self.link.request("POST", "/v1/fit", BODY, {"content-type": "application/json"})
-                answer = self.link.getresponse()
-                answer.read()
-            except (OSError, http.client.HTTPException):
-                self.lost += 1
-                return
-            self.answered += answer.status == 200
-            self.told_to_close = answer.getheader("connection", "").lower() == "close"
 
 
 def test_no_keep_alive_client_loses_a_request(stopping):

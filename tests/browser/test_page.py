@@ -74,7 +74,7 @@ def test_every_number_is_the_answers_own(open_page, url, query):
         assert re.search(r"\d", text), place
 
 
-def test_what_fits_is_drawn_up_to_the_capacity_line(open_page):
+def test_what_fits_is_drawn_up_to_the_capacity_line(open_page, url):
     page = open_page(FITS).answered()
     assert page.inner_text(".verdict .chip") == "fits"
     capacity = float(page.get_attribute(".bar .capacity", "x1"))
@@ -85,7 +85,9 @@ def test_what_fits_is_drawn_up_to_the_capacity_line(open_page):
     assert all(abs(left + width - after) < 1e-6 for (left, width), (after, _) in pairwise(parts))
     assert sum(parts[-1]) < capacity <= 1000
     assert page.locator(".bar .beyond").count() == 0
-    assert "vllm serve" in page.inner_text(".command code")
+    path, body = request_of(page)
+    launch = httpx.post(f"{url}{path}", json=body).json()["launch"]
+    assert page.text_content(".command code >> nth=0") == launch["command"]
 
 
 def test_what_does_not_fit_passes_the_line_and_has_no_command(open_page):

@@ -10,12 +10,19 @@ function Manifest({title, text}) {
     <pre tabindex="0"><code>${text}</code></pre><${Copy} text=${text} /></details>`;
 }
 
+/** A command whose lines break between words alone. */
+function Line({command}) {
+  const words = command.split(' ');
+  return html`<pre tabindex="0"><code>
+    ${words.map((word, index) => html`${index > 0 && ' '}<span>${word}</span>`)}</code></pre>`;
+}
+
 /** The launch command, where there is one, and the link to this question. */
 export function Command({launch}) {
   const link = new URL(permalink.value, document.baseURI).href;
   return html`<section class="command">
     ${launch && html`<h3>${t('command')}</h3>
-      <pre tabindex="0"><code>${launch.command}</code></pre>
+      <${Line} command=${launch.command} />
       ${launch.placeholder && html`<p>${t('placeholder', {placeholder: launch.placeholder})}</p>`}
       <${Copy} text=${launch.command} />`}
     <${Copy} text=${link} label=${t('link')} />

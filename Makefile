@@ -49,7 +49,7 @@ unit: .venv/.tools  ## every test but those of the contract
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
 
-system: .venv/.system .venv/.docs  ## what needs Chromium, Redis, promtool, gateways; fails where one is missing
+system: .venv/.system .venv/.docs .engines/.done  ## what needs Chromium, Redis, promtool, gateways, engines; fails where one is missing
 	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser tests/system
 
 .venv/.system: requirements-system.txt .venv/.release
@@ -65,6 +65,12 @@ release: .venv/.release  ## render the chart into dist/release.yaml, validated; 
 
 chart: .venv/.tools  ## write the chart's values.schema.json and the table of its README
 	@$(BIN)/python tools/chart.py
+
+.engines/.done: tests/system/engines.txt | .venv/bin/python
+	@$(PYTHON) -m venv .engines
+	@.engines/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/system/engines.txt
+	@.engines/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
+	@touch $@
 
 hosts: .venv/.system .hosts/.done  ## hosts' own code and the suite of MCP, in environments of their own
 	@FITGAUGE_HOSTS=1 $(BIN)/pytest -n 2 --dist loadfile tests/hosts tests/browser/test_mcp_app.py

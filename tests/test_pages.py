@@ -19,6 +19,7 @@ import yaml
 from click.testing import CliRunner
 from litestar.testing import TestClient
 
+from checkpoints import gguf_bytes, write_folder
 from fitgauge.app import create_app, create_questions
 from fitgauge.cli import main
 from fitgauge.hub import Hub, HubSettings
@@ -32,8 +33,8 @@ PAGES = {
     for path in sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
 }
 SITE = tomllib.loads(ROOT.joinpath("zensical.toml").read_text("utf-8"))["project"]
-SERVERS = {"serve", "mcp", "slack"}
-"""Commands that run until they are stopped: here only their options are read."""
+SERVERS = {"serve", "mcp", "slack", "measure"}
+"""Commands that run until they are stopped, or run an engine: here only their options are read."""
 
 EXIT = {"fits": 0, "does not fit": 1, "tight": 3}
 """Exit codes by what a comment after a command promises; without one every answer is right."""
@@ -86,6 +87,9 @@ def test_every_program_of_the_pages_is_run_here():
 def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
     tmp_path.joinpath("docs").symlink_to(DOCS)
     shutil.copy(DOCS / "own-catalog.toml", tmp_path)
+    tmp_path.joinpath("my-model").mkdir()
+    write_folder(tmp_path / "my-model")
+    tmp_path.joinpath("model-Q4_K_M.gguf").write_bytes(gguf_bytes({}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     patient = partial(create_questions, question_seconds=PATIENCE)  # of a loaded machine

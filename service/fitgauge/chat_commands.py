@@ -1,18 +1,14 @@
-"""Commands of the bot: run it, and print what people said happened."""
+"""The command of the bot."""
 
 import os
 import sys
 from pathlib import Path
 
 import click
-import msgspec
 
-from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.console import echo_error
-from fitgauge.services.truth_export import exported
 
-_data = click.option(
+data_option = click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("fitgauge-slack"),
@@ -26,7 +22,7 @@ _data = click.option(
 @click.option(
     "--url", default="http://127.0.0.1:8000", show_default=True, help="Address of the service."
 )
-@_data
+@data_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -60,25 +56,5 @@ def slack(url: str, data: Path, host: str, port: int) -> None:
     try:
         run(options)
     except (OSError, ValueError) as error:
-        echo_error(f"{error}")
-        sys.exit(2)
-
-
-@click.group()
-def truth() -> None:
-    """Handle what people said happened after an answer."""
-
-
-@truth.command()
-@_data
-def export(data: Path) -> None:
-    """Print what people answered to "it ran" and "it did not", one JSON object a line. Names of
-    people and channels are not in it; a model that is not public is its size. Exit code 2 where
-    the file cannot be read."""
-    try:
-        lines = (data / "truth.jsonl").read_text("utf-8").splitlines()
-        for row in exported(lines, Snapshot(), bundled()):
-            click.echo(msgspec.json.encode(row))
-    except (OSError, msgspec.ValidationError, msgspec.DecodeError) as error:
         echo_error(f"{error}")
         sys.exit(2)

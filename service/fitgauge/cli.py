@@ -16,17 +16,19 @@ from fitgauge.app import create_hub
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.chat_commands import slack, truth
+from fitgauge.chat_commands import slack
 from fitgauge.command_options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
 from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
+from fitgauge.measure import append
+from fitgauge.measure_command import measure
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.name_search import word_match
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
-from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest, LogCase
+from fitgauge.services.explain_log.schemas import LONGEST_LOG, ExplainLogRequest
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.snapshot_refresh import (
@@ -39,6 +41,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from fitgauge.services.utilization.schemas import UtilizationRequest
 from fitgauge.settings import from_environment, in_force, unknown
+from fitgauge.truth_commands import truth
 
 _Answer = TypeVar("_Answer")
 _EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
@@ -60,7 +63,7 @@ def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""
 
 
-for command in (slack, truth, key):
+for command in (slack, truth, key, measure):
     main.add_command(command)
 
 
@@ -126,7 +129,7 @@ def check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: 
     if machine and not gpu:
         _ask_of_this_machine(fields, serves=True, as_json=as_json)
     request = as_request(fields, FitRequest)
-    _, answer = answered(lambda questions: questions.check_fit(request))
+    _, answer = answered(lambda questions: questions.check_fit(request), model)
     _show(answer, terminal.show_fit, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
 
@@ -181,7 +184,7 @@ def train_check(model: str, gpu: str | None, machine: bool, as_json: bool, **opt
     if machine and not gpu:
         _ask_of_this_machine(fields, serves=False, as_json=as_json)
     request = as_request(fields, TrainingRequest)
-    _, answer = answered(lambda questions: questions.check_training_fit(request))
+    _, answer = answered(lambda questions: questions.check_training_fit(request), model)
     _show(answer, terminal.show_training, as_json)
     sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
 
@@ -195,7 +198,7 @@ def train_plan(model: str, gpu: str, as_json: bool, **options: Any) -> None:  # 
     """Which layouts train MODEL on GPU, and on how few? Exit code 0, 1 where none does, 2 where
     the question cannot be answered."""
     request = as_request({"model": model, "gpu": gpu, **options}, TrainingPlanRequest)
-    _, answer = answered(lambda questions: questions.plan_training(request))
+    _, answer = answered(lambda questions: questions.plan_training(request), model)
     _show(answer, terminal.show_plans, as_json)
     sys.exit(0 if answer.plans else 1)
 
@@ -235,7 +238,7 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 def recommend(model: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Recommend GPUs to serve MODEL on. Exit code 0, or 2 for a request without an answer."""
     request = as_request({"model": model, **options}, RecommendRequest)
-    answer = answered(lambda questions: questions.recommend_gpus(request))
+    answer = answered(lambda questions: questions.recommend_gpus(request), model)
     _show(answer, terminal.show_recommendations, as_json)
 
 
@@ -288,16 +291,8 @@ def explain_log(log: BinaryIO, truth: Path | None, as_json: bool, **named: Any) 
         lambda questions: questions.explain_log(ExplainLogRequest(log=text, detail="full", **named))
     )
     if truth is not None:
-        _append(truth, answer.case)
+        append(truth, answer.case)
     _show(answer, terminal.show_ledger, as_json)
-
-
-def _append(truth: Path, case: LogCase) -> None:
-    """Add the case unless it is there; what it holds names no machine, no path and no person."""
-    recorded = truth.read_text(encoding="utf-8") if truth.exists() else ""
-    if f'"{case.id}"' not in recorded:
-        with truth.open("a", encoding="utf-8") as file:
-            file.write(msgspec.json.encode(case).decode() + "\n")
 
 
 @main.command()

@@ -12,6 +12,7 @@ from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.console import echo_error, echo_json
 from fitgauge.errors import FitgaugeError
+from fitgauge.hub.local_files import is_path, read_local
 from fitgauge.services import Services
 from fitgauge.settings import from_environment
 
@@ -59,16 +60,19 @@ def local_catalog() -> Catalog:
     return mounted.current.catalog if mounted else bundled()
 
 
-def answered(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
-    """Return the result of `ask` on the services of this process; exit with its error."""
-    answer: _Answer = or_exit(lambda: asyncio.run(_on_services(ask)))
+def answered(ask: Callable[[Services], Awaitable[_Answer]], model: str | None = None) -> _Answer:
+    """Return the result of `ask` on the services of this process; exit with its error. model: of
+    the question, which may be a folder or a file of this machine."""
+    answer: _Answer = or_exit(lambda: asyncio.run(_on_services(ask, model)))
     return answer
 
 
-async def _on_services(ask: Callable[[Services], Awaitable[_Answer]]) -> _Answer:
+async def _on_services(ask: Callable[[Services], Awaitable[_Answer]], model: str | None) -> _Answer:
     """Return what `ask` gets from the questions of this process."""
     hub = create_hub(from_environment())
     questions = create_questions(hub, local_catalog())
+    if model is not None and is_path(model):
+        questions.hold_model(model, read_local(model))
     await hub.start()
     try:
         return await ask(questions)

@@ -1,10 +1,12 @@
 """Rows of the bot leave the house without names."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
 
+from accuracy.local import local_runs, report
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.cli import main
@@ -47,7 +49,12 @@ def test_a_public_model_and_a_gpu_of_the_catalog_are_named():
         "engine": "vllm",
         "enforce_eager": True,
     }
-    assert (row["verdict"], row["outcome"], row["required_bytes"]) == ("fits", "served", 10)
+    answered = row["answered"]
+    assert (answered["verdict"], row["outcome"], answered["required_bytes"]) == (
+        "fits",
+        "served",
+        10,
+    )
 
 
 def test_a_model_that_is_not_public_is_its_size():
@@ -65,6 +72,25 @@ def test_the_command_prints_a_line_for_each_row(tmp_path):
     result = CliRunner().invoke(main, ["truth", "export", "--data", str(tmp_path)])
     assert result.exit_code == 0
     assert [json.loads(line)["outcome"] for line in result.stdout.splitlines()] == ["served"] * 2
+
+
+def test_rows_are_those_that_make_accuracy_takes(tmp_path):
+    failed = ROW | {"outcome": "failed"}
+    unknown = ROW | {"model": "acme/secret", "question": {"model": "acme/secret", "gpu": "4090"}}
+    trained = ROW | {
+        "operation": "check_training_fit",
+        "question": {"model": "qwen3-8b", "gpu": "4090", "method": "qlora"},
+    }
+    rows = [ROW, ROW, failed, unknown, trained]
+    path = tmp_path / "rows.jsonl"
+    lines = exported(map(json.dumps, rows), Snapshot(), bundled())
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in lines), "utf-8")
+    runs = local_runs(path)
+    assert len({run.id for run in runs}) == len(rows)
+    assert [run.outcome for run in runs] == ["served", "served", "failed", "served", "served"]
+    judged = [line.rpartition(": ")[2] for line in report(runs)]
+    assert all(re.fullmatch(r"(fits|tight|does_not_fit) where it .+", line) for line in judged)
+    assert judged[2].endswith("did not run")
 
 
 @pytest.mark.parametrize("content", [None, "nonsense\n", '{"date": 7}\n'])

@@ -1,5 +1,5 @@
-"""`make accuracy TRUTH=truth.jsonl`: runs of one's own, as `fitgauge explain-log --append` wrote
-them, against this checkout's estimates.
+"""`make accuracy TRUTH=truth.jsonl`: runs of one's own, as `fitgauge measure`, `explain-log
+--append` and `truth export` write them, against this checkout's estimates.
 
 They stay where they are: no published figure and no coefficient rests on them.
 """
@@ -7,25 +7,42 @@ They stay where they are: no published figure and no coefficient rests on them.
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from accuracy.score import LOADED, PASS, part_of, tokens
-from accuracy.truth import GIB, Run, answer, check
+from accuracy.truth import GIB, SERVING, Run, check, model
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.training import load_training
 from fitgauge.errors import FitgaugeError
+from fitgauge.services.common.model_readings import size_model
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
 
 _ENDED = {
     None: "ended unseen",
     "served": "served",
     "oom": "ran out of memory",
     "kv_too_small": "had too little cache",
+    "failed": "did not run",
 }
 
 
-def local_runs(path: Path) -> tuple[Run, ...]:
+class LocalRun(Run, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One run of one's own."""
+
+    operation: str = "check_fit"
+    """Of the question, check_fit or check_training_fit."""
+    answered: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What was answered before it ran; an outcome that people said has it."""
+
+
+def local_runs(path: Path) -> tuple[LocalRun, ...]:
     """Return every run of a local truth file."""
     return tuple(
-        msgspec.json.decode(line, type=Run)
+        msgspec.json.decode(line, type=LocalRun)
         for line in path.read_bytes().splitlines()
         if line.strip()
     )
@@ -37,6 +54,8 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
 
     Raises FitgaugeError where the question is refused.
     """
+    if not set(run.scores) - {"outcome"}:
+        return
     result = check(run)
     if result is None:
         return
@@ -62,7 +81,23 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
         yield "planner", tokens(pool) / measured["kv_tokens"] - 1
 
 
-def report(runs: tuple[Run, ...]) -> Iterator[str]:
+def verdict(run: LocalRun) -> str | None:
+    """Return the verdict on a run's question, of training too; None where its model is unknown
+    here. Raises FitgaugeError where the question is refused, msgspec.ValidationError where it is
+    none."""
+    name = run.question["model"]
+    resolved = model(name) or size_model(name)
+    if resolved is None:
+        return None
+    gpu = bundled().find(run.question["gpu"])
+    if run.operation == "check_training_fit":
+        request = msgspec.convert(run.question, TrainingRequest)
+        service = TrainingFitService(load_training(), load_engines())
+        return service.answer(request, resolved, gpu).verdict
+    return SERVING.answer(run.request, resolved, gpu).verdict
+
+
+def report(runs: tuple[LocalRun, ...]) -> Iterator[str]:
     """Yield a line a run: its errors, and the verdict beside what happened."""
     for run in runs:
         name = (
@@ -74,11 +109,14 @@ def report(runs: tuple[Run, ...]) -> Iterator[str]:
             continue
         try:
             errors_in_words = [f"{scored} {error:+.2%}" for scored, error in errors(run)]
-            result = answer(run)
+            judged = verdict(run)
         except FitgaugeError as error:
             yield f"{name}: {error.detail}"
             continue
-        if result is None:
+        except msgspec.ValidationError as error:
+            yield f"{name}: {error}"
+            continue
+        if judged is None:
             yield f"{name}: not in the bundled snapshot"
             continue
         yield (
@@ -86,7 +124,7 @@ def report(runs: tuple[Run, ...]) -> Iterator[str]:
             + ", ".join(
                 [
                     *errors_in_words,
-                    f"{result.verdict} where it {_ENDED.get(run.outcome, run.outcome)}",
+                    f"{judged} where it {_ENDED.get(run.outcome, run.outcome)}",
                 ]
             )
         )

@@ -5,7 +5,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from accuracy import report, report_odds, report_training, score, training_score
+from accuracy import (
+    report,
+    report_odds,
+    report_training,
+    report_weakest,
+    score,
+    training_score,
+)
 from accuracy.truth import HERE
 
 DATA = HERE.parents[1] / "service" / "fitgauge" / "catalog" / "data"
@@ -58,7 +65,13 @@ def main() -> None:
     docs = HERE.parents[1] / "docs"
     docs.mkdir(exist_ok=True)
     (docs / "ACCURACY.md").write_text(
-        report.document(serving, odds) + "\n" + report_training.document(training)
+        "\n".join(
+            (
+                report.document(serving, odds),
+                report_training.document(training),
+                report_weakest.document(),
+            )
+        )
     )
     (docs / "reliability.svg").write_text(report_odds.diagram())
     figures = rows(serving | training)

@@ -5,6 +5,7 @@ magic, version u32, tensors u64, key-values u64, then every key-value as key (u6
 type u32, value."""
 
 import struct
+from math import prod
 from typing import Final
 
 import msgspec
@@ -17,6 +18,10 @@ MAX_TEXT_LENGTH = 65536
 """longer texts (a chat template) are skipped"""
 MAX_ITEMS = 4096
 """longer arrays (a vocabulary) are skipped, their length is kept"""
+MAX_HEADER = 64 * 2**20
+"""Bytes of a file of this machine that are read: vocabularies take up to some 20 MB."""
+MAX_TENSORS = 2**20
+MAX_DIMENSIONS = 8
 
 _SCALARS: Final = {
     0: "B",
@@ -32,6 +37,7 @@ _SCALARS: Final = {
     12: "<d",
 }
 _STRING, _ARRAY = 8, 9
+_TYPE_AND_OFFSET = 12
 
 Scalar = int | float | bool | str
 
@@ -77,18 +83,51 @@ def read_metadata(data: bytes) -> Metadata:
     return Metadata(values, lengths, complete=True)
 
 
+def count_elements(data: bytes) -> int:
+    """Return how many numbers the tensors of a file hold, by the list behind the key-values:
+    name, dimensions u32, sides u64, type u32, offset u64. 0 where `data` ends before the last.
+
+    Raises MalformedModelError where `data` is not the beginning of a GGUF file."""
+    cursor, elements = _Cursor(data), 0
+    try:
+        keys, tensors = _counts(cursor)
+        for _ in range(keys):
+            cursor.text(MAX_KEY_LENGTH)
+            kind = cursor.integer("<I")
+            if kind == _ARRAY:
+                item, length = cursor.integer("<I"), cursor.integer("<Q")
+                cursor.items(item, length)
+            else:
+                cursor.value(kind)
+        for _ in range(tensors):
+            cursor.text(MAX_KEY_LENGTH)
+            sides = cursor.integer("<I")
+            if sides > MAX_DIMENSIONS:
+                raise MalformedModelError(f"The GGUF file has a tensor of {sides} dimensions.")
+            elements += prod(cursor.integer("<Q") for _ in range(sides))
+            cursor.skip(_TYPE_AND_OFFSET)
+    except _IncompleteError:
+        return 0
+    return elements
+
+
 def _header(cursor: "_Cursor") -> int:
     """Return the number of key-values."""
+    return _counts(cursor)[0]
+
+
+def _counts(cursor: "_Cursor") -> tuple[int, int]:
+    """Return the numbers of key-values and of tensors."""
     if cursor.take(4) != b"GGUF":
         raise MalformedModelError("The file is not a GGUF file: it does not begin with GGUF.")
     if (version := cursor.integer("<I")) not in (2, 3):
         raise MalformedModelError(
             f"Unsupported GGUF version {version}: 2 and 3 are supported, little-endian."
         )
-    cursor.take(8)
-    if (count := cursor.integer("<Q")) > MAX_KEYS:
+    tensors, count = cursor.integer("<Q"), cursor.integer("<Q")
+    if count > MAX_KEYS:
         raise MalformedModelError(f"The GGUF file has {count} key-values; the limit is {MAX_KEYS}.")
-    return count
+    return count, min(tensors, MAX_TENSORS)
 
 
 class _Cursor:

@@ -54,6 +54,12 @@ def this_machine(root: Path = Path("/")) -> Machine | None:
     return None
 
 
+def memory_of_machine(root: Path = Path("/")) -> int | None:
+    """Return the memory of a Linux machine [bytes]; None of another."""
+    host = _host_memory(root)
+    return host[0] if host else None
+
+
 def _nvidia(root: Path) -> Iterator[MachineGpu]:
     """Yield what nvidia-smi lists; the memory of GB10 and Jetson is the machine's."""
     fields = "--query-gpu=name,memory.total,memory.used"

@@ -12,6 +12,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.errors import HubError, ModelError, UnknownAcceleratorError
 from fitgauge.logs.trace import TraceReader
 from fitgauge.services.ask.requests import REQUESTS as ASKED
@@ -43,7 +44,13 @@ from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison
 from fitgauge.services.compare.tables import Tables
-from fitgauge.services.explain_log.parsed_log import RAN_OUT, read, without_names
+from fitgauge.services.explain_log.parsed_log import (
+    RAN_OUT,
+    ParsedLog,
+    read,
+    read_run,
+    without_names,
+)
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
 from fitgauge.services.explain_log.service import LogExplainer
 from fitgauge.services.fit.checkpoints import Checkpoints
@@ -113,6 +120,10 @@ class Services:
         self._catalog = catalog
         self._recommender = Recommender(self._engines, catalog, self._checkpoints)
         self._ask.use(catalog)
+
+    def hold_model(self, text: str, model: Model) -> None:
+        """Take a name for this model from now on."""
+        self._models.hold(text, model)
 
     @property
     def catalog(self) -> Catalog:
@@ -265,19 +276,24 @@ class Services:
         self._provenance.link(answer, request, catalog)
         return answer
 
+    @as_invalid_request
     async def explain_log(self, request: ExplainLogRequest) -> LogAnswer:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         catalog = self._catalog
-        answer = await self._explained_log(request)
+        reading = await self._long.run(lambda _: read(request, self._engines))
+        answer = await self._explained_log(reading, request)
         self._provenance.date(answer, catalog)
         return answer
 
     @as_invalid_request
-    async def _explained_log(self, request: ExplainLogRequest) -> LogAnswer:
-        """Compare what a start-up log measured with the estimate. Raises the errors of
-        fitgauge.errors."""
-        reading = await self._long.run(lambda _: read(request, self._engines))
+    async def explain_run(self, log: StartLog, request: ExplainLogRequest) -> LogAnswer:
+        """Compare what a run measured with the estimate; `log` of the request is not read. Raises
+        the errors of fitgauge.errors."""
+        return await self._explained_log(read_run(log, request, self._engines), request)
+
+    async def _explained_log(self, reading: ParsedLog, request: ExplainLogRequest) -> LogAnswer:
+        """Return the answer about a log that was understood."""
         launched, full = reading.serving or reading.training, request.detail == "full"
         if launched is None:
             return self._ledger.answer(reading, None, None, full=full)

@@ -1,33 +1,14 @@
-"""What people of a chat said happened, as rows that may leave the house: no name of a person, a
-channel, a machine or a model that is not public."""
+"""What people of a chat said happened, as rows of truth without their names."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any, Literal
 
 import msgspec
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
-
-_BILLION = 1e9
-_WORDS = frozenset(
-    {
-        "activation_checkpointing",
-        "attention",
-        "engine",
-        "engine_version",
-        "framework",
-        "kv_cache_dtype",
-        "loss",
-        "method",
-        "optimizer",
-        "precision",
-        "quantization",
-        "settings",
-        "trainer",
-    }
-)
-"""Fields whose text is a word of the contract. Any other text may hold a name and is left out."""
+from fitgauge.services.public_rows import public_question
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,43 +34,37 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Of the fullest GPU, expected."""
     available_bytes: int | None = None
     """Of one GPU."""
-    outcome: str
-    """What happened: served or failed."""
+    outcome: Literal["served", "failed"]
+    """What happened."""
 
 
 def exported(
     lines: Iterable[str], snapshot: Snapshot, catalog: Catalog
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file. Raises msgspec.ValidationError where a line is none."""
-    public_gpus = {accelerator.id for accelerator in catalog.all()}
-    for line in lines:
+    """Yield the rows of a file, which `make accuracy TRUTH=` takes. Raises
+    msgspec.ValidationError where a line is none."""
+    for number, line in enumerate(lines):
         if not line.strip():
             continue
         row = msgspec.json.decode(line, type=OutcomeRow)
-        yield {
-            "date": row.date,
+        taken = (row.model, row.parameters or 0) if row.model is not None else None
+        case = {
             "operation": row.operation,
-            "question": _scrubbed(row, snapshot, public_gpus),
-            "verdict": row.verdict,
-            "fit_probability": row.fit_probability,
-            "required_bytes": row.required_bytes,
-            "available_bytes": row.available_bytes,
+            "question": public_question(row.question, taken, row.gpu, snapshot, catalog),
             "outcome": row.outcome,
+            "measured": {},
+            "scores": ["outcome"],
+            "answered": {
+                name: getattr(row, name)
+                for name in (
+                    "date",
+                    "verdict",
+                    "fit_probability",
+                    "required_bytes",
+                    "available_bytes",
+                )
+            },
         }
-
-
-def _scrubbed(row: OutcomeRow, snapshot: Snapshot, public_gpus: set[str]) -> Mapping[str, Any]:
-    """Return the fields of a question: a model that is not bundled as its size, a GPU that is
-    not of the catalog left out."""
-    fields = {
-        name: value
-        for name, value in row.question.items()
-        if isinstance(value, int | float) or (name in _WORDS and isinstance(value, str))
-    }
-    if row.model is not None and snapshot.get(row.model) is not None:
-        fields["model"] = row.model
-    elif row.parameters:
-        fields["model"] = f"{row.parameters / _BILLION:.3g}b"
-    if row.gpu in public_gpus:
-        fields["gpu"] = row.gpu
-    return fields
+        content = msgspec.json.encode([number, case], order="deterministic")
+        digest = sha256(content).hexdigest()[:12]
+        yield {"id": f"said-{digest}", **case, "source": f"local:{digest}"}

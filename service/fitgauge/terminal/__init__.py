@@ -10,11 +10,13 @@ from fitgauge.terminal.tables import (
     show_plans,
     show_recommendations,
 )
+from fitgauge.terminal.truth import show_gaps
 
 __all__ = [
     "show_ask",
     "show_comparison",
     "show_fit",
+    "show_gaps",
     "show_gpu",
     "show_gpus",
     "show_ledger",

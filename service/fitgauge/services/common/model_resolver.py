@@ -87,6 +87,11 @@ class ModelResolver:
             model = second_best[0]
         return model and self._as_read(text, model)
 
+    def hold(self, text: str, model: Model) -> None:
+        """Take `text` for this Model from now on: a checkpoint of the machine that a command runs
+        on."""
+        self._sizes.put(text, model)
+
     async def find(self, text: str) -> Model:
         """Return the Model that is meant, at once where it is known. Raises what `resolve` does."""
         return self.peek(text) or await self.resolve(text)

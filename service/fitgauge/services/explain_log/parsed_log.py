@@ -59,6 +59,11 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
             field="log",
             code="unreadable-log",
         )
+    return read_run(log, request, engines)
+
+
+def read_run(log: StartLog, request: ExplainLogRequest, engines: Engines) -> ParsedLog:
+    """Return the question in what a run measured. Raises what `read` does."""
     named = log.engine or (words.engine(request.engine) if request.engine else None)
     name = named or _of_plain_errors()
     ran_out, text = log.outcome in RAN_OUT, f"{request.command or ''}\n{request.log}"

@@ -117,6 +117,8 @@ def source_of(model: Model, quantization: str | None, engine: EngineName) -> Sou
 def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
     """Return a GGUF file: of the repository itself, of one that is known, or a placeholder."""
     if model.stored is not None and model.stored.file_name is not None:
+        if model.source == "config":  # a file of this machine, which Ollama has to import first
+            return Source(_placeholder(model, "imported", row) if row.hub_prefix else model.id)
         name = model.stored.file_name.removesuffix(".gguf")
         return Source(f"{row.hub_prefix}{model.id}:{GgufFiles(name, ()).label}")
     if quantization is not None:

@@ -10,7 +10,8 @@ def command(launch: Launch) -> str:
     itself what does not fit (--fit). --tensor-split divides the layers as they were judged."""
     spec, settings, workload = launch.model.spec, launch.settings, launch.workload
     tokens = workload.context_length * workload.concurrency
-    flags: Flags = ["llama-server", "-hf", launch.repository, "-c", tokens]
+    source = "-m" if launch.repository.startswith(("/", ".", "~")) else "-hf"
+    flags: Flags = ["llama-server", source, launch.repository, "-c", tokens]
     on_host = workload.cpu_offload_bytes * workload.pipeline_parallel
     offload = Offload(0, 0)
     if launch.weights is not None and on_host:

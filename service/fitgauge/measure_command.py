@@ -1,0 +1,196 @@
+"""`fitgauge measure`: run an engine here, compare it with its estimate, keep a row of truth."""
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from fitgauge import terminal
+from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.command_options import as_request, question_options
+from fitgauge.console import echo_error, echo_json
+from fitgauge.engine.quantity import GIB
+from fitgauge.local_services import answered, local_catalog, or_exit
+from fitgauge.logs.detect import detect
+from fitgauge.machine import machine_question, memory_of_machine, this_machine
+from fitgauge.measure import NotInstalledError, append, on_cpu, probe_start, probed, run, start_of
+from fitgauge.redaction import redacted
+from fitgauge.services import Services
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.explain_log.schemas import (
+    LONGEST_LOG,
+    ExplainLogRequest,
+    LogAnswer,
+    LogCase,
+)
+from fitgauge.services.public_rows import public_case
+
+_PROBED = "transformers"
+"""The engine that is a library: it is measured by a script."""
+
+
+class _Device(NamedTuple):
+    """What the engine runs on."""
+
+    gpu: str
+    """As a question has it."""
+    is_cpu: bool
+    """Whether it is the CPU, whose memory stands for a GPU's."""
+    fields: dict[str, Any]
+    """Further fields of the question."""
+
+
+@click.command()
+@click.argument("model")
+@click.argument("gpu", required=False)
+@question_options(FitRequest)
+@click.option("--command", help="The launch command, instead of the one of the estimate.")
+@click.option(
+    "--python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A Python that has the engine, where it is not on PATH.",
+)
+@click.option("--cpu", is_flag=True, help="Run on the CPU, in the machine's memory.")
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 86_400),
+    default=1_800,
+    show_default=True,
+    help="How long the engine may take to come up, downloads included.",
+)
+@click.option(
+    "--keep-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the log to this file, without secrets.",
+)
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Add the row of truth to this file without asking.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The comparison and the row, as JSON.")
+def measure(
+    model: str,
+    gpu: str | None,
+    command: str | None,
+    python: Path | None,
+    cpu: bool,
+    seconds: int,
+    keep_log: Path | None,
+    write: Path | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401 - one for every field of the contract
+) -> None:
+    """Start MODEL in an engine that is installed here, read what it says of its memory, and put it
+    next to the estimate. Then end it, and print the row of truth, which `make accuracy TRUTH=`
+    and FITGAUGE_TRUTH take; at a terminal, ask whether to add it to truth.jsonl.
+
+    Without GPU: this machine's. Exit code 0, 1 where the engine did not come up, 2 where nothing
+    was measured.
+    """
+    device = _device(gpu, cpu=cpu)
+    fields = {"model": model, "detail": "full", "gpu": device.gpu} | options
+    fields |= {name: value for name, value in device.fields.items() if fields.get(name) is None}
+    request = as_request(fields, FitRequest)
+    _, estimate = answered(lambda questions: questions.check_fit(request), model)
+    text, answer = _measured(estimate, request, device, command, python, seconds)
+    if keep_log is not None:
+        keep_log.write_text(redacted(text), "utf-8")
+    if answer is None:
+        echo_error("Nothing in the log is a measurement. Its end:\n" + redacted(text)[-2_000:])
+        sys.exit(2)
+    row = public_case(answer, Snapshot(), or_exit(local_catalog))
+    if device.is_cpu:
+        row = msgspec.structs.replace(row, settings=row.settings | {"cpu": True})
+    if as_json:
+        echo_json({"comparison": answer, "row": row})
+    else:
+        terminal.show_ledger(answer)
+        click.echo("\n" + msgspec.json.encode(row).decode())
+    _keep(row, write, asks=not as_json)
+    sys.exit(0 if answer.outcome == "served" else 1)
+
+
+def _device(gpu: str | None, *, cpu: bool) -> _Device:
+    """Return what to measure: the GPU that is named, this machine's, else its CPU."""
+    if gpu is not None:
+        return _Device(gpu, False, {})
+    machine = None if cpu else this_machine()
+    if machine is not None:
+        question = machine_question(machine, or_exit(local_catalog), mixed=True)
+        fields = {"gpu_count": question.gpu_count} if question.engine is None else {}
+        used = {"other_memory_gib": question.other_memory_gib, "engine": question.engine}
+        return _Device(question.gpu, False, fields | used)
+    memory = memory_of_machine()
+    if memory is None:
+        raise click.UsageError("This machine names no GPU: send one.")
+    return _Device(f"{memory / GIB:.2f}GiB", True, {})
+
+
+def _measured(
+    estimate: FitAnswer,
+    request: FitRequest,
+    device: _Device,
+    command: str | None,
+    python: Path | None,
+    seconds: int,
+) -> tuple[str, LogAnswer | None]:
+    """Return what the engine printed, and that next to the estimate; exit where it cannot be
+    started."""
+    taken = estimate.understood_as
+    engine = str(taken.get("engine", ""))
+    if command is None and estimate.launch is None:
+        echo_error(f"{estimate.summary}\nStart it all the same by --command.")
+        sys.exit(2)
+    if command is None and estimate.launch and estimate.launch.placeholder:
+        echo_error(
+            f"{estimate.launch.command}\nReplace {estimate.launch.placeholder} and send it"
+            " by --command."
+        )
+        sys.exit(2)
+    context, concurrency = int(taken["context_length"]), int(taken.get("concurrency", 1))
+    is_probed = engine == _PROBED and command is None
+    try:
+        if is_probed:
+            start = probe_start(request.model, context, concurrency, python)
+        else:
+            command = command or (estimate.launch.command if estimate.launch else "")
+            start = start_of(command, python)
+        text = run(start, seconds)
+    except (NotInstalledError, OSError) as error:
+        echo_error(f"{error}")
+        sys.exit(2)
+    log = probed(text, context, concurrency) if is_probed else detect(text, command)
+    if log is None:
+        return text, None
+    if device.is_cpu:
+        log = on_cpu(log)
+    asked = ExplainLogRequest(
+        log=text[:LONGEST_LOG],
+        model=request.model,
+        gpu=device.gpu,
+        gpu_count=device.fields.get("gpu_count"),
+        engine=engine,
+        command=command,
+    )
+
+    async def explain(questions: Services) -> LogAnswer:
+        return await questions.explain_run(log, asked)
+
+    return text, answered(explain, request.model)
+
+
+def _keep(row: LogCase, write: Path | None, *, asks: bool) -> None:
+    """Add the row to a file of truth: the one that is named, else the one that is agreed to."""
+    asks = asks and write is None and sys.stdin.isatty()
+    if asks and click.confirm("Add this row to truth.jsonl?", default=False):
+        write = Path("truth.jsonl")
+    if write is not None:
+        try:
+            append(write, row)
+        except OSError as error:
+            echo_error(f"{error}")
+            sys.exit(2)

@@ -168,7 +168,7 @@ def _measured(
         return text, None
     if device.is_cpu:
         log = on_cpu(log)
-    asked = ExplainLogRequest(
+    question = ExplainLogRequest(
         log=text[:LONGEST_LOG],
         model=request.model,
         gpu=device.gpu,
@@ -178,7 +178,7 @@ def _measured(
     )
 
     async def explain(questions: Services) -> LogAnswer:
-        return await questions.explain_run(log, asked)
+        return await questions.explain_run(log, question)
 
     return text, answered(explain, request.model)
 

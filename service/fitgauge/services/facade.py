@@ -288,8 +288,7 @@ class Services:
 
     @as_invalid_request
     async def explain_run(self, log: StartLog, request: ExplainLogRequest) -> LogAnswer:
-        """Compare what a run measured with the estimate; `log` of the request is not read. Raises
-        the errors of fitgauge.errors."""
+        """Compare a run with its estimate, as `explain_log` does; `request.log` is not read."""
         return await self._explained_log(read_run(log, request, self._engines), request)
 
     async def _explained_log(self, reading: ParsedLog, request: ExplainLogRequest) -> LogAnswer:

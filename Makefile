@@ -7,10 +7,12 @@ MODEL ?= Qwen/Qwen3-32B
 GPU ?= RTX 4090
 EXAMPLES ?= 2000
 SEED ?= 1
+TARGET ?= gguf
+CASES ?= 100000
 NAME ?= fitgauge
 NAMESPACE ?= default
 
-.PHONY: help setup serve ask test lint types unit contract system hosts nightly openapi chart release questions accuracy formulas docs hunt agents slack calibrate bench clean pictures vectors
+.PHONY: help setup serve ask test lint types unit contract system hosts nightly soak fuzz audit openapi chart release questions accuracy formulas docs hunt agents slack calibrate bench clean pictures vectors
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,8 +51,11 @@ unit: .venv/.tools  ## every test but those of the contract
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
 
-system: .venv/.system .venv/.docs .engines/.done  ## what needs Chromium, Redis, promtool, gateways, engines; fails where one is missing
+system: .venv/.system .venv/.docs .engines/.done .helm/helm  ## what needs Chromium, Redis, promtool, gateways, engines, helm; fails where one is missing
 	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser tests/system
+
+.helm/helm: tools/helm.sh | .venv/bin/python
+	@sh tools/helm.sh
 
 .venv/.system: requirements-system.txt .venv/.release
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-system.txt
@@ -81,6 +86,20 @@ hosts: .venv/.system .hosts/.done  ## hosts' own code and the suite of MCP, in e
 
 nightly: .venv/.tools  ## the contract tests with ten times the examples
 	@$(MAKE) contract EXAMPLES=20000
+
+soak: .venv/.tools  ## faults, restarts and load; writes docs/RELIABILITY.md (20 minutes)
+	@PYTHONPATH=tests:tools $(BIN)/python -m soak.run
+
+fuzz: .venv/.fuzz  ## fuzz a parser by coverage; TARGET=gguf CASES=1000000
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(TARGET) $(CASES)
+
+.venv/.fuzz: requirements-fuzz.txt .venv/.tools
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-fuzz.txt
+	@touch $@
+
+audit: .venv/.service  ## ask for known holes of locked packages; needs a network
+	@$(BIN)/python -m pip install -q --disable-pip-version-check pip-audit==2.10.1
+	@$(BIN)/pip-audit --disable-pip -r requirements-image.txt
 
 openapi: .venv/.service  ## write the committed OpenAPI artefacts anew
 	@$(BIN)/python -m fitgauge.api.export openapi
@@ -127,4 +146,4 @@ bench: .venv/.tools  ## speed and memory, as ratios of one run
 	@$(BIN)/python tests/bench/run.py
 
 clean:  ## remove the .venv and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts .cache service/fitgauge/site
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts .helm .cache service/fitgauge/site

@@ -22,6 +22,7 @@ from fitgauge.console import echo_error, echo_json
 from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
+from fitgauge.manifest_command import EXIT_CODES, manifest_options
 from fitgauge.measure import append
 from fitgauge.measure_command import measure
 from fitgauge.services.ask.schemas import AskRequest
@@ -44,9 +45,6 @@ from fitgauge.settings import from_environment, in_force, unknown
 from fitgauge.truth_commands import truth
 
 _Answer = TypeVar("_Answer")
-_EXIT = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
-"""Exit codes; 2: no answer."""
-
 _PIECE = 1024 * 1024
 _as_json = click.option("--json", "as_json", is_flag=True, help="The API's own answer, as JSON.")
 _on_machine = click.option(
@@ -113,17 +111,18 @@ def config(as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("model")
+@click.argument("model", required=False)
 @click.argument("gpu", required=False)
 @question_options(FitRequest)
 @_on_machine
 @_as_json
+@manifest_options
 def check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
     """Will MODEL fit on GPU when it is served? Without GPU: on this machine; where that has none,
-    what MODEL needs, and the smallest GPUs that hold it.
+    what MODEL needs, and the smallest GPUs that hold it. With -f: do the servers in manifests fit?
 
     Exit code 0 if it fits, 3 if it is tight, 1 if not, 4 where it is unsupported, 2 where the
-    question cannot be answered.
+    question cannot be answered; of several servers the worst: 1, 4, 2, 3, 0.
     """
     fields = {"model": model, "gpu": gpu or None, "detail": "full", **options}
     if machine and not gpu:
@@ -131,7 +130,7 @@ def check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: 
     request = as_request(fields, FitRequest)
     _, answer = answered(lambda questions: questions.check_fit(request), model)
     _show(answer, terminal.show_fit, as_json)
-    sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
+    sys.exit(EXIT_CODES[answer.verdict] if answer.verdict else 0)
 
 
 def _ask_of_this_machine(fields: dict[str, Any], *, serves: bool, as_json: bool) -> None:
@@ -164,7 +163,7 @@ def ask(question: tuple[str, ...], as_json: bool) -> None:
     _show(answer, terminal.show_ask, as_json)
     if answer.answer is None:
         sys.exit(2)
-    sys.exit(_EXIT.get(str(answer.answer.get("verdict")), 0))
+    sys.exit(EXIT_CODES.get(str(answer.answer.get("verdict")), 0))
 
 
 @main.command("train-check")
@@ -186,7 +185,7 @@ def train_check(model: str, gpu: str | None, machine: bool, as_json: bool, **opt
     request = as_request(fields, TrainingRequest)
     _, answer = answered(lambda questions: questions.check_training_fit(request), model)
     _show(answer, terminal.show_training, as_json)
-    sys.exit(_EXIT[answer.verdict] if answer.verdict else 0)
+    sys.exit(EXIT_CODES[answer.verdict] if answer.verdict else 0)
 
 
 @main.command("train-plan")

@@ -4,6 +4,7 @@ from fitgauge.terminal.answers import show_fit, show_training
 from fitgauge.terminal.ask import show_ask
 from fitgauge.terminal.gpus import show_gpu, show_gpus, show_machine
 from fitgauge.terminal.logs import show_ledger, show_utilization
+from fitgauge.terminal.manifests import show_manifests
 from fitgauge.terminal.tables import (
     show_comparison,
     show_models_for_gpu,
@@ -21,6 +22,7 @@ __all__ = [
     "show_gpus",
     "show_ledger",
     "show_machine",
+    "show_manifests",
     "show_models_for_gpu",
     "show_plans",
     "show_recommendations",

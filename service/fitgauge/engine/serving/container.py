@@ -1,5 +1,5 @@
-"""How an engine runs in a container: the image that its project publishes, and the values of its
-project's Helm chart."""
+"""How an engine runs in a container: the image that its project publishes, the values of its
+project's Helm chart, and what starts it in other people's manifests."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -77,3 +77,38 @@ class HelmChart(NamedTuple):
 
     values: Callable[[Container], dict[str, object]]
     """Return its values for a server."""
+
+
+class ContainerStart(NamedTuple):
+    """How containers start an engine: what finds its command in a manifest, in the spelling that
+    its `log_parser` reads."""
+
+    images: tuple[str, ...]
+    """Parts of the names of images that start it."""
+
+    programs: tuple[tuple[str, ...], ...]
+    """Words of a command line that start it, paths left out; the first is what its images run."""
+
+    model_flags: tuple[str, ...] = ("--model",)
+    """Flags that name the model."""
+
+    names_model_first: bool = False
+    """Whether the model may also be the first word after the program."""
+
+    spellings: Mapping[str, str] = {}
+    """Flags in other spellings than that of `log_parser`, underscores written as hyphens."""
+
+    variables: Mapping[str, str] = {}
+    """Environment variables, and what they stand for on the command line, `{}` for the value."""
+
+    quantizations: Mapping[str, str] = {}
+    """Methods that its flag names otherwise than requests do."""
+
+    unrelated_flags: frozenset[str] = frozenset()
+    """Flags that change no memory of the GPU."""
+
+    default_values: Mapping[str, frozenset[str]] = {}
+    """Values of other flags that change none, as they are what is estimated."""
+
+    takes_all_gpus: bool = False
+    """Whether it divides a model over all GPUs where its command says nothing."""

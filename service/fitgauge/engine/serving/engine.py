@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, total
-from fitgauge.engine.serving.container import ContainerImage, HelmChart
+from fitgauge.engine.serving.container import ContainerImage, ContainerStart, HelmChart
 from fitgauge.engine.serving.doubt import capped, doubt
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
@@ -166,6 +166,9 @@ class Engine(NamedTuple):
 
     log_parser: LogParser | None = None
     """None: it prints no log of its memory."""
+
+    container_start: ContainerStart | None = None
+    """How containers start it; None: no manifest is searched for it."""
 
     default_context_is_maximum: bool = False
     """Whether it makes room for the model's maximum context where its command sets none."""

@@ -15,6 +15,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.logs.detect import detect
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.engine_names import titles_with_logs
+from fitgauge.services.common.launch_fields import known_version, launch_fields, valid_request
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.comparison import Measured
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
@@ -78,10 +79,16 @@ def read_run(log: StartLog, request: ExplainLogRequest, engines: Engines) -> Par
         return ParsedLog(log, name, None, tuple(notes), named, training)
     fields["engine"] = name
     if log.version and log.engine == name:
-        version, note = _version(engines, name, log.version)
+        version, note = known_version(engines, name, log.version)
         fields["engine_version"] = version
         notes += [note] if note else []
-    return ParsedLog(log, name, _valid(fields, notes), tuple(notes), named)
+    return ParsedLog(
+        log,
+        name,
+        valid_request(fields, notes, "Send `model` and `gpu` with the log."),
+        tuple(notes),
+        named,
+    )
 
 
 def _missing(log: StartLog, request: ExplainLogRequest) -> tuple[Literal["model", "gpu"], ...]:
@@ -107,9 +114,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
     without a model or GPU."""
     notes: list[Note] = []
-    fields: dict[str, Any] = {
-        name: value for name, value in log.flags.items() if name in FitRequest.__struct_fields__
-    }
+    fields = launch_fields(log)
     fields["model"] = request.model or log.model
     if fields["model"] is None:
         called = f", only {log.called!r}" if log.called else ""
@@ -142,70 +147,13 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
     )
-    if log.engine is not None and ENGINES[log.engine].reads_gguf:
-        fields |= _split_fields(log)
-    if log.flags.get("expert_parallel_on"):
-        fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(
-            fields.get("data_parallel", 1)
-        )
-    if log.flags.get("kv_cache_memory_bytes"):
-        fields["kv_cache_memory_gib"] = float(log.flags["kv_cache_memory_bytes"]) / GIB
-    return fields, notes
-
-
-def _split_fields(log: StartLog) -> dict[str, Any]:
-    """Return llama.cpp's settings as request fields: n_parallel, n_ubatch, and the weights
-    offloaded per GPU."""
-    named = {
-        "max_num_seqs": log.flags.get("n_parallel"),
-        "max_batched_tokens": log.flags.get("n_ubatch"),
-    }
-    fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     on_host = sum(
         reading.value for reading in Measured(log.readings).of_rank("host_weights").values()
     )
-    if "partial_offload" in log.remarks and on_host:
+    if "partial_offload" in log.remarks and on_host and _reads_gguf(log):
         fields["cpu_offload_gib"] = on_host / GIB / (log.gpu_count or 1)
-    return fields
+    return fields, notes
 
 
-def _valid(fields: dict[str, Any], notes: list[Note]) -> FitRequest:
-    """Return the request. Flags out of range are dropped, with a note."""
-    while True:
-        try:
-            return msgspec.convert(fields, FitRequest)
-        except msgspec.ValidationError as error:
-            message = str(error)
-            wrong = next((name for name in fields if f"$.{name}`" in message), None)
-            if wrong in (None, "model", "gpu"):
-                raise InvalidRequestError(
-                    message,
-                    hint="Send `model` and `gpu` with the log.",
-                    field=wrong,
-                    code="invalid-value",
-                ) from None
-            notes.append(
-                Note(
-                    "flag-ignored",
-                    wrong,
-                    f"`{wrong}` {fields.pop(wrong)!r} is out of range: the estimate ignores it.",
-                )
-            )
-
-
-def _version(engines: Engines, engine: str, printed: str) -> tuple[str | None, Note | None]:
-    """Return the version to estimate with, and a note if it is not the printed one."""
-    try:
-        engines.profile(engine, words.version(printed))
-    except InvalidRequestError:
-        oldest = engines.oldest(engine)
-        if "dev" in printed and printed.startswith("0.1."):
-            return None, _unknown_version(
-                f"Version {printed} is built from source: using the newest version."
-            )
-        return oldest, _unknown_version(f"Version {printed} is unknown: using {oldest}.")
-    return printed, None
-
-
-def _unknown_version(message: str) -> Note:
-    return Note("engine-version-unknown", "engine_version", message)
+def _reads_gguf(log: StartLog) -> bool:
+    return log.engine is not None and ENGINES[log.engine].reads_gguf

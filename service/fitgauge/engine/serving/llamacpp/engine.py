@@ -12,7 +12,15 @@ from fitgauge.engine.serving.engine_facts import (
     MemoryFlag,
     Platform,
 )
-from fitgauge.engine.serving.llamacpp import launch, memory, ollama, ollama_log, settings, start_log
+from fitgauge.engine.serving.llamacpp import (
+    container,
+    launch,
+    memory,
+    ollama,
+    ollama_log,
+    settings,
+    start_log,
+)
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.offload import shard_weights
@@ -53,6 +61,7 @@ ENGINE = Engine(
         "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    container_start=container.CONTAINER,
     memory_flags=(
         MemoryFlag("Bound the context", "-c 8192"),
         MemoryFlag("Keep the KV cache in 8 bit", "-fa on -ctk q8_0 -ctv q8_0"),
@@ -93,6 +102,7 @@ OLLAMA = ENGINE._replace(
     hub_prefix="hf.co/",
     reads_server_variables=True,
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
+    container_start=container.OLLAMA,
     memory_flags=(
         MemoryFlag("Bound the context", "OLLAMA_CONTEXT_LENGTH=8192 ollama serve"),
         MemoryFlag(

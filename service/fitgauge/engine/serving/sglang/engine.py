@@ -14,6 +14,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
+from fitgauge.engine.serving.sglang.container import CONTAINER
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.sglang.settings import LADDERS
 from fitgauge.engine.serving.sglang.weights import shard_weights
@@ -73,6 +74,7 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    container_start=CONTAINER,
     starts_below_context=True,
     memory_flags=(
         MemoryFlag(

@@ -10,6 +10,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
+from fitgauge.engine.serving.tensorrt_llm.container import CONTAINER
 from fitgauge.engine.serving.tensorrt_llm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -44,6 +45,7 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    container_start=CONTAINER,
     memory_flags=(
         MemoryFlag("Bound the context of a request", "--max_seq_len 8192"),
         MemoryFlag("Let fewer requests run at once", "--max_batch_size 64"),

@@ -11,6 +11,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.tgi import launch, memory, start_log
 from fitgauge.engine.serving.tgi.architectures import AUTOMATIC, LATER, MODEL_TYPES
+from fitgauge.engine.serving.tgi.container import CONTAINER
 from fitgauge.engine.serving.tgi.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -53,6 +54,7 @@ ENGINE = Engine(
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib",),
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    container_start=CONTAINER,
     memory_flags=(
         MemoryFlag("Read fewer prompt tokens at once", "--max-batch-prefill-tokens 2048"),
         MemoryFlag(

@@ -18,6 +18,7 @@ from fitgauge.engine.serving.vllm import (
     support,
 )
 from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
+from fitgauge.engine.serving.vllm.container import CONTAINER
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
 from fitgauge.engine.serving.vllm.settings import LADDERS
@@ -60,6 +61,7 @@ ENGINE = Engine(
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    container_start=CONTAINER,
     default_context_is_maximum=True,
     memory_flags=(
         MemoryFlag("Bound the context of a request", "--max-model-len 8192"),

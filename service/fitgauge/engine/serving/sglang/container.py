@@ -1,0 +1,26 @@
+"""How containers start SGLang.
+
+Source: docker/compose.yaml (image, entrypoint), python/sglang/srt/server_args.py (spellings)."""
+
+from fitgauge.engine.serving.container import ContainerStart
+
+CONTAINER = ContainerStart(
+    images=("sglang",),
+    programs=(("sglang.launch_server",), ("sglang", "serve")),
+    model_flags=("--model-path", "--model"),
+    spellings={
+        "--tensor-parallel-size": "--tp-size",
+        "--pipeline-parallel-size": "--pp-size",
+        "--data-parallel-size": "--dp-size",
+        "--expert-parallel-size": "--ep-size",
+    },
+    default_values={"--dtype": frozenset({"auto", "half", "float16", "bfloat16"})},
+    unrelated_flags=frozenset(
+        {
+            "--api-key", "--chat-template", "--dist-init-addr", "--download-dir",
+            "--enable-metrics", "--host", "--log-level", "--log-requests", "--nnodes",
+            "--node-rank", "--port", "--reasoning-parser", "--served-model-name",
+            "--tokenizer-path", "--tool-call-parser", "--trust-remote-code",
+        }
+    ),
+)  # fmt: skip

@@ -1,0 +1,18 @@
+"""How containers start TensorRT-LLM.
+
+Source: tensorrt_llm/commands/serve.py."""
+
+from fitgauge.engine.serving.container import ContainerStart
+
+CONTAINER = ContainerStart(
+    images=(),
+    programs=(("trtllm-serve", "serve"), ("trtllm-serve",)),
+    names_model_first=True,
+    unrelated_flags=frozenset(
+        {
+            "--backend", "--host", "--log-level", "--port", "--reasoning-parser", "--tokenizer",
+            "--trust-remote-code",
+        }
+    ),
+)  # fmt: skip
+"""Its images start a shell, so the command is in the manifest."""

@@ -1,0 +1,46 @@
+"""How containers start vLLM.
+
+Source: docker/Dockerfile (entrypoint), entrypoints/openai/cli_args.py (flags of the HTTP server),
+engine/arg_utils.py (short flags). KServe's huggingfaceserver runs vLLM unless --backend says
+otherwise (kserve/kserve@master:python/huggingfaceserver/README.md)."""
+
+from fitgauge.engine.serving.container import ContainerStart
+
+CONTAINER = ContainerStart(
+    images=("vllm-openai", "vllm/vllm", "rocm/vllm", "huggingfaceserver", "llm-d-cuda"),
+    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",)),
+    names_model_first=True,
+    spellings={
+        "-tp": "--tensor-parallel-size",
+        "-pp": "--pipeline-parallel-size",
+        "-dp": "--data-parallel-size",
+        "-q": "--quantization",
+        "--model-id": "--model",
+    },
+    default_values={
+        "--dtype": frozenset({"auto", "half", "float16", "bfloat16"}),
+        "--device": frozenset({"auto", "cuda"}),
+    },
+    unrelated_flags=frozenset(
+        {
+            "--allow-credentials", "--allowed-headers", "--allowed-methods", "--allowed-origins",
+            "--api-key", "--api-server-count", "--block-size", "--chat-template",
+            "--chat-template-content-format", "--data-parallel-address",
+            "--data-parallel-rpc-port", "--default-chat-template-kwargs",
+            "--disable-access-log-for-endpoints", "--disable-fastapi-docs",
+            "--disable-log-requests", "--disable-log-stats", "--disable-uvicorn-access-log",
+            "--distributed-executor-backend", "--download-dir", "--enable-auto-tool-choice",
+            "--enable-chunked-prefill", "--enable-force-include-usage", "--enable-log-requests",
+            "--enable-prefix-caching",
+            "--enable-prompt-tokens-details", "--enable-request-id-headers",
+            "--enable-server-load-tracking", "--generation-config", "--headless",
+            "--host", "--log-config-file", "--max-log-len", "--middleware", "--model-dir",
+            "--model-name", "--otlp-traces-endpoint", "--port", "--reasoning-parser",
+            "--response-role", "--root-path", "--seed", "--served-model-name", "--ssl-ca-certs",
+            "--ssl-cert-reqs", "--ssl-certfile", "--ssl-keyfile", "--swap-space",
+            "--tokenizer", "--tokenizer-mode", "--tool-call-parser", "--tool-parser-plugin",
+            "--trust-remote-code", "--uvicorn-log-level",
+        }
+    ),
+)  # fmt: skip
+"""Memory that --swap-space takes is the host's."""

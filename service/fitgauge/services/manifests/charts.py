@@ -1,0 +1,239 @@
+"""Servers that a chart or a custom resource starts: what it fills in stands here.
+
+Source: vllm-project/production-stack helm/templates/deployment-vllm-multi.yaml;
+llm-d-incubation/llm-d-modelservice examples/ (modelCommand, parallelism); kserve/kserve
+config/llmisvcconfig/config-llm-template.yaml and python/huggingfaceserver/README.md;
+ray-project/kuberay ray-operator/config/samples/ray-service.llm-serve.yaml."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import structs
+
+from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.workloads import container_of, containers, owner_of
+from fitgauge.services.manifests.yaml_text import (
+    Block,
+    Node,
+    Text,
+    block_at,
+    blocks_at,
+    documents,
+    text_at,
+    text_of,
+    texts_at,
+)
+
+_KSERVE_IMAGE = "kserve/huggingfaceserver"
+"""The runtime of KServe's model format huggingface."""
+_SERVER_IMAGE = "llm-d/llm-d-cuda"
+"""What LLMInferenceService and llm-d's chart start where no image is named."""
+_STACK_FLAGS = {
+    "maxModelLen": "--max-model-len", "dtype": "--dtype",
+    "tensorParallelSize": "--tensor-parallel-size",
+    "pipelineParallelSize": "--pipeline-parallel-size", "maxNumSeqs": "--max-num-seqs",
+    "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
+}  # fmt: skip
+_PARALLELISM = {
+    "tensor": "--tensor-parallel-size",
+    "pipeline": "--pipeline-parallel-size",
+    "data": "--data-parallel-size",
+}
+_STACK_SHARED_MEMORY = "20Gi"
+"""What the production stack's chart gives /dev/shm with tensor parallelism (helm/values.yaml,
+shmSize)."""
+
+
+def chart_containers(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container] | None:
+    """Return the containers of a chart's values or a custom resource; None where it is neither.
+    runtimes: KServe's serving runtimes by name."""
+    kind = text_at(document, "kind") or ""
+    if kind == "InferenceService":
+        return _inference_service(document, runtimes)
+    if kind == "LLMInferenceService":
+        return _llm_inference_service(document)
+    if kind == "RayService" or "serveConfigV2" in document or _is_ray_config(document):
+        return _ray_serve(document)
+    if kind:
+        return None
+    if "servingEngineSpec" in document:
+        return _production_stack(document)
+    if "modelArtifacts" in document:
+        return _model_service(document)
+    return None
+
+
+def _hub_address(uri: Text | None) -> Text | None:
+    """Return what an address of a model names, the Hub's ID where it is one; None without."""
+    if uri is None:
+        return None
+    return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
+
+
+def _inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container]:
+    predictor = block_at(document, "spec", "predictor")
+    model = block_at(predictor, "model")
+    if not model:
+        yield from containers(document)
+        return
+    runtime = runtimes.get(text_at(model, "runtime") or "", Block())
+    pod = block_at(runtime, "spec")
+    base = next(iter(blocks_at(pod, "containers")), Block())
+    container = container_of(base, Block({**pod, **predictor}), owner_of(document))
+    own = container_of(model, predictor, owner_of(document))
+    uri = text_at(model, "storageUri") or text_at(model, "storage", "path")
+    huggingface = text_at(model, "modelFormat", "name") == "huggingface"
+    yield structs.replace(
+        container,
+        line=model.line,
+        image=own.image
+        or container.image
+        or (text_of(_KSERVE_IMAGE, model.line) if huggingface else None),
+        command=own.command or container.command,
+        arguments=[*container.arguments, *own.arguments],
+        environment=container.environment | own.environment,
+        resources=own.resources or container.resources,
+        model=_hub_address(uri),
+    )
+
+
+def _llm_inference_service(document: Block) -> Iterator[Container]:
+    spec = block_at(document, "spec")
+    model = _hub_address(text_at(spec, "model", "uri"))
+    for container in containers(document):
+        flags = _flags(block_at(spec, "parallelism"), _PARALLELISM)
+        yield structs.replace(
+            container,
+            image=container.image or text_of(_SERVER_IMAGE, container.line),
+            arguments=[*container.arguments, *flags],
+            model=model,
+        )
+
+
+def _flags(block: Block, names: Mapping[str, str]) -> list[Text]:
+    """Return the keys of a mapping as flags."""
+    return [
+        text_of(word, value.line)
+        for key, flag in names.items()
+        if (value := text_at(block, key)) is not None
+        for word in (flag, value)
+    ]
+
+
+def _production_stack(document: Block) -> Iterator[Container]:
+    spec = block_at(document, "servingEngineSpec")
+    for model in blocks_at(spec, "modelSpec"):
+        config = block_at(model, "vllmConfig")
+        arguments = [*_flags(config, _STACK_FLAGS), *texts_at(config, "extraArgs")]
+        if text_at(model, "enableLoRA") == "true":
+            arguments.append(text_of("--enable-lora", model.line))
+        count = text_at(model, "requestGPU")
+        named = text_at(model, "requestGPUType")
+        limits = Block({named or "nvidia.com/gpu": count}) if count is not None else Block()
+        image = ":".join(filter(None, (text_at(model, "repository"), text_at(model, "tag"))))
+        workers = text_at(model, "replicaCount") or "1"
+        spreads = text_at(model, "raySpec", "enabled") == "true" and workers.isdigit()
+        yield Container(
+            name=f"modelSpec/{text_at(model, 'name') or ''}",
+            line=model.line,
+            image=text_of(image, model.line) if image else None,
+            arguments=arguments,
+            environment={},
+            resources=block_at(model, "resources") or Block({"limits": limits}),
+            pod=Block({**spec, **model}),
+            group_size=1 + int(workers) if spreads else 1,
+            model=text_at(model, "modelURL"),
+            memory=text_at(model, "limitMemory"),
+            shared_memory=text_at(model, "shmSize") or Text(_STACK_SHARED_MEMORY),
+        )
+
+
+def _model_service(document: Block) -> Iterator[Container]:
+    name = text_at(document, "modelArtifacts", "name")
+    multinode = text_at(document, "multinode") == "true"
+    for role in ("decode", "prefill"):
+        pod = block_at(document, role)
+        if text_at(pod, "create") == "false":
+            continue
+        parallelism = block_at(pod, "parallelism")
+        for block in blocks_at(pod, "containers"):
+            container = container_of(block, pod, f"{role}/{text_at(block, 'name') or ''}")
+            starts = text_at(block, "modelCommand") == "vllmServe"
+            image = container.image
+            if starts:
+                tag = (image or "").rpartition(":")[2]
+                image = text_of(f"{_SERVER_IMAGE}:{tag}", block.line)
+            tensor = text_at(parallelism, "tensor") or text_of("1", block.line)
+            local = [text_at(parallelism, key) or "1" for key in ("tensor", "dataLocal")]
+            counts = [int(value) for value in local if value.isdigit()]
+            yield structs.replace(
+                container,
+                image=image,
+                arguments=[
+                    *container.arguments,
+                    *(_flags(parallelism, _PARALLELISM) if starts else ()),
+                ],
+                environment={"TP_SIZE": tensor, **container.environment},
+                group_size=_nodes(parallelism) if multinode else 1,
+                model=name,
+                gpu_count=counts[0] * counts[1] if len(counts) == 2 else None,
+            )
+
+
+def _nodes(parallelism: Block) -> int:
+    """Return the pods of a group: replicas of data parallelism over those of one pod."""
+    data, local = text_at(parallelism, "data") or "1", text_at(parallelism, "dataLocal") or "1"
+    counts = [int(value) for value in (data, local) if value.isdigit()]
+    return max(1, counts[0] // max(1, counts[1])) if len(counts) == 2 else 1
+
+
+def _is_ray_config(document: Block) -> bool:
+    return any("import_path" in one for one in blocks_at(document, "applications"))
+
+
+def _ray_serve(document: Block) -> Iterator[Container]:
+    config: Node = document
+    written = text_at(document, "serveConfigV2") or text_at(document, "spec", "serveConfigV2")
+    if written is not None:
+        parsed = documents(written, written.line + 1)
+        config = parsed[0] if parsed else None
+    workers = [
+        container
+        for container in containers(document)
+        if any("/gpu" in name for name in block_at(container.resources, "limits"))
+    ]
+    for application in blocks_at(config, "applications"):
+        for model in blocks_at(application, "args", "llm_configs"):
+            yield _ray_model(model, workers[0] if workers else None)
+
+
+def _ray_model(model: Block, worker: Container | None) -> Container:
+    """Return a model of Ray Serve as the container of an engine. worker: a GPU worker."""
+    options = block_at(model, "engine_kwargs")
+    arguments: list[Text] = []
+    for key, value in options.items():
+        if isinstance(value, Text) and value != "false":
+            arguments.append(text_of(f"--{key.replace('_', '-')}", value.line))
+            arguments += [value] if value != "true" else []
+    loading = block_at(model, "model_loading_config")
+    degrees = [
+        int(value)
+        for key in ("tensor_parallel_size", "pipeline_parallel_size")
+        if (value := text_at(options, key)) is not None and value.isdigit()
+    ]
+    count = 1
+    for degree in degrees:
+        count *= degree
+    environment = block_at(model, "runtime_env", "env_vars")
+    return Container(
+        name=f"llm_configs/{text_at(loading, 'model_id') or ''}",
+        line=model.line,
+        image=text_of(_SERVER_IMAGE, model.line),
+        arguments=arguments,
+        environment={name: value for name, value in environment.items() if isinstance(value, Text)},
+        resources=Block(),
+        pod=worker.pod if worker is not None else Block(),
+        model=text_at(loading, "model_source") or text_at(loading, "model_id"),
+        gpu_count=count,
+        gpu=text_at(model, "accelerator_type"),
+        shared_memory=worker.shared_memory if worker is not None else None,
+    )

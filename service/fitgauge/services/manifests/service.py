@@ -1,0 +1,247 @@
+"""A check of manifests: every model server in them asked about, and what to change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.engines import Engines
+from fitgauge.engine.quantity import gib
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.errors import FitgaugeError
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.manifests.command_line import ServerCommand, server_command
+from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.gpus import Gpus, gpus_of
+from fitgauge.services.manifests.questions import (
+    MissingModelError,
+    Question,
+    question,
+    shared_memory_note,
+)
+from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.schemas import (
+    Change,
+    ManifestsAnswer,
+    Remark,
+    Rule,
+    ServerAnswer,
+)
+
+Ask = Callable[[FitRequest], Awaitable[FitAnswer]]
+LongestContext = Callable[[str], Awaitable[int | None]]
+
+_AT_ONCE = 8
+"""Questions under way at once, well below what a service lets wait."""
+_MULTI_NODE = frozenset({"--nnodes", "--data-parallel-address", "--distributed-executor-backend"})
+"""Flags of servers that spread over pods which the manifest may not name."""
+_RULES: dict[Verdict | None, Rule] = {
+    "does_not_fit": "does-not-fit",
+    "unsupported": "unsupported",
+    "tight": "tight",
+    None: "no-answer",
+}
+_WORST: tuple[Verdict | None, ...] = ("does_not_fit", "unsupported", None, "tight", "fits")
+
+
+class Source(NamedTuple):
+    """A file."""
+
+    name: str
+    """Its name."""
+    text: str
+    """What it holds."""
+
+
+class _Pending(NamedTuple):
+    """A server that was read."""
+
+    answer: ServerAnswer
+    """Its answer, filled in later."""
+    question: Question | None
+    """Its question; None where it has none, with the reason in `answer`."""
+
+
+class ManifestChecker:
+    """Asks about every model server in manifests."""
+
+    def __init__(
+        self, ask: Ask, longest_context: LongestContext, catalog: Catalog, engines: Engines
+    ) -> None:
+        """longest_context: of a model, what its config allows [tokens]; None where unknown."""
+        self._ask = ask
+        self._longest_context = longest_context
+        self._catalog = catalog
+        self._engines = engines
+
+    async def check(
+        self, sources: Iterable[Source], overrides: Mapping[str, Any]
+    ) -> ManifestsAnswer:
+        """Return the answers to every server. overrides: fields that the caller sets."""
+        servers: list[_Pending] = []
+        unreadable: dict[str, Remark] = {}
+        files = 0
+        for source in sources:
+            files += 1
+            manifest = read_manifest(source.text)
+            if manifest.unreadable is not None:
+                note = manifest.unreadable
+                rule: Rule = "not-read" if manifest.is_template else "unreadable"
+                unreadable[source.name] = Remark(rule, note.line, note.message)
+            for container in manifest.containers:
+                command = server_command(container)
+                if command is not None:
+                    gpus = gpus_of(container, manifest.claims)
+                    servers.append(self._pending(source.name, container, command, gpus, overrides))
+        waiting = iter(servers)
+        while batch := list(islice(waiting, _AT_ONCE)):
+            await asyncio.gather(*(self._answer(one) for one in batch))
+        answers = [one.answer for one in servers]
+        return ManifestsAnswer(
+            verdict=_worst([one.verdict for one in answers], unreadable.values()),
+            files=files,
+            servers=answers,
+            unreadable=unreadable,
+        )
+
+    def _pending(
+        self,
+        file: str,
+        container: Container,
+        command: ServerCommand,
+        gpus: Gpus,
+        overrides: Mapping[str, Any],
+    ) -> _Pending:
+        """Return a server with its question."""
+        answer = ServerAnswer(
+            file=file,
+            line=command.line,
+            name=container.name,
+            engine=command.engine.name,
+            request={},
+            summary="",
+        )
+        try:
+            built = question(container, command, gpus, self._catalog, self._engines, overrides)
+        except MissingModelError as error:
+            answer.summary = f"{error} Use --model."
+            answer.remarks = [Remark("no-answer", error.line, answer.summary)]
+            return _Pending(answer, None)
+        except FitgaugeError as error:
+            answer.summary = f"{error.detail} {error.hint}"
+            answer.remarks = [Remark("no-answer", command.line, answer.summary)]
+            return _Pending(answer, None)
+        answer.request = _sent(built.request)
+        answer.remarks = [Remark("not-read", note.line, note.message) for note in built.notes]
+        shared = shared_memory_note(container, command, built.ranks)
+        if shared is not None:
+            answer.remarks.append(Remark("shared-memory", shared.line, shared.message))
+        few = _too_few(built, command)
+        if few is not None:
+            answer.remarks.insert(0, Remark("too-few-gpus", gpus.line or command.line, few))
+        return _Pending(answer, built)
+
+    async def _answer(self, pending: _Pending) -> None:
+        """Fill in the answer to a server's question."""
+        if pending.question is None:
+            return
+        answer, request = pending.answer, pending.question.request
+        try:
+            request = await self._with_context(request)
+            fit = await self._answer_of(request, answer)
+        except FitgaugeError as error:
+            answer.summary = f"{error.detail} {error.hint}"
+            answer.remarks.insert(0, Remark("no-answer", answer.line, answer.summary))
+            return
+        answer.request = _sent(request)
+        few = next((one for one in answer.remarks if one.rule == "too-few-gpus"), None)
+        answer.verdict = "does_not_fit" if few is not None else fit.verdict
+        answer.summary = few.message if few is not None else fit.summary
+        answer.fit_probability = fit.fit_probability
+        if fit.gpu is not None:
+            answer.gpu, answer.gpu_count = fit.gpu.name, fit.gpu.count
+        if fit.per_gpu is not None:
+            answer.required_bytes = fit.per_gpu.required_bytes.expected
+            answer.budget_bytes = fit.per_gpu.budget_bytes
+        answer.changes = [
+            Change(one.change, one.verdict, one.required_bytes, one.request)
+            for one in fit.suggestions
+        ]
+        if fit.verdict is None:
+            answer.summary = _without_gpu(fit)
+        if answer.verdict in _RULES and few is None:
+            rule = _RULES[answer.verdict]
+            answer.remarks.insert(0, Remark(rule, answer.line, answer.summary))
+
+    async def _answer_of(self, request: FitRequest, answer: ServerAnswer) -> FitAnswer:
+        """Return the answer to a question; without a quantization that no request has a name for,
+        since it names how the checkpoint is stored."""
+        try:
+            return await self._ask(request)
+        except FitgaugeError as error:
+            if error.code != "unknown-quantization":
+                raise
+        message = f"Quantization {request.quantization!r} is read as the model is published."
+        answer.remarks.append(Remark("not-read", answer.line, message))
+        return await self._ask(structs.replace(request, quantization=None))
+
+    async def _with_context(self, request: FitRequest) -> FitRequest:
+        """Return a request with the context that its engine makes room for."""
+        if request.context_length is not None or request.engine is None:
+            return request
+        if not ENGINES[request.engine].default_context_is_maximum:
+            return request
+        longest = await self._longest_context(request.model)
+        return structs.replace(request, context_length=longest) if longest else request
+
+
+def _sent(request: FitRequest) -> dict[str, str | int | float | bool]:
+    """Return the fields of a request that are set."""
+    fields: dict[str, str | int | float | bool] = {
+        name: value for name, value in structs.asdict(request).items() if value is not None
+    }
+    return fields
+
+
+def _too_few(built: Question, command: ServerCommand) -> str | None:
+    """Return why a command takes more GPUs than its container has; None where it does not."""
+    spread = {flag.text.partition(" ")[0] for flag in command.flags} & _MULTI_NODE
+    if built.gpu_count is None or built.ranks <= built.gpu_count or spread:
+        return None
+    degrees = {
+        name: value
+        for name in ("tensor_parallel", "pipeline_parallel", "data_parallel")
+        if (value := getattr(built.request, name))
+    }
+    product = " x ".join(f"{name} {value}" for name, value in degrees.items())
+    return (
+        f"The command takes {built.ranks} GPUs ({product}); the manifest asks for"
+        f" {built.gpu_count}."
+    )
+
+
+def _without_gpu(fit: FitAnswer) -> str:
+    """Return what a model needs where no GPU is named."""
+    need, smallest = next(iter(fit.needs), None), next(iter(fit.smallest), None)
+    needs = f" It needs {gib(need.required_bytes.expected)} in {need.name}." if need else ""
+    fits = f" It fits on {smallest.gpu_count} x {smallest.gpu}." if smallest else ""
+    return f"The manifest names no GPU: use --gpu.{needs}{fits}"
+
+
+def _worst(verdicts: Sequence[Verdict | None], unreadable: Iterable[Remark]) -> Verdict | None:
+    """Return the worst verdict; None stands for what has no answer."""
+    every = [*verdicts, *(None for one in unreadable if one.rule == "unreadable")]
+    return next((one for one in _WORST if one in every), None)
+
+
+def remarks(answer: ManifestsAnswer) -> Iterator[tuple[str, Remark, ServerAnswer | None]]:
+    """Yield every remark with its file and server."""
+    for server in answer.servers:
+        for remark in server.remarks:
+            yield server.file, remark, server
+    for file, remark in answer.unreadable.items():
+        yield file, remark, None

@@ -25,6 +25,7 @@ setup: .venv/.service  ## make the .venv with the command fitgauge
 .venv/.service: requirements.txt pyproject.toml | .venv/bin/python
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q service plugin  # half a start, where Python may not write it itself
 	@touch $@
 
 .venv/.tools: requirements-dev.txt .venv/.service

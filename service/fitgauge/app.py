@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from litestar import Litestar, MediaType, Response, get
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Receive, Scope, Send
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
@@ -46,24 +47,20 @@ from fitgauge.api.metrics import (
 )
 from fitgauge.api.middleware import ObservabilityMiddleware
 from fitgauge.api.openapi import EncodedDocument, weights
-from fitgauge.api.problems import (
-    RequestError,
+from fitgauge.api.problem_responses import (
     on_defect,
     on_fitgauge_error,
     on_http_error,
     on_request_error,
 )
+from fitgauge.api.problems import RequestError
 from fitgauge.api.request_parsing import ApiRequest
-from fitgauge.catalog.catalog import Catalog, bundled
-from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import FitgaugeError
 from fitgauge.extras import create_shared_state, create_tracing
-from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Services
-from fitgauge.services.common.long_questions import QUESTION_SECONDS
-from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.hub import Hub
+from fitgauge.questions import create_hub, create_mounted, create_questions
 from fitgauge.settings import Settings
 
 _BODY_BYTES = 16 * 2**20
@@ -79,23 +76,13 @@ quarter: pauses of up to 100 ms, measured while 200 callers read large tables sl
 caller's warm question: 98 ms, with these thresholds 13 ms)."""
 
 
-def create_hub(settings: Settings) -> Hub:
-    """Return the Hub client for these settings and huggingface_hub's environment variables."""
-    hosts = tuple(settings.hub_redirect_hosts.split(","))
-    return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
+class _Application(Litestar):
+    """Litestar without its plugins for pydantic and attrs: no route takes such classes, and their
+    imports, both generations of pydantic among them, are a fifth of the start."""
 
-
-def create_mounted(settings: Settings) -> OverlayReload | None:
-    """Return the mounted catalog of the settings, if any. Raises InvalidCatalogError where it is
-    invalid."""
-    return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
-
-
-def create_questions(
-    hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS
-) -> Services:
-    """Return the services over a Hub, the bundled snapshot and a catalog."""
-    return Services(ModelResolver(hub, Snapshot()), load_engines(), catalog, question_seconds)
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
 
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
@@ -165,7 +152,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
 
     access = create_access(settings, shared)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
-    app = Litestar(
+    app = _Application(
         route_handlers=[
             *CONTROLLERS,
             ToolsController,

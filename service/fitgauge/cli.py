@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import astuple
 
 from fitgauge import __version__, terminal
-from fitgauge.app import create_hub
 from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
@@ -25,6 +24,7 @@ from fitgauge.machine import machine_question, this_machine
 from fitgauge.manifest_command import EXIT_CODES, manifest_options
 from fitgauge.measure import append
 from fitgauge.measure_command import measure
+from fitgauge.questions import create_hub
 from fitgauge.services.ask.schemas import AskRequest
 from fitgauge.services.common.name_search import word_match
 from fitgauge.services.common.schemas import FitRequest

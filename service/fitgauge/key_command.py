@@ -4,7 +4,6 @@ import sys
 
 import click
 
-from fitgauge.api.access.api_keys import NAME, key_hash, new_key
 from fitgauge.console import echo_error
 
 
@@ -18,6 +17,8 @@ def key() -> None:
 def new(name: str) -> None:
     """Print a new key for NAME, and the line of FITGAUGE_API_KEYS that lets it in. The key is not
     stored: it cannot be shown again. Exit code 2 where NAME is not a name."""
+    from fitgauge.api.access.api_keys import NAME, key_hash, new_key  # and the framework
+
     if not NAME.fullmatch(name):
         echo_error("NAME is 1 to 64 letters, digits, dots, dashes, underscores and @.")
         sys.exit(2)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import click
 
 from fitgauge.api.problems import RequestError, question_problem, request_problem
-from fitgauge.app import create_hub, create_mounted, create_questions
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.console import echo_error, echo_json
 from fitgauge.errors import FitgaugeError
 from fitgauge.hub.local_files import is_path, read_local
+from fitgauge.questions import create_hub, create_mounted, create_questions
 from fitgauge.services import Services
 from fitgauge.settings import from_environment
 

@@ -3,7 +3,15 @@
 import subprocess
 import sys
 
-OPTIONAL = ("valkey", "opentelemetry.sdk", "opentelemetry.exporter", "slack_bolt", "aiohttp")
+OPTIONAL = (
+    "valkey",
+    "opentelemetry.sdk",
+    "opentelemetry.exporter",
+    "slack_bolt",
+    "aiohttp",
+    "attr",
+    "pydantic",
+)
 
 
 def test_what_no_setting_asks_for_is_not_imported():
@@ -13,6 +21,16 @@ def test_what_no_setting_asks_for_is_not_imported():
         "from fitgauge.settings import Settings\n"
         "create_app(Settings())\n"
         f"print([name for name in {OPTIONAL} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_command_waits_for_the_framework_of_the_api():
+    code = (
+        "import sys\n"
+        "import fitgauge.cli\n"
+        "print([name for name in ('litestar', 'uvicorn', 'fitgauge.app') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from fitgauge.api.metrics import RequestMetrics
 from fitgauge.api.middleware import ObservabilityMiddleware, TokenBucket
-from fitgauge.api.problems import on_defect
+from fitgauge.api.problem_responses import on_defect
 from fitgauge.settings import Settings
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import client, serving

@@ -14,7 +14,8 @@ from litestar.types import (
 )
 
 from fitgauge.api.media_types import UPLOADS
-from fitgauge.api.problems import RequestError, on_request_error
+from fitgauge.api.problem_responses import on_request_error
+from fitgauge.api.problems import RequestError
 
 _SMALL_BODY = 4 * 1024
 _MOST_UPLOADS = 2

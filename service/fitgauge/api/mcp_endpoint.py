@@ -8,7 +8,8 @@ from typing import Any
 from litestar import Litestar, asgi
 from litestar.types import Receive, Scope, Send
 
-from fitgauge.api.problems import RequestError, on_request_error
+from fitgauge.api.problem_responses import on_request_error
+from fitgauge.api.problems import RequestError
 
 ServeMcp = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the ASGI application of the protocol, for as long as the service runs."""

@@ -11,7 +11,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from fitgauge import __version__
 from fitgauge.api.access_log import AccessLog
 from fitgauge.api.metrics import RequestMetrics
-from fitgauge.api.problems import RequestError, on_request_error
+from fitgauge.api.problem_responses import on_request_error
+from fitgauge.api.problems import RequestError
 from fitgauge.api.request_ids import answer_headers, read_ids
 from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.services.common.answered import ANSWERED, Answered

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from litestar import Request, Response
 from msgspec import Struct
 
-from fitgauge.api.problems import RequestCode, RequestError, on_request_error
+from fitgauge.api.problem_responses import on_request_error
+from fitgauge.api.problems import RequestCode, RequestError
 from fitgauge.errors import ErrorCode, FitgaugeError
 
 Via = Literal["api-key", "token", "gateway", "anonymous"]

@@ -129,7 +129,11 @@ class ModelNames:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._names = [words(model_id.partition("/")[2] or model_id) for model_id in snapshot.ids()]
+
+    @cached_property
+    def _names(self) -> list[tuple[str, ...]]:
+        ids = self._snapshot.ids()
+        return [words(model_id.partition("/")[2] or model_id) for model_id in ids]
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.weights.sharding import stored_bytes
 
 SNAPSHOT = Snapshot()
-OWN = set(SNAPSHOT.own_ids())
+OWN = set(SNAPSHOT.own_ids)
 DERIVED = [model_id for model_id in SNAPSHOT.ids() if model_id not in OWN]
 
 MOST_BITS = {"gguf": 6.0, "nvfp4": 6.0, "int4_experts": 5.0, "fp8": 12.0, "fp8_block": 12.0}

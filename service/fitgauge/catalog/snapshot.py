@@ -190,8 +190,9 @@ class Snapshot:
         """Return every id, in alphabetical order."""
         return tuple(sorted(self._ids, key=str.lower))
 
+    @cached_property
     def own_ids(self) -> tuple[str, ...]:
-        """Return the ids of repositories whose own config is bundled, in alphabetical order."""
+        """The ids of repositories whose own config is bundled, in alphabetical order."""
         return tuple(
             model_id for model_id, (start, _) in self._ids.items() if start < self._derived_from
         )
@@ -289,7 +290,7 @@ class Snapshot:
 
     @cached_property
     def _names(self) -> Names:
-        return Names(self.own_ids())
+        return Names(self.own_ids)
 
     @cached_property
     def _derived_names(self) -> Names:
@@ -297,7 +298,7 @@ class Snapshot:
 
     def named_ids(self) -> tuple[str, ...]:
         """Return the ids of all models, without copies and other number formats of them."""
-        return (*self.own_ids(), *self._releases)
+        return (*self.own_ids, *self._releases)
 
     @property
     def _releases(self) -> Iterator[str]:

@@ -122,26 +122,26 @@ class Client:
         self._readers = readers
         self._watch = watch
         self._redirects = RedirectPolicy(settings.endpoint, settings.redirect_hosts)
-        self._opened: httpx2.AsyncClient | None = None
+        self._open_session: httpx2.AsyncClient | None = None
         self._timeout = httpx2.Timeout(settings.request_seconds, pool=settings.flight_seconds)
         self._large = asyncio.Semaphore(LARGE_RESOLVES)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._opened is not None:
-            await self._opened.aclose()
+        if self._open_session is not None:
+            await self._open_session.aclose()
 
     @property
     def _session(self) -> httpx2.AsyncClient:
         """huggingface_hub's session, opened for the first request: the imports of its transport
         take as long as an estimate from the shell."""
-        if self._opened is None:
-            self._opened = get_async_session()
+        if self._open_session is None:
+            self._open_session = get_async_session()
             # huggingface_hub's hook for responses reads, and unpacks, bodies of errors whole
-            hooks = self._opened.event_hooks
-            self._opened.event_hooks = {"request": hooks["request"], "response": []}
-            self._opened.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        return self._opened
+            hooks = self._open_session.event_hooks
+            self._open_session.event_hooks = {"request": hooks["request"], "response": []}
+            self._open_session.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        return self._open_session
 
     @asynccontextmanager
     async def trip(

@@ -6,7 +6,7 @@ their size, so that no other is needed to choose. The Hub knows the relation by 
 id, whatever names redirect to it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated
 
@@ -74,9 +74,7 @@ def names_same(base_id: str, other_id: str) -> bool:
     they are."""
     owner, _, base = base_id.rpartition("/")
     other_owner, _, other = other_id.rpartition("/")
-    wanted, words = _words(base), _words(other)
-    if wanted[-1:] == ["hf"]:
-        wanted = wanted[:-1]
+    wanted, words = _wanted(base), _words(other)
     starts = [
         start
         for start in range(len(words) - len(wanted) + 1)
@@ -87,6 +85,30 @@ def names_same(base_id: str, other_id: str) -> bool:
     extra = words[: starts[0]] + words[starts[0] + len(wanted) :]
     owners = {*_words(owner), *_words(other_owner)}
     return bool(extra) and all(word in owners or _FORMAT_WORD.fullmatch(word) for word in extra)
+
+
+class ListedNames:
+    """Ids by the words of their names: few of them are compared with a model's."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self._ids = ids
+        self._by_word: dict[str, list[str]] = {}
+        for one in ids:
+            for word in dict.fromkeys(_words(one.rpartition("/")[2])):
+                self._by_word.setdefault(word, []).append(one)
+
+    def same(self, base_id: str) -> list[str]:
+        """Return the ids that are called like the model, by `names_same`, in their order."""
+        wanted = _wanted(base_id.rpartition("/")[2])
+        holding = (self._by_word.get(word, []) for word in wanted)
+        fewest: Sequence[str] = min(holding, key=len, default=self._ids)
+        return [one for one in fewest if names_same(base_id, one)]
+
+
+def _wanted(base: str) -> list[str]:
+    """Return the words of a model's name that a repository of the same weights has too."""
+    words = _words(base)
+    return words[:-1] if words[-1:] == ["hf"] else words
 
 
 @lru_cache(maxsize=8192)

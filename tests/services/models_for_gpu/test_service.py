@@ -35,7 +35,7 @@ def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models
         ).items
     }
     assert len(listed) > 5
-    for name in (name for name in Snapshot().own_ids() if "qwen3-" in name.lower()):
+    for name in (name for name in Snapshot().own_ids if "qwen3-" in name.lower()):
         alone = check_fit(model=name, gpu="RTX 3090")
         if (alone.fit_probability or 0) >= 0.5:
             assert listed[name].required_bytes == alone.per_gpu.required_bytes

@@ -117,8 +117,13 @@ def gguf_scheme(file_type: str, spec: ModelSpec) -> Scheme:
     return _SCHEMES.get_or_compute(spec, file_type, lambda: _scheme(file_type, spec))
 
 
+def usual_form(file_type: str) -> Format:
+    """Return the format that stands for all of a file of this type."""
+    return Format(name=file_type, bits=GGUF_FILE_BITS[file_type])
+
+
 def _scheme(file_type: str, spec: ModelSpec) -> Scheme:
-    average = Format(name=file_type, bits=GGUF_FILE_BITS[file_type])
+    average = usual_form(file_type)
     kinds = tuple(kind for kind in MATRICES if kind is not Kind.ROUTER)
     if is_nominal(spec):
         rules = (Rule(form=average, kinds=kinds, parts=_PARTS),)

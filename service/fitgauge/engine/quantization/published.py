@@ -41,7 +41,7 @@ def published(spec: ModelSpec) -> Scheme | None:
     return _PUBLISHED.get_or_compute(spec, None, lambda: _published(spec))
 
 
-_PUBLISHED: WeakMemo[ModelSpec, None, Scheme | None] = WeakMemo(8)
+_PUBLISHED: WeakMemo[ModelSpec, None, Scheme | None] = WeakMemo()
 
 
 def _published(spec: ModelSpec) -> Scheme | None:

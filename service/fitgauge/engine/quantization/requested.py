@@ -3,11 +3,12 @@ somebody quantized it so."""
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
-from fitgauge.engine.quantization.gguf import gguf_scheme
+from fitgauge.engine.quantization.gguf import gguf_scheme, usual_form
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -72,12 +73,16 @@ _USUAL = (
 _EXLLAMA = ("exl2", "exl3")
 """Source: turboderp/exllamav2, README.md."""
 
+_FILE_TYPES = {file_type.lower(): file_type for file_type in q.GGUF_FILE_BITS}
+"""GGUF file types by their names in small letters."""
+
 
 def scheme_names() -> tuple[str, ...]:
     """Return every name that is understood without an alias, GGUF file types in small letters."""
-    return (*UNQUANTIZED, *FORMATS, *(name.lower() for name in q.GGUF_FILE_BITS))
+    return (*UNQUANTIZED, *FORMATS, *_FILE_TYPES)
 
 
+@lru_cache(maxsize=1024)
 def canonical_name(name: str) -> str:
     """Return a quantization's name in small letters, with case, spaces, dots, dashes and aliases
     out of the way."""
@@ -105,9 +110,8 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
             wide = Rule(form=FLOAT32, names=named(KEPT_IN_FLOAT32[spec.model_type]))
             return Scheme(name=key, rules=(wide, usual), usual_form=usual.form)
         return Scheme(name=key, rules=(usual,))
-    file_type = next((file for file in q.GGUF_FILE_BITS if file.lower() == key), None)
-    if file_type:
-        return gguf_scheme(file_type, spec)
+    if key in _FILE_TYPES:
+        return gguf_scheme(_FILE_TYPES[key], spec)
     if key in _EXLLAMA:
         raise UnsupportedError(
             "quantization",
@@ -120,6 +124,14 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
         ({"quantization": _USUAL},),
         matches=tuple(get_close_matches(key, [*scheme_names(), *ALIASES], n=5, cutoff=0.5)),
     )
+
+
+def requested_form(name: str, spec: ModelSpec) -> Format | None:
+    """Return the format that stands for all of `requested_scheme`, which is not laid out for it.
+
+    Raises UnsupportedError as it does."""
+    key = canonical_name(name)
+    return usual_form(_FILE_TYPES[key]) if key in _FILE_TYPES else requested_scheme(name, spec).form
 
 
 def _parts(key: str) -> tuple[Part, ...]:

@@ -120,6 +120,7 @@ class RuleIndex:
         }
         self.by_name = any(rule.names for rule in rules)
         """whether a tensor's format depends on the name of its module"""
+        self._unnamed: dict[tuple[Kind, Part], Rule | None] = {}
         alike: dict[tuple[tuple[Kind, ...], tuple[Part, ...]], list[int]] = {}
         for index, rule in enumerate(rules):
             alike.setdefault((rule.kinds, rule.parts), []).append(index)
@@ -145,14 +146,25 @@ class RuleIndex:
         """
         if len(tensor.shape) < 2 or tensor.dtype is not None:
             return None
-        tables = [
-            table for kinds, parts, table in self._tables if tensor.kind in kinds and part in parts
-        ]
-        first = min((table.first(module) for table in tables), default=len(self._rules))
-        if first == len(self._rules):
+        rule = self._rule_of(module, tensor.kind, part)
+        if rule is None or rule.form is None or (rule.whole_groups and _is_cut(tensor, rule.form)):
             return None
-        rule = self._rules[first]
-        return None if rule.form and rule.whole_groups and _is_cut(tensor, rule.form) else rule.form
+        return rule.form
+
+    def _rule_of(self, module: str, kind: Kind, part: Part) -> Rule | None:
+        """Return the first rule for such a matrix, None without one; where no rule names modules,
+        the same for all of them."""
+        if self.by_name:
+            return self._first_rule(module, kind, part)
+        key = kind, part
+        if key not in self._unnamed:
+            self._unnamed[key] = self._first_rule("", kind, part)
+        return self._unnamed[key]
+
+    def _first_rule(self, module: str, kind: Kind, part: Part) -> Rule | None:
+        tables = [table for kinds, parts, table in self._tables if kind in kinds and part in parts]
+        first = min((table.first(module) for table in tables), default=len(self._rules))
+        return self._rules[first] if first < len(self._rules) else None
 
 
 def _is_cut(tensor: Tensor, form: Format) -> bool:

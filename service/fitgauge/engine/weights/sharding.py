@@ -221,9 +221,7 @@ def formats(
     spec: ModelSpec, block: Block, rules: RuleIndex
 ) -> Iterable[tuple[Tensor, Format | None, tuple[int, ...]]]:
     """Yield every tensor of a block with its format and the layers that hold it so."""
-    classes = [
-        rules.layer_class(layer) if ".{}." in block.prefix else layer for layer in block.layers
-    ]
+    classes = _layer_classes(block, rules)
     for tensor in block.tensors:
         if (runs := rules.runs(block, tensor)) is not None:
             yield from ((tensor, form, layers) for form, layers in runs)
@@ -240,6 +238,14 @@ def formats(
             layers_by_form.setdefault(by_class[alike], []).append(layer)
         for form, layers in layers_by_form.items():
             yield tensor, _nominal(spec, form), tuple(layers)
+
+
+def _layer_classes(block: Block, rules: RuleIndex) -> list[Hashable]:
+    """Return the same for layers of a block that no rule by name tells apart; [] without one."""
+    if not rules.by_name:
+        return []
+    numbered = ".{}." in block.prefix
+    return [rules.layer_class(layer) if numbered else layer for layer in block.layers]
 
 
 def _nominal(spec: ModelSpec, form: Format | None) -> Format | None:

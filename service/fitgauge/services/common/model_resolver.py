@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from functools import cached_property
 
 import msgspec
 
@@ -25,6 +26,7 @@ from fitgauge.errors import (
 from fitgauge.hub import Hub
 from fitgauge.hub.reference import HINT, MAX_LENGTH, Reference, parse_reference
 from fitgauge.hub.resolver import of_caller
+from fitgauge.hub.siblings import ListedNames
 from fitgauge.services.common.model_readings import (
     is_fuller,
     replacement,
@@ -68,6 +70,11 @@ class ModelResolver:
     def snapshot(self) -> Snapshot:
         """The bundled models."""
         return self._snapshot
+
+    @cached_property
+    def bundled_names(self) -> ListedNames:
+        """The names of the bundled repositories."""
+        return ListedNames(self._snapshot.own_ids)
 
     def peek(self, text: str) -> Model | None:
         """Return the Model of a size, or of a name the Hub answered lately; None where somebody

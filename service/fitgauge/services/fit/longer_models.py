@@ -22,7 +22,7 @@ class LongerModels:
         wanted = _family(model.id)
         alike = (
             self._models.bundled(model_id)
-            for model_id in self._models.snapshot.own_ids()
+            for model_id in self._models.snapshot.own_ids
             if model_id != model.id and _family(model_id) == wanted
         )
         longer = [one for one in alike if one is not None and _reads(one, model, context_length)]

@@ -17,7 +17,7 @@ from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
 from fitgauge.hub.request_context import token_id
-from fitgauge.hub.siblings import choose, names_same
+from fitgauge.hub.siblings import choose
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.services.common.model_resolver import ModelResolver
 
@@ -161,10 +161,9 @@ class QuantizedRepos:
 def bundled_repos(models: ModelResolver, model: Model) -> list[QuantizedRepo]:
     """Return every bundled repository of the same weights in another format, the owner's own
     first."""
-    named = (model_id for model_id in models.snapshot.own_ids() if names_same(model.id, model_id))
     rows = [
         QuantizedRepo(model_id, one)
-        for model_id in named
+        for model_id in models.bundled_names.same(model.id)
         if (one := models.bundled(model_id)) is not None and _alike(model, one)
     ]
     owner = model.id.partition("/")[0]

@@ -7,7 +7,7 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.quantization.requested import requested_form
 from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
@@ -106,7 +106,7 @@ def is_too_large(model: Model, quantization: str | None, match: GpuMatch, count:
     that are published in a format of their own, whose tensors differ in bits."""
     if quantization is None and model.is_quantized:
         return False
-    form = requested_scheme(quantization, model.spec).form if quantization else None
+    form = requested_form(quantization, model.spec) if quantization else None
     bits = form.bits if form is not None else BITS["BF16"]
     least = _SCALES * bits / 8 * answers.parameters(model)
     return least > count * match.accelerator.usable.high

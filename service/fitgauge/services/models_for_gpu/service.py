@@ -111,7 +111,7 @@ class ModelsForGpu:
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield every bundled model, read when it is first asked for."""
-        for model_id in self._snapshot.own_ids():
+        for model_id in self._snapshot.own_ids:
             checkpoint()
             if model_id not in self._models:
                 self._models[model_id] = self._snapshot.model(model_id)

@@ -26,8 +26,11 @@ def blocks(part: Part, prefix: str, layers: Sequence[Layer], first: int = 0) -> 
     """Return layers numbered from `first`, grouped by how they are made, in order of first
     appearance. `prefix` holds `{}`."""
     numbers: dict[Layer, list[int]] = {}
+    of_one: dict[int, list[int]] = {}  # by identity: to hash a layer is to walk through its tensors
     for index, layer in enumerate(layers, first):
-        numbers.setdefault(layer, []).append(index)
+        if id(layer) not in of_one:
+            of_one[id(layer)] = numbers.setdefault(layer, [])
+        of_one[id(layer)].append(index)
     return tuple(
         Block(
             part=part,

@@ -56,10 +56,12 @@ def read_latent(
     count = config.layers()
     sparse = schedules.after_dense(config, count) if family.experts else [False] * count
     indexed = full_indexers(config, count) if family.indexer else [False] * count
-    layers = [
-        layer(config, family, routed=routed, indexed=own)
-        for routed, own in zip(sparse, indexed, strict=True)
-    ]
+    kinds = list(zip(sparse, indexed, strict=True))
+    by_kind = {
+        (routed, own): layer(config, family, routed=routed, indexed=own)
+        for routed, own in dict.fromkeys(kinds)
+    }
+    layers = [by_kind[kind] for kind in kinds]
     spec = stack.decoder(
         config, layers, base=base, head=head, rotary_tables=rotary_tables(config, family)
     )

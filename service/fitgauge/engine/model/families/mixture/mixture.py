@@ -67,10 +67,12 @@ def read_mixture(
     config = stack.filled(config, family.defaults)
     count = config.layers()
     windows, sparse = family.windows(config, count), family.sparse(config, count)
-    layers = [
-        layer(config, family, window, routed)
-        for window, routed in zip(windows, sparse, strict=True)
-    ]
+    kinds = list(zip(windows, sparse, strict=True))
+    by_kind = {
+        (window, routed): layer(config, family, window, routed)
+        for window, routed in dict.fromkeys(kinds)
+    }
+    layers = [by_kind[kind] for kind in kinds]
     head_dim = stack.heads(config).head_dim
     spec = stack.decoder(
         config,

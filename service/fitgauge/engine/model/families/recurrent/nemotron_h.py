@@ -38,9 +38,10 @@ def read_nemotron_h(config: Config) -> ModelSpec:
         "hybrid_override_pattern",
         ["mamba", "moe", "attention", "mlp"],
     )
+    by_kind = {kind: single_layer(config, kind) for kind in dict.fromkeys(types)}
     spec = decoder(
         config,
-        [single_layer(config, kind) for kind in types],
+        [by_kind[kind] for kind in types],
         base="backbone",
         embedding="embeddings",
         final_norm="norm_f",

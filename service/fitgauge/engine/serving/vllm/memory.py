@@ -7,12 +7,13 @@ gpu_memory_utilization - weights - non-torch - peak of the profiling pass (- CUD
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.memo import Memo, MixedMemo
+from fitgauge.engine.memo import Memo, MixedMemo, WeakMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
@@ -49,6 +50,12 @@ from fitgauge.engine.serving.weights import Stage, stages_of
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
+_OTHER_SETTINGS = 64
+"""Passes and groups of layers of one model: a search asks for some twenty."""
+
+_DERIVED: WeakMemo[ModelSpec, int, tuple[EngineProfile, MixedMemo]] = WeakMemo(16)
+"""What the estimates of one model and profile share, as those of one search do."""
+
 _PLANNER = "vllm 0.33 vllm/v1/core/kv_cache_planning.py; kv_cache_utils.py before"
 
 
@@ -62,9 +69,11 @@ def estimate(
     """Return the Estimate of every pipeline stage. Raises UnsupportedError where vLLM refuses
     the parallelism."""
     loaded = loaded_stages(spec, sharded, workload, accelerator)
+    # with its profile, whose identity no other can then have
+    _, memo = _DERIVED.get_or_compute(spec, id(profile), lambda: (profile, Memo(_OTHER_SETTINGS)))
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, Memo())),
+        stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, memo)),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.kv_cache_memory_bytes,
     )
@@ -232,10 +241,9 @@ def stage_memory(
         and not workload.enforce_eager
         and captures_graphs(accelerator)
     )
-    divided = structs.replace(workload, pipeline_parallel=2) if len(stages) > 2 else workload
     held = memo.get_or_compute(
-        (divided, accelerator_kind(accelerator).alone),
-        lambda: ProfileCache(_groups(spec, workload, accelerator), {}, {}),
+        (_of_the_pass(workload, len(stages)), accelerator_kind(accelerator).alone),
+        lambda: ProfileCache(_groups(spec, workload, accelerator, memo), {}, {}),
     )
     processes: dict[tuple[int, int], tuple[Term, ...]] = {}
     places, caches = [], []
@@ -270,8 +278,23 @@ def stage_memory(
     )
 
 
-def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tuple[Members, ...]:
-    return model_groups(
+def _of_the_pass(workload: Workload, stages: int) -> Workload:
+    """Return the workload without what decides neither the profiling pass nor the groups of layers:
+    more than two stages, the share of the GPU, and bytes in host memory or of others."""
+    return structs.replace(
+        workload,
+        pipeline_parallel=min(stages, 2),
+        gpu_memory_utilization=1.0,
+        cpu_offload_bytes=0,
+        other_memory_bytes=0,
+    )
+
+
+def _groups(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, memo: MixedMemo
+) -> tuple[Members, ...]:
+    make = partial(
+        model_groups,
         spec,
         tensor_parallel=workload.tensor_parallel,
         kv_cache_dtype=workload.kv_cache_dtype,
@@ -282,6 +305,8 @@ def _groups(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> tu
         speculative_tokens=workload.speculative_tokens,
         float32=workload.float32,
     )
+    groups: tuple[Members, ...] = memo.get_or_compute(tuple(make.keywords.values()), make)
+    return groups
 
 
 def _cache(held: ProfileCache, workload: Workload, layers: range | None) -> KvCacheConfig:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import ParamSpec, TypeVar
 from urllib.parse import quote
@@ -122,26 +122,26 @@ class Client:
         self._readers = readers
         self._watch = watch
         self._redirects = RedirectPolicy(settings.endpoint, settings.redirect_hosts)
-        self._open_session: httpx2.AsyncClient | None = None
         self._timeout = httpx2.Timeout(settings.request_seconds, pool=settings.flight_seconds)
         self._large = asyncio.Semaphore(LARGE_RESOLVES)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._open_session is not None:
-            await self._open_session.aclose()
+        if "_session" in vars(self):
+            await self._session.aclose()
 
-    @property
+    @cached_property
     def _session(self) -> httpx2.AsyncClient:
-        """huggingface_hub's session, opened for the first request: the imports of its transport
-        take as long as an estimate from the shell."""
-        if self._open_session is None:
-            self._open_session = get_async_session()
-            # huggingface_hub's hook for responses reads, and unpacks, bodies of errors whole
-            hooks = self._open_session.event_hooks
-            self._open_session.event_hooks = {"request": hooks["request"], "response": []}
-            self._open_session.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
-        return self._open_session
+        session = get_async_session()
+        # huggingface_hub's hook for responses reads, and unpacks, bodies of errors whole
+        session.event_hooks = {"request": session.event_hooks["request"], "response": []}
+        session.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        return session
+
+    def open(self) -> None:
+        """Import the transport, which takes as long as an estimate from the shell, and open the
+        session before a request waits for it."""
+        _ = self._session
 
     @asynccontextmanager
     async def trip(

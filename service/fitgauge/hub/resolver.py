@@ -125,6 +125,8 @@ class Hub:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fitgauge-hub-reader")
         self._client = Client(self._settings, self._breaker, self._pool, self._readers, self.watch)
+        if not self._settings.offline:
+            self._client.open()
 
     async def close(self) -> None:
         """End what is under way. What was fetched is on disk already."""

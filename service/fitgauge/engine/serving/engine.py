@@ -302,6 +302,11 @@ class Engine(NamedTuple):
         return (*self.ignored_fields, *options, *draft)
 
     @property
+    def runs_tags(self) -> bool:
+        """Whether its command names a model by a tag of Ollama's library."""
+        return "ollama" in self.checkpoint_kinds
+
+    @property
     def reads_gguf(self) -> bool:
         """Whether it reads GGUF files and has ggml's cache types."""
         return self.file_kind == "gguf"

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
-from fitgauge.engine.serving.registry import engine_named
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.common.schemas import FitRequest
@@ -117,8 +117,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             fields["engine"] = instead
         notes.append(f"engine: {sentence} The answer is of {instead or 'the default engine'}.")
     elif engine is None and str(fields.get("kv_cache_dtype", "")).startswith("q"):
-        fields["engine"] = "llama.cpp"
-        notes.append("engine: a KV cache in such a format is llama.cpp's; the answer is of it.")
+        chosen = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
+        fields["engine"] = chosen
+        notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     method = fields.get("method")
     if method is not None and method not in _ADAPTERS:
         fields["algorithm"] = fields.pop("method")

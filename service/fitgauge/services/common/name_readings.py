@@ -57,7 +57,7 @@ def engine_of_name(request: FitRequest, model: Model) -> Assumption | None:
         engine = next(engine for engine in DEFAULT_ENGINES if ENGINES[engine].reads_gguf)
         why = "the model is a GGUF file"
     elif is_tag(request.model):
-        engine = next(name for name, row in ENGINES.items() if "ollama" in row.checkpoint_kinds)
+        engine = next(name for name, row in ENGINES.items() if row.runs_tags)
         why = f"`{request.model}` is written as a tag of its library"
     else:
         return None

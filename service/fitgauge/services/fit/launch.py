@@ -134,7 +134,7 @@ def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
 def _tag(model: Model, form: str, row: Engine) -> str | None:
     """Return the tag of Ollama's library that the caller named the model by, for its command."""
     name = model.guessed_from
-    if name is None or model.named_format is None or "ollama" not in row.checkpoint_kinds:
+    if name is None or model.named_format is None or not row.runs_tags:
         return None
     is_same = canonical_name(model.named_format) == canonical_name(form)
     return name if is_same and is_tag(name) else None

@@ -100,10 +100,10 @@ def echo(
         filled["framework"] = tool.name if tool else choices.frameworks[0]
     filled |= {name: getattr(base, name) for name in shared}
     filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
-    filled |= {
-        "global_batch_size": choices.global_batch_size,
-        "objective": request.objective or "fewest_gpus",
-    }
+    # one that is left out is larger on counts that are no power of two
+    if request.global_batch_size is not None or len(choices.counts) == 1:
+        filled["global_batch_size"] = choices.global_batch_size
+    filled["objective"] = request.objective or "fewest_gpus"
     fields = (
         *(
             "micro_batch_size",

@@ -65,7 +65,7 @@ def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(c
     )
     assert answer.total > 20
     assert counted["demands"] < 600
-    assert counted["vllm"] <= 132
+    assert counted["vllm"] <= 148  # 132 before block FP8 had rows of scales of its own before Ada
     assert counted["llama.cpp"] <= 32
 
 
@@ -163,7 +163,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
     ("name", "settings", "layouts", "passes"),
     [
         ("Qwen/Qwen3-8B", {}, 95, 110),
-        ("Qwen/Qwen3-30B-A3B", {}, 70, 110),
+        ("Qwen/Qwen3-30B-A3B", {}, 81, 110),  # 70 before counts between powers of two
         ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 80, 500),
         ("Qwen/Qwen3-30B-A3B", {"method": "lora", "framework": "megatron"}, 70, 110),
     ],

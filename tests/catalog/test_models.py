@@ -74,7 +74,6 @@ bloom | bigscience/bloom
 bloom 7b1 | bigscience/bloom-7b1
 opt 13b | facebook/opt-13b
 opt-175b | facebook/opt-175b
-rwkv 7b | RWKV/rwkv-4-7b-pile
 gpt2 | openai-community/gpt2
 gpt-j 6b | EleutherAI/gpt-j-6b
 gpt-neox 20b | EleutherAI/gpt-neox-20b

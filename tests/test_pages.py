@@ -156,7 +156,7 @@ def test_a_target_of_the_pages_is_one_of_the_makefile():
 
 
 def test_an_inline_command_of_the_pages_is_one_of_the_command_line():
-    named = set(re.findall(r"`(?:\.venv/bin/)?fitgauge ([a-z-]+)", "\n".join(PAGES.values())))
+    named = set(re.findall(r"`(?:\.venv/bin/)?fitgauge ([a-z][a-z-]*)", "\n".join(PAGES.values())))
     assert {"serve", "config", "mcp"} <= named <= set(main.commands)
 
 

@@ -135,9 +135,9 @@ class Client:
         """Return the accelerators of the catalog, a page at a time."""
         return await self._get("/v1/gpus", limit=limit, offset=offset)
 
-    async def search_names(self, search: str) -> Answer:
-        """Return names of models and GPUs that begin with or hold a text."""
-        return await self._get("/v1/names", search=search)
+    async def search_names(self, search: str, *, hub: bool | None = None) -> Answer:
+        """Return names of models and GPUs that begin with or hold a text; hub: of the Hub too."""
+        return await self._get("/v1/names", search=search, hub=hub)
 
     async def get_catalog(self) -> Answer:
         """Return which catalog answers: versions, dates, counts."""

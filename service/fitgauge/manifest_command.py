@@ -65,7 +65,8 @@ def manifest_options(command: Callable[..., None]) -> Callable[..., None]:
         if file_model or file_gpu or as_sarif or as_markdown:
             raise click.UsageError("--model, --gpu, --sarif and --markdown need -f PATH.")
         if fields["model"] is None:
-            raise click.UsageError("Missing argument 'MODEL'.")
+            context = click.get_current_context()
+            raise click.MissingParameter(ctx=context, param=context.command.params[0])
         command(**fields)
 
     for option in reversed(_OPTIONS):

@@ -66,6 +66,10 @@ def test_mcp_says_where_to_get_a_token(tokens):
     assert described.scopes_supported == ["fit"]
 
 
+def audit_lines(caplog):
+    return [record.getMessage() for record in caplog.records if record.name == "fitgauge.audit"]
+
+
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_the_caller_of_mcp_is_the_caller_of_its_tools(tokens, provider, mode, caplog):
     caplog.set_level("INFO", "fitgauge.audit")
@@ -75,7 +79,7 @@ def test_the_caller_of_mcp_is_the_caller_of_its_tools(tokens, provider, mode, ca
     ):
         caplog.clear()
         assert not call(tokens, headers, mode).is_error
-        lines = [record.getMessage() for record in caplog.records]
+        lines = audit_lines(caplog)
         (tool,) = [line for line in lines if "route=/tools/{name}" in line]
         assert tool.startswith(f'decision=allowed caller="{name}"')
         assert all(f'caller="{name}"' in line for line in lines)
@@ -97,7 +101,7 @@ def test_calls_at_once_keep_their_callers_apart(tokens, caplog):
         await asyncio.gather(*map(asks, names))
 
     asyncio.run(all_ask())
-    lines = [record.getMessage() for record in caplog.records]
+    lines = audit_lines(caplog)
     calls = [line for line in lines if "route=/tools/{name}" in line]
     assert len(calls) == 3 * len(names)
     for line in calls:

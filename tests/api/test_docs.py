@@ -7,7 +7,8 @@ import pytest
 from litestar.testing import create_test_client
 
 from fitgauge.api.controllers import docs
-from fitgauge.api.problems import RequestError, on_request_error
+from fitgauge.api.problem_responses import on_request_error
+from fitgauge.api.problems import RequestError
 
 SCRIPT = "start('<b>')"
 HASH = b64encode(sha256(SCRIPT.encode()).digest()).decode()

@@ -137,6 +137,8 @@ def test_ctrl_c_in_the_middle_of_a_command_ends_it_without_a_traceback(tmp_path:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        # a shell's job in the background ignores SIGINT, and so would what it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"running\n"

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from bundled_models import SNAPSHOT, model_of
-from fitgauge import app
+from fitgauge import questions
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import Engines
 from fitgauge.cli import main
@@ -101,7 +101,7 @@ def test_explain_log_reads_the_log_of_a_new_engine(engines: Engines) -> None:
 
 
 def test_the_command_takes_a_new_engine(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "load_engines", lambda: engines)
+    monkeypatch.setattr(questions, "load_engines", lambda: engines)
     arguments = ["check", MODEL, "H100", "--engine", "toy", "--json"]
     result = CliRunner().invoke(main, arguments, env={"HF_HUB_OFFLINE": "1"})
     assert result.exit_code == 0

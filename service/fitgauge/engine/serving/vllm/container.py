@@ -1,7 +1,7 @@
 """How containers start vLLM.
 
 Source: docker/Dockerfile (entrypoint), entrypoints/openai/cli_args.py (flags of the HTTP server),
-engine/arg_utils.py (short flags). KServe's huggingfaceserver runs vLLM unless --backend says
+vllm/engine/arg_utils.py (short flags). KServe's huggingfaceserver runs vLLM unless --backend says
 otherwise (kserve/kserve@master:python/huggingfaceserver/README.md)."""
 
 from fitgauge.engine.serving.container import ContainerStart

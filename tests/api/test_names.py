@@ -75,3 +75,10 @@ def test_offline_the_hub_is_not_asked(hub):
         names = http.get("/v1/names", params={"search": "qwen3 8b", "hub": True}).json()
     assert names["hub"] == []
     assert hub.requests == []
+
+
+@pytest.mark.parametrize("value", ["AAA", "1", "True", ""])
+def test_a_switch_is_true_or_false(hub, value):
+    with serving(hub) as url, client(url) as http:
+        refused = http.get("/v1/names", params={"hub": value})
+    assert (refused.status_code, refused.json()["field"]) == (422, "hub")

@@ -32,6 +32,8 @@ def strict_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRo
             raise _repeated(name)
         if values and field.annotation is int:
             _check_integer(name, values[0], field)
+        elif values and field.annotation is bool:
+            _check_boolean(name, values[0])
         elif values:
             _check_length(name, values[0], field)
 
@@ -65,6 +67,12 @@ def _check_integer(name: str, value: str, field: FieldDefinition) -> None:
         return
     detail = f"{name} is {value[:40]!r}, not an integer from {low} to {high}."
     raise RequestError(422, "invalid-request", detail, f"Send {name}={field.default}.", field=name)
+
+
+def _check_boolean(name: str, value: str) -> None:
+    if value not in ("true", "false"):
+        detail = f"{name} is {value[:40]!r}, not true or false."
+        raise RequestError(422, "invalid-request", detail, f"Send {name}=true.", field=name)
 
 
 def _check_length(name: str, value: str, field: FieldDefinition) -> None:

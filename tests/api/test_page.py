@@ -27,6 +27,12 @@ def test_a_file_is_served_under_the_policy_and_once(http, name):
     assert again.content == b""
 
 
+def test_the_page_names_the_documentation_where_the_service_has_it(http):
+    page = httpx.get(http.base_url).text
+    docs = httpx.get(http.base_url.join("/docs/"))
+    assert ('<link rel="help"' in page) == (docs.status_code == 200)
+
+
 @pytest.mark.parametrize(
     "path", ["/web/", "/web/nothing.js", "/web/../page.py", "/web/%2e%2e/app.py"]
 )

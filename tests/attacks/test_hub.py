@@ -216,6 +216,15 @@ def test_a_repository_of_the_snapshot_that_is_ill_is_answered_from_it(hub, http)
     assert_well(http, hub, "well/after-the-snapshot")
 
 
+def test_an_unreadable_repository_is_answered_from_the_snapshot_alone(hub, http):
+    for name in ("Qwen/Qwen3-14B", "well/unreadable"):
+        hub.fault(name, status=200, body=b"[]")
+    answer = fit(http, "Qwen/Qwen3-14B").json()
+    assert answer["model"]["source"] == "snapshot"
+    assert answer["warnings"][0]["code"] == "answered-from-snapshot"
+    assert fit(http, "well/unreadable").status_code == 422
+
+
 def peak_mib(process):
     """Return the most memory that the process and its children ever had [MiB], shared pages each
     time."""

@@ -26,9 +26,9 @@ _HEADERS = {
 class StaticFile:
     """One file with its headers."""
 
-    def __init__(self, path: Path, policy: str) -> None:
-        """policy: its Content Security Policy."""
-        self.content = path.read_bytes()
+    def __init__(self, path: Path, policy: str, *, without: bytes = b"") -> None:
+        """policy: its Content Security Policy; without: what is cut out of it."""
+        self.content = path.read_bytes().replace(without, b"")
         self.media_type = _TYPES[path.suffix]
         self.headers = _HEADERS | {
             "Content-Security-Policy": policy,

@@ -17,13 +17,18 @@ import {Question} from './components/question.js';
 import {Terms} from './components/terms.js';
 import {Verdict} from './components/verdict.js';
 
+// Named by the head where the service has it.
+const documentation = document.querySelector('link[rel=help]');
+
 function Header() {
   return html`<header>
     <div><h1>${t('title')}</h1><p>${t('lead')}</p></div>
-    <div role="group" aria-label=${t('language')}>
-      ${Object.entries(names).map(([code, name]) => html`<button type="button" lang=${code}
-        aria-pressed=${language.value === code} onClick=${() => use(code)}>${name}</button>`)}
-    </div>
+    <nav>${documentation && html`<a href=${documentation.href}>${t('docs')}</a>`}
+      <div role="group" aria-label=${t('language')}>
+        ${Object.entries(names).map(([code, name]) => html`<button type="button" lang=${code}
+          aria-pressed=${language.value === code} onClick=${() => use(code)}>${name}</button>`)}
+      </div>
+    </nav>
   </header>`;
 }
 

@@ -7,6 +7,7 @@ from litestar import Controller, Request, Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import PathParameter
 
+from fitgauge.api.controllers import docs
 from fitgauge.api.static_files import StaticFile, files_of
 
 _FOLDER = Path(__file__).parents[2] / "web"
@@ -27,7 +28,12 @@ POLICY = "; ".join(
 )
 """Content Security Policy: nothing from elsewhere, nothing inline, no text becomes markup."""
 
-FILES = {name: StaticFile(path, POLICY) for name, path in files_of(_FOLDER).items()}
+_DOCS_LINK = b'<link rel="help" href="docs/">\n'
+
+FILES = {
+    name: StaticFile(path, POLICY, without=b"" if docs.FILES else _DOCS_LINK)
+    for name, path in files_of(_FOLDER).items()
+}
 
 
 class PageController(Controller):

@@ -106,7 +106,7 @@ class ModelResolver:
     async def resolve(self, text: str) -> Model:
         """Return the Model of this name, always from the Hub.
 
-        Raises UnknownModelError (with near matches), GatedModelError, ModelWithoutWeightsError,
+        Raises UnknownModelError (with near matches), ModelWithoutWeightsError, and GatedModelError,
         MalformedModelError, HubUnreachableError and HubBusyError where the snapshot cannot
         answer in the Hub's place, InvalidRequestError for an invalid name."""
         if (model := size_model(text)) is not None:
@@ -126,10 +126,13 @@ class ModelResolver:
             return self._second_best(
                 text, reference, "The Hub has no public repository of this name", error
             )
-        except (MalformedModelError, ModelWithoutWeightsError) as error:
+        except ModelWithoutWeightsError as error:
             if out_of_scope(text):
                 raise self._unknown(text, error.detail, error.hint) from error
             raise
+        except MalformedModelError as error:
+            why = "What the Hub says of this repository cannot be read"
+            return self._second_best(text, reference, why, error)
         except GatedModelError as error:
             return self._second_best(
                 text, reference, "The Hub requires a token with access to this repository", error
@@ -234,11 +237,11 @@ class ModelResolver:
         raise error
 
     def _known_without_hub(self, reference: Reference, error: FitgaugeError) -> Model | None:
-        """Return what the snapshot has of a reference; where the Hub has not said that there is
-        no such repository, also what follows from its name."""
+        """Return what the snapshot has of a reference; where the Hub has not said what the
+        repository is, also what follows from its name."""
         if reference.file is None and (model := self.bundled(reference.repo_id)) is not None:
             return model
-        if isinstance(error, UnknownModelError):
+        if isinstance(error, UnknownModelError | MalformedModelError):
             return None
         key = str(Reference(reference.repo_id, file=reference.file))
         model = self._bundled.get(key)

@@ -12,6 +12,7 @@ export default {
   'task.serving': 'Serving',
   'task.training': 'Training',
   'language': 'Language',
+  'docs': 'Documentation',
   'field.model': 'Model',
   'field.gpu': 'GPU',
   'field.gpu.none': 'none: what does it need?',

@@ -12,6 +12,7 @@ export default {
   'task.serving': '推理',
   'task.training': '训练',
   'language': '语言',
+  'docs': '文档',
   'field.model': '模型',
   'field.gpu': 'GPU',
   'field.gpu.none': '留空：需要多少显存？',

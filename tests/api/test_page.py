@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -86,6 +87,14 @@ def test_both_languages_have_the_page_texts():
     assert keys["en"] <= keys["zh"]
     own = {key.partition(".")[0] for key in keys["zh"] - keys["en"]}
     assert own <= {"name", "code", "assumed"}
+
+
+def test_every_code_has_a_chinese_text():
+    chinese = FILES["texts/zh.js"].content.decode()
+    pages = Path(__file__).parents[2] / "docs" / "CODES.md"
+    codes = set(re.findall(r"^\| `([a-z0-9-]+)` \|", pages.read_text("utf-8"), re.M))
+    assert len(codes) > 100
+    assert codes == set(re.findall(r"^  'code\.([^']+)'", chinese, re.M))
 
 
 def test_names_are_found_by_their_words(http):

@@ -21,6 +21,8 @@ export function ProblemBox({problem}) {
   const offered = [...ready, ...matches].filter(isFirst);
   return html`<div class="problem" role="alert">
     <p><b>${plain(detail)}</b></p>
+    ${problem.detail && detail !== problem.detail
+      && html`<p><small lang="en">${plain(problem.detail)}</small></p>`}
     ${problem.hint && html`<p>${plain(problem.hint)}</p>`}
     ${offered.length > 0 && html`<p>${t('problem.try')}:
       ${offered.map((fields) => html` <button type="button" onClick=${() => change(fields)}>

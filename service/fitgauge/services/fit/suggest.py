@@ -14,6 +14,7 @@ from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.fit.candidates import (
@@ -128,7 +129,7 @@ def suggestions(
     if checked.verdict == "fits":
         return []
     query, remedies = checked.query, SuggestionSearch(checked, estimator, siblings)
-    few = (fewest,) if fewest is not None else ()
+    few = () if fewest is None else (_sold_together(query.accelerator, fewest),)
     most = query.match.quota
     counts = tuple(
         count
@@ -172,6 +173,12 @@ def suggestions(
         )
     )
     return results[:MOST_SUGGESTIONS]
+
+
+def _sold_together(accelerator: Accelerator, count: int) -> int:
+    """Return the least number of GPUs from `count` up that people have: whole nodes beyond one."""
+    each = node_size(accelerator, None)
+    return count if count <= each else nodes(accelerator, count, None) * each
 
 
 def _with_experts_on_host(query: FitQuery, estimator: Estimator) -> list[Suggestion]:

@@ -307,7 +307,7 @@ def test_where_nothing_else_runs_an_engine_of_the_card_is_offered_with_smaller_w
     assert offered[0].verdict == "fits"
 
 
-def test_beyond_a_node_whole_nodes_are_suggested(check_fit):
+def test_beyond_a_node_whole_nodes_are_suggested(check_fit: Check) -> None:
     answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="8x H100 SXM")
     assert answer.limits.min_gpu_count not in (None, 8, 16)
     counts = [one.request["gpu_count"] for one in answer.suggestions if "gpu_count" in one.request]

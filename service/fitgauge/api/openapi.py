@@ -8,7 +8,14 @@ import msgspec
 from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.spec import License, Schema, Server
+from litestar.openapi.spec import (
+    Components,
+    License,
+    Reference,
+    Schema,
+    SecurityScheme,
+    Server,
+)
 from litestar.plugins import OpenAPISchemaPlugin
 from litestar.routes import HTTPRoute
 from litestar.typing import FieldDefinition
@@ -47,6 +54,15 @@ _HEADERS = {
     "429": _RETRY_AFTER,
     "503": _RETRY_AFTER,
 }
+_SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
+    "bearer": SecurityScheme(
+        type="http", scheme="bearer", description="An API key, or a JWT of the identity provider."
+    ),
+    "api_key": SecurityScheme(
+        type="apiKey", name="X-API-Key", security_scheme_in="header", description="An API key."
+    ),
+}
+"""How a caller says who they are; nobody has to where the service lets everybody in."""
 
 
 def document(server: str = "/") -> dict[str, Any]:
@@ -148,6 +164,8 @@ def _application() -> Litestar:
             ),
             license=License(name="Apache-2.0", identifier="Apache-2.0"),
             servers=[Server(url="/")],
+            components=Components(security_schemes=_SECURITY_SCHEMES),
+            security=[{}, {"bearer": []}, {"api_key": []}],
         ),
         logging_config=None,
     )

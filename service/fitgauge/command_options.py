@@ -9,6 +9,7 @@ import msgspec
 from fitgauge.console import as_typed
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
+from fitgauge.services.training_fit.length_files import LONGEST_FILE, read_lengths
 
 _Request = TypeVar("_Request")
 _TYPES = {"integer": int, "number": float, "string": str}
@@ -43,6 +44,8 @@ def question_options(request: type) -> Callable[[Callable[..., None]], Callable[
                 )
             ):
                 command = click.option(name, type=click.Choice(choices), help=described)(command)
+            elif kinds and kinds[0] == "object":
+                command = click.option(name, type=_Lengths(), help=described)(command)
             elif kinds and kinds[0] in _TYPES and field != "detail":
                 kind = _TYPES[kinds[0]] if kinds[0] == "string" else _Number(fields[field])
                 command = click.option(name, type=kind, help=described)(command)
@@ -82,6 +85,24 @@ class _Number(click.ParamType[object]):
             return read(self._field, value).get(self._field.name, value)
         except InvalidRequestError as error:
             return self.fail(f"{error.detail} {as_typed(error.hint)}", param, ctx)
+
+
+class _Lengths(click.ParamType[dict[str, int]]):
+    """A file of lengths: JSON, or one whole number a line; - reads standard input."""
+
+    name = "file"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, int]:
+        """Return number of samples by length. Fail where the file holds no lengths."""
+        try:
+            with click.open_file(str(value), "rb") as file:
+                return read_lengths(file.read(LONGEST_FILE + 1))
+        except OSError as error:
+            return self.fail(f"{value}: {error.strerror}.", param, ctx)
+        except InvalidRequestError as error:
+            return self.fail(f"{error.detail} {error.hint}", param, ctx)
 
 
 def _integers(text: str) -> list[int]:

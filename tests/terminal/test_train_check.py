@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from fitgauge.cli import main
+from fitgauge.services.training_fit.length_files import read_lengths
+from fitgauge.services.training_fit.run_fields import MOST_LENGTHS
 
 
 @pytest.fixture
@@ -74,3 +76,37 @@ def test_a_picture_keeps_its_numbers_in_a_narrow_terminal(run, monkeypatch, colu
     )[0]
     assert "optimizer_temporaries" in picture
     assert "…" not in picture
+
+
+@pytest.mark.parametrize(
+    "text", ["512\n512\n2048\n", "[512, 512, 2048]", '{"512": 2, "2048": 1}'], ids=str
+)
+def test_lengths_are_read_from_a_file(run, tmp_path, text):
+    file = tmp_path / "lengths"
+    file.write_text(text)
+    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--lengths", file, "--epochs", 2, "--json")
+    answer = json.loads(result.output)
+    assert answer["run"]["tokens"] == 2 * 3072
+    assert answer["understood_as"]["sequence_length"] == 2048
+
+
+@pytest.mark.parametrize("text", ["", "a b", "[0]", "[]", '{"512": 0}', "123456789", "[1.5]"])
+def test_a_file_without_lengths_is_refused(run, tmp_path, text):
+    file = tmp_path / "lengths"
+    file.write_text(text)
+    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--lengths", file)
+    assert result.exit_code == 2
+    assert "--lengths" in result.output
+
+
+def test_many_different_lengths_are_rounded_up_to_fewer():
+    samples = read_lengths(" ".join(map(str, range(1, 20_001))).encode())
+    assert len(samples) <= MOST_LENGTHS
+    assert sum(samples.values()) == 20_000
+    assert max(map(int, samples)) == 20_000
+
+
+def test_time_and_cost_of_a_run_are_printed(run):
+    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--samples", "10k", "--epochs", 3)
+    assert "The run of 61,440,000 tokens takes" in " ".join(result.output.split())
+    assert "GPU hours" in result.output

@@ -75,6 +75,7 @@ NoteCode = Literal[
     "recurrent-kernels-assumed",
     "reference-offloaded",
     "rollout-memory-held",
+    "run-not-estimated",
     "saved-masks-of-cuda",
     "sharded-not-replicated",
     "stages-uneven",

@@ -167,7 +167,7 @@ class Services:
         def answers(checkpoint: Checkpoint) -> TrainingAnswer:
             training = self._training.with_checkpoint(checkpoint)
             if gpu is not None:
-                return training.answer(request, model, gpu, rl_models)
+                return training.answer(request, model, gpu, rl_models, dependencies.catalog.offers)
             judged = training.alone(request, model, rl_models)
             smallest = smallest_training(
                 request, model, rl_models, judged.main, training, dependencies.catalog

@@ -1,5 +1,6 @@
 """One answer about serving or training: the verdict, a bar for every term, what to change."""
 
+from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -76,6 +77,15 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
         )
     if answer.limits is not None:
         _limits(answer.limits, console)
+    if answer.run is not UNSET:
+        run = answer.run
+        console.print(
+            f"steps [bold]{run.steps:,}[/bold]   tokens/s"
+            f" [bold]{run.tokens_per_second.expected:,.0f}[/bold]   MFU"
+            f" [bold]{run.mfu.expected:.0%}[/bold]   GPU hours"
+            f" [bold]{run.gpu_hours.expected:,.1f}[/bold]   {run.basis}",
+            highlight=False,
+        )
     for name, other in answer.others.items():
         console.print(
             f"  {name}: [bold]{other.verdict.replace('_', ' ')}[/bold]"

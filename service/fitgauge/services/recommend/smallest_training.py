@@ -112,5 +112,5 @@ def _fields(request: TrainingRequest, option: _Option) -> Fields:
     return {
         name: ",".join(map(str, value)) if isinstance(value, list) else value
         for name, value in fields.items()
-        if value is not None and name != "detail"
+        if value is not None and name not in ("detail", "lengths")
     }

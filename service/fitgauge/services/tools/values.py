@@ -11,7 +11,7 @@ from msgspec import Struct, inspect
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.tools.aliases import NOT_SET, VALUES, Value, plain
 
-Kind = Literal["integer", "integers", "number", "boolean", "choice", "text", "texts"]
+Kind = Literal["integer", "integers", "number", "boolean", "choice", "counts", "text", "texts"]
 
 _NUMBER = re.compile(
     r"(?<![a-z0-9.])(?P<digits>\d{1,3}(?:[, _]\d{3})+(?![0-9])(?:\.\d+)?"
@@ -76,6 +76,8 @@ def _field(field: inspect.Field) -> Field:
         kind = "number"
     elif choices:
         kind = "choice"
+    elif inspect.DictType in kinds:
+        kind = "counts"
     return Field(field.name, kind, choices, _description(field.type))
 
 
@@ -124,13 +126,15 @@ _NEVER_ONE = ("context_length", "sequence_length")
 """Fields that such hosts fill with their minimum, which no caller means."""
 
 
-def read(field: Field, value: object) -> dict[str, Value | list[Value]]:
+def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[str, int]]:
     """Return the fields that a value sets: mostly the field alone. Raises InvalidRequestError for a
     number that cannot be read."""
     if isinstance(value, list):
         if field.kind == "integers":
             return {field.name: [_integer(field, one) for one in value]}
         value = ", ".join(map(_text, value))
+    elif isinstance(value, dict) and field.kind == "counts":
+        return {field.name: {_text(key): _integer(field, one) for key, one in value.items()}}
     elif isinstance(value, dict):
         value = " ".join(_text(one) for one in value.values() if one is not None)
     word = plain(_text(value))

@@ -9,6 +9,12 @@ from fitgauge.services.training_fit import images, megatron, rl_setup
 from fitgauge.services.training_fit.framework_variants import open_settings, reduces
 from fitgauge.services.training_fit.result import TrainingEstimate
 
+_AS_SENT = (
+    "runtime_gib", "other_memory_gib", "host_memory_gib", "samples", "epochs", "token_budget",
+    "mfu", "price_per_gpu_hour",
+)  # fmt: skip
+"""Fields without a default to fill in."""
+
 
 def echo(
     trained: TrainingEstimate, accelerator: Accelerator, model: Model
@@ -19,11 +25,7 @@ def echo(
     filled = workload_fields(
         trained.workload, accelerator, trained.count, model
     ) | rl_setup.understood(request, trained.setup)
-    filled |= {
-        name: value
-        for name in ("runtime_gib", "other_memory_gib", "host_memory_gib")
-        if (value := getattr(request, name)) is not None
-    }
+    filled |= {name: value for name in _AS_SENT if (value := getattr(request, name)) is not None}
     left_out = open_settings(request, trained.workload)
     return {name: value for name, value in filled.items() if name not in left_out}
 

@@ -23,10 +23,11 @@ from fitgauge.services.common.schemas import (
     Text,
     Verdict,
 )
-from fitgauge.services.training_fit.fields import AlgorithmFields
+from fitgauge.services.training_fit.run_fields import RunFields
+from fitgauge.services.training_fit.run_schemas import TrainingRun
 
 
-class TrainingRequest(AlgorithmFields, kw_only=True, forbid_unknown_fields=True):
+class TrainingRequest(RunFields, kw_only=True, forbid_unknown_fields=True):
     """Will this model fit on this GPU when it is trained? Only `model` is needed: without `gpu`
     the answer says what it needs."""
 
@@ -200,6 +201,15 @@ class TrainingAnswer(Struct, kw_only=True):
         list[SmallestGpus],
         Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
     ] = []
+    run: Annotated[
+        TrainingRun | UnsetType,
+        Meta(
+            description=(
+                "With samples, token_budget or lengths: time and cost of the whole run, where it"
+                " fits."
+            )
+        ),
+    ] = UNSET
     ranks: Annotated[
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
     ] = UNSET

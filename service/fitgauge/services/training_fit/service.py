@@ -7,6 +7,7 @@ from msgspec import UNSET, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB
@@ -31,6 +32,7 @@ from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch
+from fitgauge.services.training_fit.lengths import with_lengths
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
@@ -41,6 +43,7 @@ from fitgauge.services.training_fit.responses import (
 )
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
+from fitgauge.services.training_fit.run import run_assumptions, run_in_words, training_run
 from fitgauge.services.training_fit.saved_tensors import saved_segments
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.suggest import SettingsSearch
@@ -64,12 +67,19 @@ class TrainingFitService:
         return training
 
     def answer(
-        self, request: TrainingRequest, model: Model, match: GpuMatch, models: RlModels = ALONE
+        self,
+        request: TrainingRequest,
+        model: Model,
+        match: GpuMatch,
+        models: RlModels = ALONE,
+        offers: Offers | None = None,
     ) -> TrainingAnswer:
-        """Return the answer. `models`: the named reward model and critic.
+        """Return the answer. `models`: the named reward model and critic. `offers`: what GPUs cost,
+        for a whole run.
 
         Raises InvalidRequestError where the request is impossible, with a hint.
         """
+        request = with_lengths(request)
         count = training_gpus(request, match.count)
         accelerator = shared(match.accelerator, int((request.other_memory_gib or 0) * GIB))
         judged = self._judge(request, model, accelerator, count, models)
@@ -117,12 +127,19 @@ class TrainingFitService:
             *gpu_readings(request.gpu or "", match, judgement, stage.need.low, judge),
         ]
         check_host(trained.host_memory, request.host_memory_gib)
+        run, run_notes = (
+            training_run(request, trained, model.spec, accelerator, offers)
+            if starts
+            else (UNSET, [])
+        )
         return TrainingAnswer(
             verdict=judgement,
             summary=(
                 f"{model.id} cannot be trained this way on {gpus}: {sentence(refused)}"
                 if refused
-                else summary(model, gpus, trained, accelerator) + other_verdicts(read_as, judgement)
+                else summary(model, gpus, trained, accelerator)
+                + other_verdicts(read_as, judgement)
+                + ("" if run is UNSET else run_in_words(run))
             ),
             fit_probability=None if refused else round(trained.probability, 4),
             model=answers.model_answer(model),
@@ -142,12 +159,17 @@ class TrainingFitService:
                 *warnings(request, model, match, trained),
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
+                *run_notes,
             ],
-            assumed=assumptions(request, model, judged, understood_as, of_workload),
+            assumed=[
+                *assumptions(request, model, judged, understood_as, of_workload),
+                *run_assumptions(request),
+            ],
             understood_as=understood_as,
             launch=launch(model, workload, trained.setup, trained.tool) if starts else None,
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
+            run=run,
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused
@@ -160,7 +182,7 @@ class TrainingFitService:
         self, request: TrainingRequest, model: Model, models: RlModels = ALONE
     ) -> JudgedMethods:
         """Return the methods on one GPU of any size. Raise as `answer`."""
-        return self._judge(on_one_gpu(request), model, ANY_GPU.accelerator, 1, models)
+        return self._judge(on_one_gpu(with_lengths(request)), model, ANY_GPU.accelerator, 1, models)
 
     def needs(
         self,

@@ -1,0 +1,67 @@
+"""Fields of a training request about the whole run: how much data, at which price."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from fitgauge.services.training_fit.fields import AlgorithmFields
+
+MOST_LENGTHS = 4096
+"""Different lengths of a histogram."""
+Histogram = Annotated[
+    dict[
+        Annotated[str, Meta(pattern=r"^[1-9][0-9]{0,7}$")],
+        Annotated[int, Meta(ge=1, le=1_000_000_000_000)],
+    ],
+    Meta(min_length=1, max_length=MOST_LENGTHS),
+]
+
+
+class RunFields(AlgorithmFields, kw_only=True):
+    """The whole run."""
+
+    samples: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None,
+        Meta(
+            description=(
+                "Samples of the data set: adds `run`, the time and cost of the training. Default:"
+                " those of lengths."
+            ),
+            examples=[50_000],
+        ),
+    ] = None
+    epochs: Annotated[
+        Annotated[float, Meta(gt=0, le=10_000)] | None,
+        Meta(description="Passes over the samples. Default 1.", examples=[3]),
+    ] = None
+    token_budget: Annotated[
+        Annotated[float, Meta(ge=1, le=1e18)] | None,
+        Meta(description="Training tokens, instead of samples and epochs.", examples=[1e9]),
+    ] = None
+    lengths: Annotated[
+        Histogram | None,
+        Meta(
+            description=(
+                "Tokens of a sample -> number of such samples: sets sequence_length (longer samples"
+                " are cut to one that is sent), mean_sequence_length and samples."
+            ),
+            examples=[{"512": 800, "2048": 150, "4096": 50}],
+        ),
+    ] = None
+    mfu: Annotated[
+        Annotated[float, Meta(ge=1e-6, le=1)] | None,
+        Meta(
+            description=(
+                "Model FLOPs utilization you measured, for the time. Default: that of published"
+                " runs, an interval."
+            ),
+            examples=[0.4],
+        ),
+    ] = None
+    price_per_gpu_hour: Annotated[
+        Annotated[float, Meta(ge=0, le=1e6)] | None,
+        Meta(
+            description="USD of one GPU an hour, for the cost. Default: the catalog's prices.",
+            examples=[2.5],
+        ),
+    ] = None

@@ -1,0 +1,56 @@
+"""The whole run in a training answer."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.quantity import Basis
+
+
+class Interval(Struct, kw_only=True, frozen=True):
+    """A figure that lies between low and high in nine cases of ten."""
+
+    low: Annotated[float, Meta(description="Lower end.")]
+    expected: Annotated[float, Meta(description="The median.")]
+    high: Annotated[float, Meta(description="Upper end.")]
+
+
+class TrainingRun(Struct, kw_only=True):
+    """Time and cost of the whole run. Leaves out loading, evaluation, writing checkpoints and
+    waiting for data."""
+
+    tokens: Annotated[int, Meta(description="Tokens of the samples, in all epochs.")]
+    computed_tokens: Annotated[
+        int, Meta(description="With padding, where several samples of a micro-batch vary.")
+    ]
+    steps: Annotated[int, Meta(description="Optimizer steps.")]
+    seconds: Annotated[Interval, Meta(description="On all GPUs together.")]
+    gpu_hours: Annotated[Interval, Meta(description="Hours times GPUs.")]
+    usd: Annotated[
+        Interval | None,
+        Meta(
+            description=(
+                "expected: at the lowest price; low to high: over prices and times. Null without a"
+                " price."
+            )
+        ),
+    ]
+    prices_as_of: Annotated[
+        str | None,
+        Meta(description="The oldest date of the prices; null where you sent one, or none."),
+    ]
+    tokens_per_second: Annotated[
+        Interval, Meta(description="Computed tokens a second of all GPUs together.")
+    ]
+    mfu: Annotated[Interval, Meta(description="Model FLOPs utilization, 0 to 1.")]
+    basis: Annotated[
+        Basis,
+        Meta(
+            description=(
+                "calibrated: of published runs on such GPUs; assumed: there are none, or mfu is"
+                " sent."
+            )
+        ),
+    ]
+    formula: Annotated[str, Meta(description="Expected seconds with their numbers.")]
+    source: Annotated[str, Meta(description="Where the formula and its figures come from.")]

@@ -62,7 +62,7 @@ _SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
         type="apiKey", name="X-API-Key", security_scheme_in="header", description="An API key."
     ),
 }
-"""How a caller says who they are; nobody has to where the service lets everybody in."""
+"""How a caller says who they are; an open service asks for neither."""
 
 
 def document(server: str = "/") -> dict[str, Any]:

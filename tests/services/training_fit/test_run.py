@@ -111,3 +111,33 @@ def test_runs_like_which_none_is_published_have_no_time(train, fields):
 def test_what_does_not_fit_and_what_is_not_asked_have_no_run(train):
     for fields in ({}, {"samples": 10, "method": "full", "gpu": "RTX 4060"}):
         assert not hasattr(train(**fields).run, "seconds")
+
+
+def test_checkpoints_that_stay_and_one_more_are_on_disk_at_once(train):
+    disk = train(samples=10_000, save_total_limit=2).disk
+    assert disk.checkpoint_bytes == sum(file.bytes for file in disk.files)
+    assert disk.written == 20
+    assert disk.total_bytes == 3 * disk.checkpoint_bytes
+
+
+def test_all_checkpoints_stay_without_a_limit(train):
+    disk = train(samples=10_000, save_steps=1000).disk
+    assert disk.total_bytes == 10 * disk.checkpoint_bytes
+
+
+def test_a_short_run_writes_one_checkpoint(train):
+    disk = train(samples=10, save_total_limit=5).disk
+    assert disk.written == 1
+    assert disk.total_bytes == disk.checkpoint_bytes
+
+
+def test_disk_without_data_counts_the_limit_alone(train):
+    disk = train(save_total_limit=4).disk
+    assert disk.written is None
+    assert disk.total_bytes == 5 * disk.checkpoint_bytes
+    assert train(save_steps=10).disk.total_bytes is None
+
+
+def test_an_interval_that_no_source_states_leaves_the_number_open(train):
+    disk = train(samples=1000, trainer="verl").disk
+    assert disk.written is None

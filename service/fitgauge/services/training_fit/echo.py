@@ -11,7 +11,7 @@ from fitgauge.services.training_fit.result import TrainingEstimate
 
 _AS_SENT = (
     "runtime_gib", "other_memory_gib", "host_memory_gib", "samples", "epochs", "token_budget",
-    "mfu", "price_per_gpu_hour",
+    "mfu", "price_per_gpu_hour", "save_steps", "save_total_limit",
 )  # fmt: skip
 """Fields without a default to fill in."""
 

@@ -65,3 +65,16 @@ class RunFields(AlgorithmFields, kw_only=True):
             examples=[2.5],
         ),
     ] = None
+    save_steps: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000_000)] | None,
+        Meta(
+            description=(
+                "Optimizer steps between checkpoints: adds `disk`. Default: the tool's own (500 of"
+                " transformers' Trainer, 1000 of LitGPT, an epoch of torchtune)."
+            )
+        ),
+    ] = None
+    save_total_limit: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Checkpoints that stay on disk: adds `disk`. Default: all.", examples=[2]),
+    ] = None

@@ -54,3 +54,34 @@ class TrainingRun(Struct, kw_only=True):
     ]
     formula: Annotated[str, Meta(description="Expected seconds with their numbers.")]
     source: Annotated[str, Meta(description="Where the formula and its figures come from.")]
+
+
+class CheckpointFileAnswer(Struct, kw_only=True):
+    """A file of a checkpoint, or the files of all ranks that are alike."""
+
+    name: Annotated[str, Meta(description="As the tool names it.")]
+    bytes: Annotated[int, Meta(description="Its size, without headers and random states.")]
+    formula: Annotated[str, Meta(description="Of what it is the sum.")]
+    source: Annotated[str, Meta(description="The code that writes it.")]
+
+
+class TrainingDisk(Struct, kw_only=True):
+    """What the checkpoints of a run take on disk."""
+
+    checkpoint_bytes: Annotated[
+        int, Meta(description="Of one, as the tool writes it: some write weights twice.")
+    ]
+    files: Annotated[list[CheckpointFileAnswer], Meta(description="Of which it is the sum.")]
+    written: Annotated[
+        int | None,
+        Meta(description="Checkpoints that the run writes; null without samples or token_budget."),
+    ]
+    total_bytes: Annotated[
+        int | None,
+        Meta(
+            description=(
+                "The most on disk at once: the checkpoints that stay, and the one that is written"
+                " before the oldest is deleted. Null where their number is open."
+            )
+        ),
+    ]

@@ -24,7 +24,7 @@ from fitgauge.services.common.schemas import (
     Verdict,
 )
 from fitgauge.services.training_fit.run_fields import RunFields
-from fitgauge.services.training_fit.run_schemas import TrainingRun
+from fitgauge.services.training_fit.run_schemas import TrainingDisk, TrainingRun
 
 
 class TrainingRequest(RunFields, kw_only=True, forbid_unknown_fields=True):
@@ -207,6 +207,14 @@ class TrainingAnswer(Struct, kw_only=True):
             description=(
                 "With samples, token_budget or lengths: time and cost of the whole run, where it"
                 " fits."
+            )
+        ),
+    ] = UNSET
+    disk: Annotated[
+        TrainingDisk | UnsetType,
+        Meta(
+            description=(
+                "With these, save_steps or save_total_limit: what checkpoints take on disk."
             )
         ),
     ] = UNSET

@@ -29,6 +29,7 @@ from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
+from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch
@@ -132,6 +133,7 @@ class TrainingFitService:
             if starts
             else (UNSET, [])
         )
+        disk = UNSET if refused else training_disk(request, trained, model.spec, run)
         return TrainingAnswer(
             verdict=judgement,
             summary=(
@@ -140,6 +142,7 @@ class TrainingFitService:
                 else summary(model, gpus, trained, accelerator)
                 + other_verdicts(read_as, judgement)
                 + ("" if run is UNSET else run_in_words(run))
+                + ("" if disk is UNSET else disk_in_words(disk))
             ),
             fit_probability=None if refused else round(trained.probability, 4),
             model=answers.model_answer(model),
@@ -170,6 +173,7 @@ class TrainingFitService:
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
             run=run,
+            disk=disk,
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused

@@ -6,6 +6,7 @@ LIGHTNING = Tool(
     name="lightning",
     title="Lightning",
     version="2.6",
+    writer="other",
     framework="transformers",
     aliases=("pytorchlightning", "lightningfabric", "fabric"),
     defaults=(

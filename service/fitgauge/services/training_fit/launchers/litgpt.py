@@ -71,6 +71,7 @@ LITGPT = Tool(
     name="litgpt",
     title="LitGPT",
     version="0.5.13",
+    writer="litgpt",
     framework="transformers",
     framework_on_several="fsdp",
     command=litgpt_command,

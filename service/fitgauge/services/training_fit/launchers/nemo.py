@@ -6,6 +6,7 @@ NEMO = Tool(
     name="nemo",
     title="NeMo",
     version="Megatron-Bridge, main of August 2026",
+    writer="megatron",
     framework="megatron",
     aliases=("nemoframework", "megatronbridge"),
     defaults=(

@@ -169,6 +169,7 @@ OPENRLHF = Tool(
     name="openrlhf",
     title="OpenRLHF",
     version="0.11",
+    writer="other",
     framework="deepspeed",
     command=openrlhf_sft_command,
     supports=openrlhf_supports,

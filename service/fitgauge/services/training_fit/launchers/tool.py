@@ -15,6 +15,7 @@ from fitgauge.engine.training.algorithms.setup import (
     Sleep,
     Trainer,
 )
+from fitgauge.engine.training.states.checkpoint_files import Writer
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -156,6 +157,8 @@ class Tool:
     samples_whole_groups: bool = False
     """It raises a micro-batch to the completions of one prompt where a step samples no whole
     groups."""
+    writer: Writer = "trainer"
+    """Whose code writes its checkpoints."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
 

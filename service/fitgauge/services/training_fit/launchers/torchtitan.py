@@ -93,6 +93,7 @@ TORCHTITAN = Tool(
     name="torchtitan",
     title="torchtitan",
     version="main of August 2026",
+    writer="torchtitan",
     framework="fsdp",
     aliases=("titan",),
     command=torchtitan_command,

@@ -98,6 +98,7 @@ TORCHTUNE = Tool(
     name="torchtune",
     title="torchtune",
     version="0.7",
+    writer="torchtune",
     framework="transformers",
     framework_on_several="fsdp",
     aliases=("tune",),

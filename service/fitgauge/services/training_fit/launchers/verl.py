@@ -179,6 +179,7 @@ VERL = Tool(
     name="verl",
     title="verl",
     version="0.7",
+    writer="other",
     framework="fsdp",
     aliases=("easyr1",),
     command=verl_sft_command,

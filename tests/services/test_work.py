@@ -12,12 +12,14 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.vllm import stage_memory
 from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
 from fitgauge.services.fit.batch_estimator import BatchEstimator, gpu_class
+from fitgauge.services.fit.service import FitService
 from fitgauge.services.fit.workload import serving_workload
 from fitgauge.services.recommend.gpu_options import GpuPool
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -67,6 +69,45 @@ def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(c
     assert counted["demands"] < 600
     assert counted["vllm"] <= 148  # 132 before block FP8 had rows of scales of its own before Ada
     assert counted["llama.cpp"] <= 32
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "estimates"),
+    [
+        ("Qwen/Qwen3-32B", "4x RTX 4090", 4),
+        ("deepseek-ai/DeepSeek-V3", "H100", 22),
+        ("deepseek-ai/DeepSeek-V3", "8x H100", 46),
+    ],
+)
+def test_a_question_takes_few_estimates(monkeypatch, name, gpus, estimates):
+    """Layouts whose weights alone exceed the GPU are not estimated, nor are defaults where the
+    ends of all ladders do not fit."""
+    calls, row = Counter(), ENGINES["vllm"]
+
+    def counting(*arguments):
+        calls["estimates"] += 1
+        return row.estimate(*arguments)
+
+    monkeypatch.setitem(ENGINES, "vllm", row._replace(estimate=counting))
+    request = FitRequest(model=name, gpu=gpus, context_length=9000, concurrency=2)
+    FitService(PROFILES).answer(request, model_of(name), bundled().find(gpus))
+    assert calls["estimates"] <= estimates
+
+
+def test_questions_of_other_contexts_share_the_profiling_pass(monkeypatch):
+    passes, real = Counter(), stage_memory.profiling_terms
+
+    def counting(*arguments, **named):
+        passes["passes"] += 1
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(stage_memory, "profiling_terms", counting)
+    name, service = "Qwen/Qwen3-8B", FitService(PROFILES)
+    model = model_of(name)
+    for context in range(5000, 5010):
+        request = FitRequest(model=name, gpu="H100", context_length=context)
+        service.answer(request, model, bundled().find("H100"))
+    assert passes["passes"] <= 3
 
 
 def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):

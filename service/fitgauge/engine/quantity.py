@@ -23,6 +23,9 @@ class Bytes(msgspec.Struct, frozen=True, gc=False):
     """Upper end of the interval [bytes]."""
 
 
+NOTHING = Bytes(low=0, expected=0, high=0)
+
+
 class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One named part of the memory of one accelerator."""
 
@@ -62,12 +65,33 @@ def total(terms: Iterable[Term]) -> Bytes:
     return Bytes(low=int(middle - below**0.5), expected=middle, high=int(middle + above**0.5))
 
 
-def largest_where(ceiling: int, holds: Callable[[int], bool]) -> int:
+def largest_where(ceiling: int, holds: Callable[[int], bool], near: float | None = None) -> int:
     """Return the largest number up to `ceiling` that `holds`, which holds of every number below
-    one it holds of; 0 where not even 1 does."""
+    one it holds of; 0 where not even 1 does. near: what it is about, where to look first."""
     if holds(ceiling):
         return ceiling
-    return bisect_left(range(1, ceiling), True, key=lambda index: not holds(index))
+    least, most = 0, ceiling
+    if near is not None and ceiling > 1:
+        least, most = _around(min(max(1, int(near)), ceiling - 1), ceiling, holds)
+    return least + bisect_left(range(least + 1, most), True, key=lambda index: not holds(index))
+
+
+def _around(near: int, ceiling: int, holds: Callable[[int], bool]) -> tuple[int, int]:
+    """Return the numbers between which `holds` ceases to hold, in steps from `near` that double."""
+    least, most, step = 0, ceiling, 1
+    if holds(near):
+        least = near
+        while least + step < most:
+            if not holds(least + step):
+                return least, least + step
+            least, step = least + step, 2 * step
+        return least, most
+    most = near
+    while most - step > least:
+        if holds(most - step):
+            return most - step, most
+        most, step = most - step, 2 * step
+    return least, most
 
 
 def exactly(size: int) -> str:

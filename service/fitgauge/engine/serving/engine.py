@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import Bytes, Term, total
+from fitgauge.engine.quantity import NOTHING, Bytes, Term, total
 from fitgauge.engine.serving.container import ContainerImage, ContainerStart, HelmChart
 from fitgauge.engine.serving.doubt import capped, doubt
 from fitgauge.engine.serving.engine_facts import (
@@ -316,25 +316,36 @@ class Engine(NamedTuple):
         """Whether its budget is a share of the whole device."""
         return self.terms_outside_budget is not None
 
+    def bytes_outside_budget(
+        self,
+        spec: ModelSpec,
+        profile: EngineProfile,
+        workload: Workload,
+        accelerator: Accelerator,
+        *,
+        layers: int,
+    ) -> Bytes:
+        """Return the sum of `terms_outside_budget` [bytes], the same for every share of the device.
+        layers: of the fullest stage."""
+        if self.terms_outside_budget is None:
+            return NOTHING
+        return total(self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers))
+
     def startup_probability(
         self,
         required: Bytes,
-        layers: int,
-        spec: ModelSpec,
+        outside: Bytes,
         profile: EngineProfile,
         workload: Workload,
         accelerator: Accelerator,
     ) -> float:
         """Return the chance that the engine starts: its budget holds what the fullest stage
-        requires [bytes], and the device what lies outside the budget; no surer than measured runs
-        of the kind allow. layers: of that stage.
+        requires, and the device what lies outside the budget [both bytes]; no surer than measured
+        runs of the kind allow.
 
         A pool given outright is no share of the device: then what is required alone decides.
         Source: vllm/v1/worker/utils.py, request_memory."""
         budget, by = self.budget(accelerator, workload), doubt(profile, accelerator)
-        if self.terms_outside_budget is None or workload.kv_cache_memory_bytes is not None:
+        if not self.budget_is_device_share or workload.kv_cache_memory_bytes is not None:
             return capped(fit_probability(required, budget), by)
-        outside = total(
-            self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers)
-        )
         return capped(starting_probability(required, budget, outside, accelerator.usable), by)

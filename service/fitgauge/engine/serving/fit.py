@@ -22,6 +22,9 @@ _TIGHT = 0.42
 """The gap, in widths of one side of a 90 % interval, above which a probability is below
 `POSSIBLE`: 0.41, rounded up."""
 
+_SURE_GAP = 0.779059
+"""The gap, in widths of one side of a 90 % interval, from which on a probability is `SURE`."""
+
 LISTED = 0.5
 """The least probability of what a list of all that fits holds."""
 
@@ -49,6 +52,13 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
     if spread == 0:
         return 1.0 if gap >= 0 else 0.0
     return 0.5 * (1 + erf(gap / (spread / _Z90) / sqrt(2)))
+
+
+def sure_room(required: Bytes, budget: Bytes) -> int:
+    """Return about how many exact bytes more than `required` a budget surely holds; negative where
+    it does not surely hold that."""
+    spread = _hypotenuse(required.high - required.expected, budget.expected - budget.low)
+    return int(budget.expected - required.expected - _SURE_GAP * spread)
 
 
 def best_verdict(loaded: Sequence[tuple[Term, ...]], budget: Bytes, by: Doubt) -> Verdict:
@@ -114,8 +124,13 @@ def most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
 def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:
     """Return the most tokens, up to `ceiling`, that each of `concurrency` requests can hold in
     `pool` bytes; 0 where not even one."""
+    least, most = (stage.layout.pool_bytes(concurrency, length) for length in (1, ceiling))
+    if most <= pool:
+        return ceiling
     return largest_where(
-        ceiling, lambda length: stage.layout.pool_bytes(concurrency, length) <= pool
+        ceiling,
+        lambda length: stage.layout.pool_bytes(concurrency, length) <= pool,
+        ceiling * (pool - least) / max(1, most - least),
     )
 
 

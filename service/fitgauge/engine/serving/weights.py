@@ -1,6 +1,7 @@
 """Loaded weights as terms of a serving estimate: the stages of a workload, and what each loads."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -44,7 +45,12 @@ class Stage(NamedTuple):
 
 def stages_of(spec: ModelSpec, workload: Workload) -> tuple[Stage, ...]:
     """Return the stages of a deployment."""
-    ranges = pipeline_stages(spec.layers, workload.pipeline_parallel)
+    return _stages(spec.layers, workload.pipeline_parallel)
+
+
+@lru_cache(maxsize=512)
+def _stages(layers: int, pipeline_parallel: int) -> tuple[Stage, ...]:
+    ranges = pipeline_stages(layers, pipeline_parallel)
     final = len(ranges) - 1
     return tuple(Stage(layers, index == 0, index == final) for index, layers in enumerate(ranges))
 

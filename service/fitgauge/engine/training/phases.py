@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import Bytes, described, exactly
+from fitgauge.engine.quantity import NOTHING, Bytes, described, exactly
 from fitgauge.engine.training.amounts import (
     Amount,
     Phase,
@@ -219,7 +219,7 @@ def _highest(
             gradients=passes.gradients,
             buckets=buckets,
         ),
-        _Moment(activations=passes.opening, gradients=0, buckets=zero.NOTHING),
+        _Moment(activations=passes.opening, gradients=0, buckets=NOTHING),
         _Moment(activations=passes.arrived - first, gradients=first, buckets=buckets),
     ]
     if swapped.ordered:

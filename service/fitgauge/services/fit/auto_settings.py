@@ -9,17 +9,20 @@ caller sent is never changed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from msgspec import structs
 
+from fitgauge.engine.quantity import Term
 from fitgauge.engine.serving.doubt import doubt
 from fitgauge.engine.serving.fit import Verdict, best_verdict
 from fitgauge.engine.serving.ladders import Degrees, Ladder
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.fit.query import Choice, FitEstimate, Settings
+from fitgauge.services.fit.query import Choice, FitEstimate, FitQuery, Settings
 from fitgauge.services.fit.workload import serving_workload
 
 MOST_ESTIMATES = 48
@@ -32,23 +35,39 @@ _SHARE, _EAGER = "gpu_memory_utilization", "enforce_eager"
 
 _SETTINGS = (_SHARE, _EAGER, "max_num_seqs", "max_batched_tokens", *Degrees._fields)
 
-Trial = Callable[[FitRequest], FitEstimate | None]
-"""Estimate a request; None where the engine refuses it."""
+Trial = Callable[[FitRequest, Workload], FitEstimate | None]
+"""Estimate a request that means a workload; None where the engine refuses it."""
+
+
+class Launch(NamedTuple):
+    """The engine's defaults for a question, not estimated yet."""
+
+    query: FitQuery
+    """The question."""
+    request: FitRequest
+    """The request, with degrees where the widest were refused."""
+    workload: Workload
+    """What it means."""
+    weights: ShardedWeights
+    """The sharded weights."""
 
 
 class AutoSettings:
     """The search of one question."""
 
-    def __init__(self, default: FitEstimate, trial: Trial) -> None:
-        """default: the question with the engine's defaults."""
-        self._default = default
+    def __init__(self, launch: Launch, trial: Trial, default: FitEstimate | None = None) -> None:
+        """launch: the question with the engine's defaults; default: that, estimated, where it
+        is at hand."""
+        self._launch = launch
         self._trial = trial
-        self._row = ENGINES[default.workload.engine]
+        self._row = ENGINES[launch.workload.engine]
         self._ladders = self._row.ladders
-        self._open = {name for name in _SETTINGS if getattr(default.query.request, name) is None}
+        self._open = {name for name in _SETTINGS if getattr(launch.query.request, name) is None}
         self._batch = [one for one in self._ladders.batch if one.setting in self._open]
         self._ends: dict[int, Settings] = {}
-        self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {(): default}
+        self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {}
+        if default is not None:
+            self._results[()] = default
         self._bests: dict[tuple[tuple[str, float], ...], Verdict] = {}
         self._workloads: dict[tuple[tuple[str, float], ...], Workload | None] = {}
         self._without: dict[str, FitEstimate] = {}
@@ -64,11 +83,12 @@ class AutoSettings:
         self._most = MOST_ESTIMATES
         if fitting is not None:
             return self._chosen(self._settled(fitting, _fits))
-        tried = [one for one in ({}, *map(self._end, self._layouts())) if self._of(one)]
+        hopeful = [one for one in self._layouts() if self._best(one) != "does_not_fit"]
+        tried = [one for one in ({}, *map(self._end, hopeful)) if self._of(one)]
         best = max(tried, key=lambda one: self._sure(one).probability)
         likeliest = self._sure(best)
         if likeliest.verdict == "does_not_fit":
-            best = min(tried[1:] or tried, key=lambda one: self._sure(one).required)
+            best = self._least()
         if not settle:
             return self._chosen(best)
         if likeliest.verdict == "does_not_fit":
@@ -78,6 +98,21 @@ class AutoSettings:
             self._settled(best, lambda one: one.probability >= likeliest.probability)
         )
 
+    def _least(self) -> Settings:
+        """Return the end of the layout that requires least; layouts whose weights alone are more
+        are not estimated."""
+        least: Settings | None = None
+        for layout in self._layouts():
+            if least is not None and self._weights_bytes(layout) > self._sure(least).required:
+                continue
+            end = self._end(layout)
+            judged = self._of(end)
+            if judged is not None and (
+                least is None or judged.required < self._sure(least).required
+            ):
+                least = end
+        return least or {}
+
     def can_fit(self) -> bool:
         """Return whether any layout fits at the ends of all ladders."""
         return any(
@@ -85,10 +120,15 @@ class AutoSettings:
             for layout in self._layouts()
         )
 
+    def is_refused(self) -> bool:
+        """Return whether the engine refuses the default layout with the settings at the ends of
+        their ladders, as far as its weights let it be tried."""
+        return self._best({}) == "fits" and self._of(self._end({})) is None
+
     def is_hopeless(self) -> bool:
         """Return whether in every layout the weights alone exceed what the engine may use, so that
         none is even `tight`."""
-        return self._default.verdict == "does_not_fit" and all(
+        return self._sure({}).verdict == "does_not_fit" and all(
             self._best(layout) == "does_not_fit"
             or (self._best(layout) == "tight" and not self._is_possible(self._end(layout)))
             for layout in self._layouts()
@@ -96,13 +136,18 @@ class AutoSettings:
 
     def at_largest_share(self) -> FitEstimate:
         """Return the defaults with the largest share of the GPU."""
-        return self._of(self._with_share({})) or self._default
+        return self._of(self._with_share({})) or self._sure({})
 
     def ends(self, *, others: bool = True) -> list[FitEstimate]:
-        """Return what the workload takes at the ends of all ladders, by layout; of the default
-        layout alone without `others`."""
+        """Return what the workload takes at the ends of all ladders, by layout, the default one
+        first; of that alone without `others`. Left out are layouts whose weights alone exceed what
+        the engine may use, so that they hold nothing."""
         layouts = self._layouts() if others else ({},)
-        ends = (self._of(self._end(layout)) for layout in layouts)
+        ends = (
+            self._of(self._end(layout))
+            for layout in layouts
+            if not layout or self._best(layout) != "does_not_fit"
+        )
         return [end for end in ends if end is not None]
 
     def _fitting(self) -> Iterator[Settings]:
@@ -119,10 +164,10 @@ class AutoSettings:
     def _layouts(self) -> Iterator[Settings]:
         """Yield the default layout as no change, then the others that the caller leaves open."""
         yield {}
-        if self._ladders.layouts is None or self._default.count == 1:
+        query, workload = self._launch.query, self._launch.workload
+        if self._ladders.layouts is None or query.count == 1:
             return
-        query, workload = self._default.query, self._default.workload
-        for degrees in self._ladders.layouts(query.spec, self._default.count):
+        for degrees in self._ladders.layouts(query.spec, query.count):
             fields = degrees._asdict()
             if fields == {name: getattr(workload, name) for name in Degrees._fields}:
                 continue
@@ -140,27 +185,42 @@ class AutoSettings:
         return self._bests[key]
 
     def _best_by_weights(self, layout: Settings) -> Verdict:
-        default, row = self._default, self._row
-        query, split, workload = default.query, row.split, self._workload(layout)
-        if split is None or workload is None or query.match.unlike:
-            return "fits"
-        if workload.cpu_offload_bytes and not split.supports_offload:
+        query, workload = self._launch.query, self._workload(layout)
+        loaded = self._loaded(layout)
+        if workload is None or not loaded:
             return "fits"
         share = self._ladders.share
         if share is not None and _SHARE in self._open:
             highest = max(workload.gpu_memory_utilization, share.highest)
             workload = structs.replace(workload, gpu_memory_utilization=highest)
-        accelerator = query.accelerator
+        budget = self._row.budget(query.accelerator, workload)
+        return best_verdict(loaded, budget, doubt(query.profile, query.accelerator))
+
+    def _weights_bytes(self, layout: Settings) -> int:
+        """Return the weights of the fullest stage of a layout [bytes]; 0 where they are not
+        estimated by themselves."""
+        sizes = [
+            sum([term.bytes for term in terms if term.name == "weights"])
+            for terms in self._loaded(layout)
+        ]
+        return max(sizes, default=0)
+
+    def _loaded(self, layout: Settings) -> tuple[tuple[Term, ...], ...]:
+        """Return what every stage of a layout loads; nothing where that is not estimated by
+        itself, or refused."""
+        query, split, workload = self._launch.query, self._row.split, self._workload(layout)
+        if split is None or workload is None or query.match.unlike:
+            return ()
+        if workload.cpu_offload_bytes and not split.supports_offload:
+            return ()
         try:
-            loaded = split.loaded(query.spec, default.prepared.sharded, workload, accelerator)
+            return split.loaded(query.spec, self._launch.weights, workload, query.accelerator)
         except IMPOSSIBLE:
-            return "fits"
-        budget = row.budget(accelerator, workload)
-        return best_verdict(loaded, budget, doubt(query.profile, accelerator))
+            return ()
 
     def _batch_end(self, layout: Settings) -> Settings:
         """Return step B's end: all limits of the scheduler at their lowest."""
-        replicas = int(layout.get("data_parallel", self._default.workload.data_parallel))
+        replicas = int(layout.get("data_parallel", self._launch.workload.data_parallel))
         if replicas not in self._ends:
             lowest: dict[str, int | float | bool] = {}
             for ladder in self._batch:
@@ -192,7 +252,7 @@ class AutoSettings:
         if (
             share is None
             or _SHARE not in self._open
-            or self._default.workload.kv_cache_memory_bytes is not None
+            or self._launch.workload.kv_cache_memory_bytes is not None
         ):
             return ()
         if not self._row.budget_is_device_share:
@@ -201,14 +261,14 @@ class AutoSettings:
         judged = self._of(changed)
         if judged is None:
             return ()
-        default, outside = judged.workload.gpu_memory_utilization, judged.outside
-        if judged.rest_fits(default, outside):
+        default = judged.workload.gpu_memory_utilization
+        if judged.rest_fits(default):
             higher = share.higher(default)
-            while higher and not judged.rest_fits(higher[-1], outside):
+            while higher and not judged.rest_fits(higher[-1]):
                 higher = higher[:-1]
             return higher
         lower = share.lower(default)
-        fitting = (at for at, value in enumerate(lower, 1) if judged.rest_fits(value, outside))
+        fitting = (at for at, value in enumerate(lower, 1) if judged.rest_fits(value))
         return lower[: next(fitting, None)]
 
     def _settled(self, changed: Settings, acceptable: Callable[[FitEstimate], bool]) -> Settings:
@@ -259,17 +319,17 @@ class AutoSettings:
 
     def _values(self, ladder: Ladder, changed: Settings) -> tuple[int, ...]:
         """Return the values of a ladder, with other settings as in `changed`."""
-        workload, query = self._workload(changed), self._default.query
+        workload, query = self._workload(changed), self._launch.query
         return ladder.values(workload, query.spec, query.accelerator) if workload else ()
 
     def _workload(self, changed: Settings) -> Workload | None:
         """Return the workload with these settings; None where the engine refuses it."""
         if not changed:
-            return self._default.workload
+            return self._launch.workload
         key = tuple(sorted(changed.items()))
         if key not in self._workloads:
-            query = self._default.query
-            request = structs.replace(self._default.request, **changed)
+            query = self._launch.query
+            request = structs.replace(self._launch.request, **changed)
             try:
                 self._workloads[key] = serving_workload(
                     request, query.spec, query.accelerator, query.count, query.profile
@@ -304,11 +364,13 @@ class AutoSettings:
                 return None
             else:
                 self.estimates += 1
-                self._results[key] = self._trial(structs.replace(self._default.request, **changed))
+                workload = self._workload(changed)
+                request = structs.replace(self._launch.request, **changed)
+                self._results[key] = self._trial(request, workload) if workload else None
         return self._results[key]
 
     def _chosen(self, changed: Settings) -> FitEstimate:
-        choice = Choice(self._default, changed, self._without, self.estimates)
+        choice = Choice(self._sure({}), changed, self._without, self.estimates)
         return replace(self._sure(changed), choice=choice)
 
 

@@ -74,6 +74,8 @@ class BatchEstimate(NamedTuple):
     """What the fullest GPU needs [bytes]."""
     budget: Bytes
     """What the engine may use of it [bytes]."""
+    outside: Bytes
+    """What the engine and others hold of it outside the engine's share [bytes]."""
     probability: float
     """How likely that suffices."""
     changed: Settings = MappingProxyType({})
@@ -216,8 +218,11 @@ class BatchEstimator:
         cannot divide the model over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
-    def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
-        """Return a demand set against a GPU of its kind."""
+    def against(
+        self, demand: Demand, accelerator: Accelerator, outside: Bytes | None = None
+    ) -> BatchEstimate:
+        """Return a demand set against a GPU of its kind. outside: what is held of it outside the
+        engine's share, where that is known from another share [bytes]."""
         workload, required, layers, fixed_bytes, parts = demand
         row = ENGINES[workload.engine]
         if parts is not None and row.split is not None and row.split.for_accelerator is not None:
@@ -227,10 +232,12 @@ class BatchEstimator:
             )
         budget, profile = row.budget(accelerator, workload), self.profile(row.name)
         required = doubted(required, fixed_bytes, doubt(profile, accelerator))
-        chance = row.startup_probability(
-            required, layers, self._model.spec, profile, workload, accelerator
-        )
-        return BatchEstimate(workload, required, budget, chance)
+        if outside is None:
+            outside = row.bytes_outside_budget(
+                self._model.spec, profile, workload, accelerator, layers=layers
+            )
+        chance = row.startup_probability(required, outside, profile, workload, accelerator)
+        return BatchEstimate(workload, required, budget, outside, chance)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the GPUs of one kind have the same demand."""

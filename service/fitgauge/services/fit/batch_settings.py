@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantity import Bytes, total
+from fitgauge.engine.quantity import NOTHING
 from fitgauge.engine.serving.fit import starting_probability, verdict
 from fitgauge.engine.serving.ladders import Share
 from fitgauge.engine.serving.registry import ENGINES
@@ -19,7 +19,6 @@ from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator,
 from fitgauge.services.fit.query import Settings
 
 _SHARE = "gpu_memory_utilization"
-_NOTHING = Bytes(low=0, expected=0, high=0)
 
 
 class Step(NamedTuple):
@@ -133,16 +132,10 @@ def _with_share(
     row, share = ENGINES[workload.engine], _open_share(request, step.demand)
     if share is None or not row.budget_is_device_share:
         return None
-    outside = _NOTHING
-    if row.terms_outside_budget is not None:
-        profile, layers = fitting.profile(row.name), step.demand.layers
-        outside = total(
-            row.terms_outside_budget(fitting.spec, profile, workload, accelerator, layers=layers)
-        )
 
     def rest_fits(value: float) -> bool:
         budget = row.budget(accelerator, structs.replace(workload, gpu_memory_utilization=value))
-        chance = starting_probability(_NOTHING, budget, outside, accelerator.usable)
+        chance = starting_probability(NOTHING, budget, judged.outside, accelerator.usable)
         return verdict(chance) == "fits"
 
     default = workload.gpu_memory_utilization
@@ -160,7 +153,7 @@ def _with_share(
         demand = step.demand._replace(
             workload=structs.replace(step.demand.workload, gpu_memory_utilization=value)
         )
-        return fitting.against(demand, accelerator)._replace(
+        return fitting.against(demand, accelerator, judged.outside)._replace(
             changed={**step.changed, _SHARE: value}
         )
 

@@ -85,9 +85,7 @@ def _reason(default: FitEstimate) -> str:
     """Return why the engine's defaults do not surely run it."""
     fullest, workload = default.estimate.fullest, default.workload
     need, have = gib(default.required), gib(default.estimate.budget.expected)
-    if default.short_bytes < 0 and not default.rest_fits(
-        workload.gpu_memory_utilization, default.outside
-    ):
+    if default.short_bytes < 0 and not default.rest_fits(workload.gpu_memory_utilization):
         return (
             f"gpu_memory_utilization {_rounded(workload.gpu_memory_utilization):g} leaves too"
             f" little for the {gib(default.outside.expected)} that lie outside that share."

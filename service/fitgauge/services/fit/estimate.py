@@ -2,6 +2,7 @@
 is set against the GPU."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from msgspec import structs
@@ -11,19 +12,20 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, shared
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.engine.serving.doubt import with_doubt
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate, on_gpus
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.reading_schemas import Verdict
 from fitgauge.services.common.schemas import FitRequest, HostMemory
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
-from fitgauge.services.fit.auto_settings import AutoSettings
+from fitgauge.services.fit.auto_settings import AutoSettings, Launch
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, default_format
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
@@ -31,6 +33,10 @@ from fitgauge.services.fit.workload import gpu_count, over_unlike_gpus, serving_
 
 _ESTIMATES = 128
 """Estimates that are held: those of one question, which comes back to some of them."""
+
+Judged = tuple[Estimate, Bytes, float]
+"""An estimate, what is held outside the engine's share of the GPU [bytes], and the chance that it
+fits."""
 
 
 class Estimator:
@@ -48,7 +54,9 @@ class Estimator:
         self._engines = engines
         self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = weights or WeightCache()
-        self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, float]] = WeakMemo(_ESTIMATES)
+        self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, Bytes, float]] = WeakMemo(
+            _ESTIMATES
+        )
 
     def ask(
         self,
@@ -151,17 +159,30 @@ class Estimator:
         default = self._with_defaults(query)
         if query.request.settings == "defaults" or default.verdict == "fits" or default.refused:
             return default
-        return AutoSettings(default, partial(self._trial, query)).search(settle=settle)
+        return self._search(default).search(settle=settle)
 
     def fits(self, query: FitQuery) -> bool:
-        """Return whether `check` finds a launch that fits."""
+        """Return whether `check` finds a launch that fits: the ends of the ladders do wherever the
+        defaults do."""
+        if query.request.settings == "defaults" or query.match.unlike:
+            return self._fits_from_defaults(query)
+        try:
+            workload, weights = self._workload(query, query.request), self.prepared(query).sharded
+        except IMPOSSIBLE:
+            return self._fits_from_defaults(query)
+        launch = Launch(query, query.request, workload, weights)
+        search = AutoSettings(launch, partial(self._trial, query))
+        return self._fits_from_defaults(query) if search.is_refused() else search.can_fit()
+
+    def _fits_from_defaults(self, query: FitQuery) -> bool:
+        """Return the same, with the widest degrees that the engine accepts."""
         try:
             default = self._with_defaults(query)
         except IMPOSSIBLE:
             return False
         if query.request.settings == "defaults" or default.verdict == "fits":
             return default.verdict == "fits"
-        return AutoSettings(default, partial(self._trial, query)).can_fit()
+        return self._search(default).can_fit()
 
     def attempt(self, query: FitQuery) -> FitEstimate | None:
         """Return the same as `possible`, but without the search for the least that it takes where
@@ -172,7 +193,7 @@ class Estimator:
             return None
         if query.request.settings == "defaults" or default.verdict == "fits" or default.refused:
             return default
-        search = AutoSettings(default, partial(self._trial, query))
+        search = self._search(default)
         return default if search.is_hopeless() else search.search(settle=False)
 
     def verdict(self, query: FitQuery) -> Verdict | None:
@@ -185,14 +206,14 @@ class Estimator:
             return "unsupported"
         if query.request.settings == "defaults" or default.verdict == "fits":
             return default.verdict
-        search = AutoSettings(default, partial(self._trial, query))
+        search = self._search(default)
         if search.can_fit():
             return "fits"
         return "does_not_fit" if search.is_hopeless() else search.search(settle=False).verdict
 
     def at_largest_share(self, checked: FitEstimate) -> FitEstimate:
         """Return the engine's defaults with the largest share of the GPU that may be chosen."""
-        return AutoSettings(checked, partial(self._trial, checked.query)).at_largest_share()
+        return self._search(checked).at_largest_share()
 
     def ends(self, checked: FitEstimate, *, others: bool = True) -> list[FitEstimate]:
         """Return the least that the question takes, by layout, with settings at the ends of
@@ -200,11 +221,18 @@ class Estimator:
         if checked.query.request.settings == "defaults":
             return [checked]
         default = checked.choice.default if checked.choice else checked
-        return AutoSettings(default, partial(self._trial, checked.query)).ends(others=others)
+        return self._search(default, checked.query).ends(others=others)
 
-    def _trial(self, query: FitQuery, request: FitRequest) -> FitEstimate | None:
+    def _search(self, default: FitEstimate, query: FitQuery | None = None) -> AutoSettings:
+        """Return the search from the engine's defaults on."""
+        launch = Launch(default.query, default.request, default.workload, default.prepared.sharded)
+        return AutoSettings(launch, partial(self._trial, query or default.query), default)
+
+    def _trial(
+        self, query: FitQuery, request: FitRequest, workload: Workload
+    ) -> FitEstimate | None:
         try:
-            return self._estimated(query, request)
+            return self._estimated(query, request, workload)
         except IMPOSSIBLE:
             return None
 
@@ -212,12 +240,11 @@ class Estimator:
         """Return the estimate at the degrees asked for; those left out are the widest that the
         engine accepts. Raises as `check`."""
         try:
-            return self._estimated(query, query.request)
+            return self._estimated(query, query.request, self._workload(query, query.request))
         except IMPOSSIBLE as refused:
             for request in _other_degrees(query, refused_field(refused)):
-                estimate = self._trial(query, request)
-                if estimate is not None:
-                    return estimate
+                with suppress(*IMPOSSIBLE):
+                    return self._estimated(query, request, self._workload(query, request))
             raise
 
     def possible(self, query: FitQuery) -> FitEstimate | None:
@@ -227,9 +254,12 @@ class Estimator:
         except IMPOSSIBLE:
             return None
 
-    def _estimated(self, query: FitQuery, request: FitRequest) -> FitEstimate:
+    def _workload(self, query: FitQuery, request: FitRequest) -> Workload:
+        """Return what a request means. Raises as `serving_workload`."""
+        return serving_workload(request, query.spec, query.accelerator, query.count, query.profile)
+
+    def _estimated(self, query: FitQuery, request: FitRequest, workload: Workload) -> FitEstimate:
         spec, accelerator, profile = query.spec, query.accelerator, query.profile
-        workload = serving_workload(request, spec, accelerator, query.count, profile)
         gpus = query.gpus
         if request.other_memory_gib and not workload.other_memory_bytes:
             others = int(request.other_memory_gib * GIB)
@@ -239,16 +269,19 @@ class Estimator:
             workload = over_unlike_gpus(workload, gpus)
         prepared = self.prepared(query)
 
-        def compute() -> tuple[Estimate, float]:
-            estimate = ENGINES[workload.engine].estimate(
-                spec, prepared.sharded, workload, accelerator, profile
-            )
+        def compute() -> Judged:
+            row = ENGINES[workload.engine]
+            estimate = row.estimate(spec, prepared.sharded, workload, accelerator, profile)
             estimate = with_doubt(on_gpus(estimate, gpus) if gpus else estimate, profile)
-            return estimate, probability_of(query, workload, estimate)
+            layers = estimate.fullest.layers
+            outside = row.bytes_outside_budget(
+                spec, profile, workload, estimate.accelerator, layers=layers
+            )
+            return estimate, outside, probability_of(profile, workload, estimate, outside)
 
         key = query.checkpoint.derived, workload, accelerator, gpus
-        estimate, probability = self._estimates.get_or_compute(query.loaded, key, compute)
-        return FitEstimate(query, request, prepared, workload, estimate, probability)
+        judged = self._estimates.get_or_compute(query.loaded, key, compute)
+        return FitEstimate(query, request, prepared, workload, *judged)
 
 
 def _other_degrees(query: FitQuery, refused: str | None) -> Iterator[FitRequest]:

@@ -16,6 +16,7 @@ from fitgauge.engine.serving.fit import (
     fit_probability,
     longest_context,
     most_requests,
+    sure_room,
 )
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
@@ -154,6 +155,7 @@ def _sure_pool(fixed: Bytes, budget: Bytes, pool_bytes: int | None) -> int:
     return _STEP_BYTES * largest_where(
         most // _STEP_BYTES,
         lambda steps: fit_probability(_more(fixed, steps * _STEP_BYTES), budget) >= SURE,
+        sure_room(fixed, budget) / _STEP_BYTES,
     )
 
 

@@ -8,7 +8,7 @@ from msgspec import structs
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.quantity import Bytes, total
+from fitgauge.engine.quantity import NOTHING, Bytes
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
@@ -25,8 +25,6 @@ from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
 Settings = Mapping[str, int | float | bool]
 """Request fields with a value each."""
-
-_NOTHING = Bytes(low=0, expected=0, high=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,8 @@ class FitEstimate:
     """The workload, settled."""
     estimate: Estimate
     """Terms of every stage."""
+    outside: Bytes
+    """What the engine and others hold of the fullest GPU outside the engine's share of it."""
     probability: float
     """How likely it fits."""
 
@@ -125,23 +125,13 @@ class FitEstimate:
         return self.estimate.fullest.required.expected
 
     @property
-    def outside(self) -> Bytes:
-        """What the engine and others hold of the fullest GPU outside the engine's share of it."""
-        query, fullest = self.query, self.estimate.fullest
-        terms = ENGINES[self.workload.engine].terms_outside_budget
-        if terms is None:
-            return total(())
-        accelerator, layers = self.estimate.accelerator, fullest.layers
-        return total(terms(query.spec, query.profile, self.workload, accelerator, layers=layers))
-
-    @property
     def starting_probability(self) -> float:
         """How likely what is held outside the engine's share leaves it its share."""
         row, estimate = ENGINES[self.workload.engine], self.estimate
         if not row.budget_is_device_share or estimate.given_pool_bytes is not None:
             return 1.0
         return starting_probability(
-            _NOTHING, estimate.budget, self.outside, estimate.accelerator.usable
+            NOTHING, estimate.budget, self.outside, estimate.accelerator.usable
         )
 
     @property
@@ -208,7 +198,7 @@ class FitEstimate:
             request=structs.replace(self.request, gpu_memory_utilization=share),
             workload=workload,
             estimate=estimate,
-            probability=probability_of(self.query, workload, estimate),
+            probability=probability_of(self.query.profile, workload, estimate, self.outside),
         )
 
     @property
@@ -218,13 +208,12 @@ class FitEstimate:
         sent = structs.replace(request, quantization=self.query.original.quantization)
         return replace(self, query=replace(self.query, request=request, original=sent))
 
-    def rest_fits(self, share: float, outside: Bytes) -> bool:
-        """Return whether what lies outside this share of the GPU (`outside`) surely fits into the
-        rest."""
+    def rest_fits(self, share: float) -> bool:
+        """Return whether what lies outside this share of the GPU surely fits into the rest."""
         workload = structs.replace(self.workload, gpu_memory_utilization=share)
         accelerator = self.estimate.accelerator
         budget = ENGINES[workload.engine].budget(accelerator, workload)
-        chance = starting_probability(_NOTHING, budget, outside, accelerator.usable)
+        chance = starting_probability(NOTHING, budget, self.outside, accelerator.usable)
         return verdict(chance) == "fits"
 
 
@@ -245,19 +234,17 @@ class Choice:
     """How many estimates it took."""
 
 
-def probability_of(query: FitQuery, workload: Workload, estimate: Estimate) -> float:
-    """Return the chance that the launch runs the requests."""
+def probability_of(
+    profile: EngineProfile, workload: Workload, estimate: Estimate, outside: Bytes
+) -> float:
+    """Return the chance that the launch runs the requests. outside: what is held of the fullest
+    GPU outside the engine's share [bytes]."""
     pool_bytes = estimate.given_pool_bytes
     if pool_bytes is not None and needed_pool_bytes(workload, estimate) > pool_bytes:
         return 0.0
     return min(
         ENGINES[workload.engine].startup_probability(
-            stage.required,
-            stage.layers,
-            query.spec,
-            query.profile,
-            workload,
-            estimate.gpu_of(stage),
+            stage.required, outside, profile, workload, estimate.gpu_of(stage)
         )
         for stage in (estimate.stages if estimate.gpus else (estimate.fullest,))
     )

@@ -200,7 +200,15 @@ class ResponseBuilder:
         loaded = self._fitting.choice(plan.quantization, plan.engine).model
         sent: Fields = {**self._sent(option), "settings": "defaults", **fitted.changed}
         nodes = nodes_of(fitted.workload, option.accelerator)
-        return Judged(*fitted, sent, launch(loaded, question, fitted.workload, nodes=nodes))
+        return Judged(
+            fitted.workload,
+            fitted.required,
+            fitted.budget,
+            fitted.probability,
+            fitted.changed,
+            sent,
+            launch(loaded, question, fitted.workload, nodes=nodes),
+        )
 
     def _prefill(self, option: Option) -> PrefillAnswer | None:
         seconds = self._prompts.seconds(option.accelerator, option.gpus, option.plan)

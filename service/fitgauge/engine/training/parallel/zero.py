@@ -3,7 +3,7 @@ step, by framework."""
 
 import msgspec
 
-from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.quantity import NOTHING, Bytes
 from fitgauge.engine.training.states.sharding import RankStates
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -32,9 +32,6 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     frees_gradients: bool = False
     """Whether they and one flat copy of this rank's part are all that is left of gradients and
     buckets then."""
-
-
-NOTHING = Bytes(low=0, expected=0, high=0)
 
 
 def exchange(

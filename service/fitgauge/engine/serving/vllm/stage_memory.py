@@ -1,0 +1,268 @@
+"""What every pipeline stage of vLLM holds in addition to what is loaded: the pass that measures
+what is left, the process, and the pool of the requests.
+
+Each is computed once for all workloads that do not differ in what decides it."""
+
+from collections.abc import Hashable, Iterable
+from functools import partial
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import MixedMemo
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.serving.estimate import StageMemory
+from fitgauge.engine.serving.kv_cache import given_pool
+from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.runtime import as_measured, captures_graphs, runtime_bytes
+from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
+from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
+from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
+from fitgauge.engine.serving.vllm.kv_cache.layout import (
+    KvCacheConfig,
+    batches_in_flight,
+    model_groups,
+    stage_layout,
+)
+from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
+from fitgauge.engine.serving.vllm.speculative import drafted_layers
+from fitgauge.engine.serving.weights import Stage, stages_of
+from fitgauge.engine.serving.workload import Workload
+
+_PLANNER = "vllm 0.33 vllm/v1/core/kv_cache_planning.py; kv_cache_utils.py before"
+
+Processes = dict[tuple[int, int], tuple[Term, ...]]
+"""What the process of a stage holds, by its layers and those of them of latent attention."""
+
+Passes = dict[tuple[bool, bool], tuple[Term, ...]]
+"""The profiling pass of a stage, by whether it is the first and whether the last."""
+
+Layouts = dict[Hashable, KvCacheConfig]
+"""The cache of a stage, by its layers or by how many it holds of every group."""
+
+
+def stage_memory(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: MixedMemo,
+) -> tuple[StageMemory, ...]:
+    """Return what every stage holds in addition to what is loaded: the pass that measures what is
+    left, the process, and the pool. `memo`: of this model and profile."""
+    alone = accelerator_kind(accelerator).alone
+    stages = stages_of(spec, workload)
+    passes: Passes = memo.get_or_compute((_of_the_pass(spec, workload), alone), dict)
+    processes = _processes(spec, workload, accelerator, profile, memo)
+    fixed = []
+    for stage in stages:
+        place, layers = (stage.first, stage.last), len(stage.layers)
+        alike = layers, latent_layers(spec, stage.layers)
+        if place not in passes:
+            passes[place] = profiling_terms(
+                spec, profile, workload, accelerator, first=stage.first, last=stage.last
+            )
+        if alike not in processes:
+            processes[alike] = _process(spec, workload, accelerator, profile, *alike)
+        fixed.append((*passes[place], *processes[alike]))
+    caches = _caches(spec, workload, accelerator, stages, memo)
+    pools = _pools(caches, workload)
+    return tuple(
+        StageMemory(len(stage.layers), fixed=terms, cache=(pools[id(cache)],), layout=cache)
+        for stage, terms, cache in zip(stages, fixed, caches, strict=True)
+    )
+
+
+def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
+    """Return the workload without what does not decide the profiling pass: how many stages there
+    are beyond two, replicas, the requests and the format of their cache, the share of the GPU,
+    CUDA graphs, bytes in host memory or of others, and the context where nothing reads it."""
+    return structs.replace(
+        workload,
+        context_length=workload.context_length if _reads_context(spec) else 1,
+        concurrency=1,
+        kv_cache_dtype="auto",
+        pipeline_parallel=min(workload.pipeline_parallel, 2),
+        data_parallel=1,
+        gpu_memory_utilization=1.0,
+        enforce_eager=False,
+        cpu_offload_bytes=0,
+        kv_cache_memory_bytes=None,
+        other_memory_bytes=0,
+    )
+
+
+def _reads_context(spec: ModelSpec) -> bool:
+    """Return whether the pass depends on the longest request: as many of its latents are expanded,
+    an indexer gathers keys of as many tokens, and videos are as long."""
+    return spec.sees_images or latent_layers(spec, range(spec.layers)) > 0
+
+
+def _processes(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: MixedMemo,
+) -> Processes:
+    """Return what the processes of workloads hold that do not differ in what decides it."""
+    graphs = takes_graphs(spec, workload, accelerator, profile)
+    key = (
+        "processes",
+        accelerator_kind(accelerator),
+        communicating_ranks(workload),
+        graphs,
+        graphs and captured(workload),
+    )
+    processes: Processes = memo.get_or_compute(key, dict)
+    return processes
+
+
+def _process(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    layers: int,
+    latent: int,
+) -> tuple[Term, ...]:
+    """Return what the process of a stage of `layers` holds, `latent` of them of latent
+    attention."""
+    terms = runtime_bytes(
+        profile,
+        layers=layers,
+        ranks=communicating_ranks(workload),
+        graphs=takes_graphs(spec, workload, accelerator, profile),
+        captured=captured(workload),
+        latent=latent,
+        unified_memory=accelerator.unified_memory,
+        symmetric=accelerator_kind(accelerator).symmetric,
+    )
+    return as_measured(terms, accelerator)
+
+
+def _caches(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    stages: Iterable[Stage],
+    memo: MixedMemo,
+) -> list[KvCacheConfig]:
+    """Return the cache of every stage: the same one for stages whose layers are alike."""
+    make = partial(
+        model_groups,
+        spec,
+        tensor_parallel=workload.tensor_parallel,
+        kv_cache_dtype=workload.kv_cache_dtype,
+        # no other layer's page depends on the longest request
+        max_model_len=workload.context_length if spec.keeps_states else 1,
+        max_batched_tokens=workload.max_batched_tokens,
+        compute_capability=accelerator.compute_capability,
+        version=workload.engine_version,
+        speculative_tokens=workload.speculative_tokens,
+        float32=workload.float32,
+    )
+    decides = ("groups", *make.keywords.values())
+    groups: tuple[Members, ...] = memo.get_or_compute(decides, make)
+    sequences = 0 if workload.enforce_eager else workload.max_num_seqs
+    key = ("caches", *decides, workload.context_length, sequences, workload.pipeline_parallel)
+    layouts: Layouts = memo.get_or_compute(key, dict)
+    drafted = drafted_layers(spec) if workload.speculative_tokens else 0
+    return [_cache(groups, layouts, workload, sequences, stage, drafted) for stage in stages]
+
+
+def _cache(
+    groups: tuple[Members, ...],
+    layouts: Layouts,
+    workload: Workload,
+    sequences: int,
+    stage: Stage,
+    drafted: int,
+) -> KvCacheConfig:
+    """Return the cache of a stage. drafted: layers of the model's own heads, which the last stage
+    holds."""
+    layers = stage.span
+    if layers is not None and stage.last:
+        layers = range(layers.start, layers.stop + drafted)
+    layout = layouts.get(layers)
+    if layout is None:
+        members = on_stage(groups, layers)
+        alike = tuple(len(numbers) for group in members for _, numbers in group)
+        layout = layouts.get(alike)
+        if layout is None:
+            batches = batches_in_flight(workload.pipeline_parallel, workload.engine_version)
+            layout = stage_layout(
+                members,
+                workload.context_length,
+                batches * workload.max_batched_tokens,
+                max_num_seqs=sequences,
+                version=workload.engine_version,
+            )
+            layouts[alike] = layout
+        layouts[layers] = layout
+    return layout
+
+
+def with_concurrency(
+    other_memory: tuple[StageMemory, ...], workload: Workload
+) -> tuple[StageMemory, ...]:
+    """Return what every stage holds for `workload`, from what it holds for one with another
+    concurrency."""
+    layouts = (stage.layout for stage in other_memory)
+    pools = _pools((one for one in layouts if isinstance(one, KvCacheConfig)), workload)
+    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in other_memory)
+
+
+def _pools(caches: Iterable[KvCacheConfig], workload: Workload) -> dict[int, Term]:
+    """Return the `cache_term` of every cache, by its identity: stages alike share theirs."""
+    return {
+        number: cache_term(cache, workload)
+        for number, cache in {id(cache): cache for cache in caches}.items()
+    }
+
+
+def communicating_ranks(workload: Workload) -> int:
+    """Return the ranks that reduce together in every layer; pipeline stages only hand tensors
+    on, which needs no buffers worth a term."""
+    return max(workload.tensor_parallel, workload.expert_parallel)
+
+
+def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
+    """Return whether the CUDA graphs are taken off the pool of this model."""
+    return (
+        profile.second_graphs_in_budget
+        if runs_second(spec, profile.second_runner)
+        else profile.graphs_in_budget
+    )
+
+
+def takes_graphs(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, profile: EngineProfile
+) -> bool:
+    """Return whether CUDA graphs are captured and taken off the pool."""
+    return (
+        graphs_in_budget(spec, profile)
+        and not workload.enforce_eager
+        and captures_graphs(accelerator)
+    )
+
+
+def cache_term(cache: KvCacheConfig, workload: Workload) -> Term:
+    """Return the pool: given outright, else the blocks of the requests asked for."""
+    if workload.kv_cache_memory_bytes is not None:
+        return exact_term(
+            "kv_cache",
+            workload.kv_cache_memory_bytes,
+            "exact",
+            given_pool(workload.kv_cache_memory_bytes),
+            "the question",
+        )
+    requests = workload.requests_per_replica
+    return exact_term(
+        "kv_cache",
+        cache.pool_bytes(requests, workload.context_length),
+        "computed",
+        cache.pool_formula(requests, workload.context_length),
+        _PLANNER,
+    )

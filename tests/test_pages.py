@@ -10,7 +10,6 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 
 import helm_python
@@ -20,7 +19,7 @@ from click.testing import CliRunner
 from litestar.testing import TestClient
 
 from checkpoints import gguf_bytes, write_folder
-from fitgauge.app import create_app, create_questions
+from fitgauge.app import create_app
 from fitgauge.cli import main
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.settings import Settings
@@ -92,8 +91,7 @@ def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
     tmp_path.joinpath("model-Q4_K_M.gguf").write_bytes(gguf_bytes({}))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    patient = partial(create_questions, question_seconds=PATIENCE)  # of a loaded machine
-    monkeypatch.setattr("fitgauge.local_services.create_questions", patient)
+    monkeypatch.setenv("FITGAUGE_QUESTION_SECONDS", f"{PATIENCE}")  # of a loaded machine
     if arguments[0] in SERVERS:
         name, *rest = arguments
         assert main.commands[name].make_context(name, rest)

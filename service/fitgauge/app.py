@@ -87,15 +87,13 @@ class _Application(Litestar):
 
 def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     """Return the ASGI application. hub: replaces that of the settings. Raises InvalidCatalogError
-    where the mounted catalog has a bad row."""
+    where the mounted catalog has a bad row, InvalidSettingsError where runs of one's own have."""
     configure(settings.log_level, settings.log_format)
     hub = hub or create_hub(settings)
     shared, tracing = create_shared_state(settings), create_tracing(settings)
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
-    services = create_questions(
-        hub, mounted.current.catalog if mounted else bundled(), settings.question_seconds
-    )
+    services = create_questions(hub, mounted.current.catalog if mounted else bundled(), settings)
     answers = AnswerCache(services)
     watch_hub(hub, registry)
 

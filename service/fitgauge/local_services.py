@@ -69,8 +69,9 @@ def answered(ask: Callable[[Services], Awaitable[_Answer]], model: str | None = 
 
 async def _on_services(ask: Callable[[Services], Awaitable[_Answer]], model: str | None) -> _Answer:
     """Return what `ask` gets from the questions of this process."""
-    hub = create_hub(from_environment())
-    questions = create_questions(hub, local_catalog())
+    settings = from_environment()
+    hub = create_hub(settings)
+    questions = create_questions(hub, local_catalog(), settings)
     if model is not None and is_path(model):
         questions.hold_model(model, read_local(model))
     await hub.start()

@@ -5,13 +5,13 @@ No command waits for the imports of the API's framework."""
 from pathlib import Path
 
 from fitgauge.catalog.catalog import Catalog, bundled
-from fitgauge.catalog.engines import load_engines
+from fitgauge.catalog.engines import Engines, load_engines
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.services import Services
-from fitgauge.services.common.long_questions import QUESTION_SECONDS
 from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.own_runs import read_own_runs, with_own_runs
 from fitgauge.settings import Settings
 
 
@@ -27,8 +27,17 @@ def create_mounted(settings: Settings) -> OverlayReload | None:
     return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
-def create_questions(
-    hub: Hub, catalog: Catalog, question_seconds: float = QUESTION_SECONDS
-) -> Services:
-    """Return the services over a Hub, the bundled snapshot and a catalog."""
-    return Services(ModelResolver(hub, Snapshot()), load_engines(), catalog, question_seconds)
+def create_engines(settings: Settings, catalog: Catalog) -> Engines:
+    """Return the engines' profiles, with the doubt that runs of one's own leave. Raises
+    InvalidSettingsError where their file cannot be read."""
+    engines = load_engines()
+    if not settings.truth:
+        return engines
+    return with_own_runs(engines, read_own_runs(Path(settings.truth)), catalog, Snapshot())
+
+
+def create_questions(hub: Hub, catalog: Catalog, settings: Settings) -> Services:
+    """Return the services over a Hub, the bundled snapshot and a catalog. Raises
+    InvalidSettingsError as `create_engines`."""
+    engines = create_engines(settings, catalog)
+    return Services(ModelResolver(hub, Snapshot()), engines, catalog, settings.question_seconds)

@@ -152,6 +152,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")
     ] = 5.0
     """How often it is looked at."""
+    truth: Annotated[str, Meta(description="a .jsonl file, or a folder of them")] = ""
+    """Runs of your own, as `fitgauge measure` writes them: intervals follow them for the GPU and
+    the release that ran (docs/measuring.md)."""
 
 
 class Setting(Struct, frozen=True):

@@ -8,15 +8,16 @@ import msgspec
 
 from fitgauge import terminal
 from fitgauge.catalog.catalog import bundled
-from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.chat_commands import data_option
 from fitgauge.console import echo_error, echo_json
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.local_services import local_catalog, or_exit
+from fitgauge.questions import create_engines
 from fitgauge.services.truth_export import exported
 from fitgauge.services.truth_gaps import FIGURES, gaps, weakest
+from fitgauge.settings import from_environment
 
 
 @click.group()
@@ -47,7 +48,8 @@ def export(data: Path) -> None:
 def show_gaps(gpu: str | None, engine: str | None, as_json: bool) -> None:
     """List what was never measured: classes of GPU by engine, and the figures that rest on least.
     With GPU: what each engine was measured for on its class."""
-    catalog, engines = or_exit(local_catalog), load_engines()
+    catalog = or_exit(local_catalog)
+    engines = or_exit(lambda: create_engines(from_environment(), catalog))
     accelerator = or_exit(lambda: catalog.find(gpu)).accelerator if gpu else None
     rows = gaps(engines, catalog, engine, accelerator)
     figures = [row for row in weakest(engines, load_training()) if engine in (None, row.engine)]

@@ -74,9 +74,14 @@ def test_a_closed_pod_behind_a_prefix_is_live_and_ready(started):
     assert pod.probe("readinessProbe")
 
 
-def test_keys_of_tokens_and_a_catalog_are_files(started):
-    keys = {"provider-keys": {"jwks.json": json.dumps({"keys": []})}}
-    pod = started(SETS["offline"], configs=keys)
+def test_keys_of_tokens_own_runs_and_a_catalog_are_files(started):
+    run = {"question": {"model": "Qwen/Qwen3-8B", "gpu": "L40S"}, "measured": {}}
+    configs = {
+        "provider-keys": {"jwks.json": json.dumps({"keys": []})},
+        "own-runs": {"runs.jsonl": json.dumps(run)},
+    }
+    pod = started(SETS["offline"], configs=configs)
+    assert pod.mounts["/etc/fitgauge/truth"].joinpath("runs.jsonl").is_file()
     assert ask(pod).json()["verdict"] == "fits"
     assert ask(pod, authorization="Bearer a.b.c").status_code == 401
     sources = httpx.get(f"http://127.0.0.1:{pod.port}/v1/catalog", trust_env=False).text

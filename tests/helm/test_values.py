@@ -11,7 +11,7 @@ import chart
 from fitgauge.settings import Settings, from_environment, variable
 from helm.releases import SETS, environment, rendered
 
-OTHERWISE = {"host", "port", "catalog", "api_keys", "jwt_keys", "shared_state"}
+OTHERWISE = {"host", "port", "catalog", "api_keys", "jwt_keys", "shared_state", "truth"}
 """settings that are a file, an address or a secret, which several values make"""
 
 EXAMPLES = {

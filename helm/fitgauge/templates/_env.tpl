@@ -39,6 +39,7 @@
 {{- $_ := set $settings "FITGAUGE_CATALOG" "/etc/fitgauge/catalog" -}}
 {{- $_ := set $settings "FITGAUGE_CATALOG_SECONDS" (toString $values.catalog.seconds) -}}
 {{- end -}}
+{{- if $values.truth.existingConfigMap }}{{ $_ := set $settings "FITGAUGE_TRUTH" "/etc/fitgauge/truth" }}{{ end -}}
 {{- if $values.hub.offline }}{{ $_ := set $settings "HF_HUB_OFFLINE" "1" }}{{ end -}}
 {{- if $values.tracing.enabled }}{{ $_ := set $settings "OTEL_EXPORTER_OTLP_ENDPOINT" $values.tracing.endpoint }}{{ end -}}
 - {name: HF_HOME, value: /cache}

@@ -4,12 +4,13 @@ something is otherwise.
 The first row of an engine is whole; each later one holds what is not as in the row before it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.errors import InvalidRequestError
@@ -46,6 +47,18 @@ class Engines:
                 code="unsupported-version",
             )
         return holding[-1]
+
+    def with_own_shares(
+        self, shares: Mapping[tuple[str, tuple[int, int]], dict[str, float]]
+    ) -> "Engines":
+        """Return these profiles with `own_shares`, by engine and first release."""
+        return Engines(
+            tuple(
+                structs.replace(profile, own_shares=shares.get((profile.engine, profile.since), {}))
+                for profiles in self._profiles.values()
+                for profile in profiles
+            )
+        )
 
     def _is_of_another(self, version: tuple[int, ...]) -> bool:
         """Return whether an engine whose releases are numbered like it has had this one: not those

@@ -4,6 +4,7 @@ Terms say how far each of them was seen to vary. Campaigns that no coefficient w
 further: what a build, a driver or a launch does that no term knows. `Doubt` is that rest, as left
 out campaigns show it (docs/ACCURACY.md, "Campaigns left out")."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -34,6 +35,14 @@ OTHER_RELEASE = Doubt(share=0.06, ceiling=0.95)
 NEVER = Doubt(share=0.12, ceiling=0.93)
 """It was not measured on this class of GPU at all."""
 
+_PRIOR_RUNS = 8
+"""Runs of one's own that weigh as much as `SAME_RELEASE`: of runs that were each judged by the
+others of their campaign 92 % are covered so (86 by the published campaigns alone), in intervals of
+6.0 % of the need (9.2)."""
+
+_NINE_OF_TEN = 2.44
+"""Half of a 90 % interval over the median distance, of a normal distribution."""
+
 ANY_NVIDIA = "NVIDIA"
 """The class of a GPU of which nothing is known but its size."""
 
@@ -56,11 +65,22 @@ def gpu_class(accelerator: Accelerator) -> str:
 
 
 def doubt(profile: EngineProfile, accelerator: Accelerator) -> Doubt:
-    """Return the doubt of an engine's profile on an accelerator, by its campaigns there."""
+    """Return the doubt of an engine's profile on an accelerator: by runs of one's own, else by its
+    campaigns on GPUs of this class."""
+    own = profile.own_shares.get(accelerator.id)
+    if own is not None:
+        return Doubt(own, SAME_RELEASE.ceiling)
     name = gpu_class(accelerator)
     if name in profile.measured:
         return SAME_RELEASE
     return OTHER_RELEASE if name in profile.measured_ever else NEVER
+
+
+def own_share(misses: Sequence[float]) -> float:
+    """Return `Doubt.share` on a GPU where one's own runs missed the estimate by these shares of
+    it. The median: a run that shared its GPU tells nothing of others."""
+    spread = _NINE_OF_TEN * sorted(map(abs, misses))[len(misses) // 2]
+    return (_PRIOR_RUNS * SAME_RELEASE.share + len(misses) * spread) / (_PRIOR_RUNS + len(misses))
 
 
 def doubted(required: Bytes, fixed_bytes: int, by: Doubt) -> Bytes:

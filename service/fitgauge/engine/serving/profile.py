@@ -101,3 +101,5 @@ class EngineProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Campaigns that measured these releases, by class of GPU (`doubt.gpu_class`)."""
     measured_ever: dict[str, int] = {}
     """Campaigns that measured any release, by class of GPU."""
+    own_shares: dict[str, float] = {}
+    """`Doubt.share` by runs of one's own, by GPU."""

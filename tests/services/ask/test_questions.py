@@ -134,6 +134,32 @@ def test_lengths_and_batches_go_to_the_fields_of_the_operation(read):
     assert (training["sequence_length"], training["micro_batch_size"]) == (2048, 4)
 
 
+@pytest.mark.parametrize(
+    ("question", "data"),
+    [
+        ("fine-tune qwen3 8b on a 4090 with 50k samples for 3 epochs", {"samples": 50_000,
+            "epochs": 3}),
+        ("finetune llama 3.1 8b on 8xH100 with 100M tokens", {"token_budget": 100_000_000}),
+        ("full fine-tune Qwen3-8B on 1B tokens, 8x A100 80GB", {"token_budget": 1_000_000_000}),
+        ("4090微调Qwen3-8B,1万条数据,3轮,要多久?", {"samples": 10_000, "epochs": 3}),
+        ("How long does it take to train a 7b with qlora on a 4090?", {"token_budget": 1_000_000}),
+        ("How much disk does a checkpoint of a full fine-tune of a 7b on an H100 need?",
+            {"save_steps": 500}),
+        ("fine-tune a 7b on an A100 with 4k tokens", {}),
+        ("run a 7b on a 4090 with 50 samples, how long does it take?", {}),
+    ],
+)  # fmt: skip
+def test_data_of_a_training_is_read(read, question, data):
+    _, understood = read(question)
+    fields = ("samples", "epochs", "token_budget", "save_steps")
+    assert {name: understood[name] for name in fields if name in understood} == data
+
+
+def test_tokens_of_a_data_set_are_no_size_of_a_model(read):
+    assert read("full fine-tune Qwen3-8B on 1B tokens on an H100")[1]["model"] == "Qwen3-8B"
+    assert read("run a 7B token generator on an H100")[1]["model"] == "7b"
+
+
 def test_models_on_a_par_are_all_named(read):
     _, understood = read("Which of Llama 3 8B, Qwen3 14B and Gemma 3 27B fit on a 4090?")
     assert understood["models"] == ["Llama 3 8B", "Qwen3 14B", "Gemma 3 27B"]

@@ -151,6 +151,17 @@ def test_a_field_beyond_the_face_is_sent_in_options(call):
         assert set(send) <= {"model", "gpu", "gpu_count", "options"}
 
 
+def test_the_time_and_the_disk_of_a_run_are_in_the_answer(call):
+    answer = call(
+        "check_training_fit",
+        model="Qwen/Qwen3-8B",
+        gpu="A100 80GB",
+        options={"dataset_size": "10k", "num_train_epochs": 3, "lengths": {"1024": 10}},
+    )
+    assert "The run of 30,720,000 tokens takes" in answer["answer"]
+    assert "on disk" in answer["answer"]
+
+
 def test_an_unknown_tool_is_named(call):
     with pytest.raises(UnknownToolError):
         call("check")

@@ -12,6 +12,7 @@ from lark import Lark, Transformer
 from lark import Token as Terminal
 from lark.lexer import Lexer
 
+from fitgauge.catalog.sizes import parse_size
 from fitgauge.services.ask.scan import Token
 
 _GRAMMAR = r"""
@@ -39,8 +40,8 @@ model: MODEL
      | FAMILY PARAMS           -> sized_after
      | FAMILY NOUN PARAMS      -> sized_after
 
-?setting: length | users | batch | degree | cache | budget | rate | format | engine | method
-        | utilization
+?setting: length | users | batch | samples | epochs | data | degree | cache | budget | rate
+        | format | engine | method | utilization
 
 length: LENGTH | LENGTH NUM | LENGTH NUM TOKENS | NUM LENGTH | NUM TOKENS LENGTH
       | NUM TOKENS             -> tokens
@@ -49,6 +50,10 @@ users: USERS | USERS NUM | NUM USERS
      | USERS counted part*     -> hardware_after
 batch: BATCH | BATCH NUM | NUM BATCH
      | BATCH counted part*     -> hardware_after
+samples: NUM SAMPLES | SAMPLES
+epochs: EPOCHS | EPOCHS NUM | NUM EPOCHS
+      | EPOCHS counted part*   -> hardware_after
+data: PARAMS TOKENS
 degree: degree_name NUM | degree_name
 !degree_name: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION
 cache: KV | KV FORMAT | FORMAT KV
@@ -62,8 +67,8 @@ method: METHOD
 junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
 
 %declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
-%declare BATCH TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY HOURLY UTILIZATION
-%declare PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
+%declare BATCH SAMPLES EPOCHS TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY
+%declare HOURLY UTILIZATION PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
 """
 
 
@@ -107,6 +112,10 @@ _MOST_IN_A_NODE = 16
 
 _MOST_GPUS = 100_000
 """A larger count is no count of GPUs."""
+
+
+_THOUSANDS = {"k": 1000 / 1024, "m": (1000 / 1024) ** 2}
+"""What a number with such a unit is of samples, over what it is of tokens."""
 
 
 class _Tokens(Lexer):
@@ -195,6 +204,24 @@ class _Facts(Transformer[Terminal, list[Fact]]):
     def batch(self, parts: list[Terminal]) -> list[Fact]:
         """Return the sequences of a step."""
         return _numbered("batch", parts)
+
+    def samples(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the samples of a data set, whose thousands are of ten."""
+        return [
+            fact._replace(value=fact.value * _THOUSANDS.get(part.value.text[-1:].lower(), 1))
+            for part in parts
+            for fact in _numbered("samples", [part])
+        ]
+
+    def epochs(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the passes over a data set."""
+        return _numbered("epochs", parts)
+
+    def data(self, parts: list[Terminal]) -> list[Fact]:
+        """Return "1B tokens" both ways: as the data of a training, and as the size of a model."""
+        token = parts[0].value
+        size = parse_size(str(token.value)) or 0
+        return [_fact("data", float(size), token), _fact("size", token.value, token)]
 
     def degree(self, parts: list[Any]) -> list[Fact]:
         """Return a degree of parallelism or another whole number of training."""

@@ -74,6 +74,20 @@ _MEMORY = re.compile(
     re.IGNORECASE,
 )
 
+_TIME = re.compile(
+    r"\bhow (?:long|much time|many (?:gpu[ -])?(?:hours|days|minutes))\b"
+    r"|\b(?:training|train|run) ?time"
+    r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
+    r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"
+    r"|多久|多长时间|训练时间|多少钱"
+    r"|wie lange|combien de temps|얼마나 걸",
+    re.IGNORECASE,
+)
+_DISK = re.compile(
+    r"\b(?:disk|storage)\b|\bcheckpoints? size\b|\bsize of (?:a |the )?checkpoints?\b|磁盘|硬盘",
+    re.IGNORECASE,
+)
+
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(
     word
@@ -111,6 +125,16 @@ def about_memory(text: str) -> bool:
     """Return whether a text is about memory, hardware or running a model."""
     low = text.lower()
     return any(pattern.search(low) for pattern in (_MEMORY, _NEED, _GPUS))
+
+
+def about_time(text: str) -> bool:
+    """Return whether a text is about how long something takes, or what it costs."""
+    return _TIME.search(text) is not None
+
+
+def about_disk(text: str) -> bool:
+    """Return whether a text is about disk."""
+    return _DISK.search(text) is not None
 
 
 def compares(text: str) -> bool:

@@ -10,7 +10,14 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.grammar import Fact, facts
 from fitgauge.services.ask.hardware import choose
-from fitgauge.services.ask.intent import about_memory, about_training, asks, operation_of
+from fitgauge.services.ask.intent import (
+    about_disk,
+    about_memory,
+    about_time,
+    about_training,
+    asks,
+    operation_of,
+)
 from fitgauge.services.ask.model_choice import after_contrast, choose_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
@@ -35,6 +42,15 @@ _SETTINGS = (
 
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
+
+_LEAST_BUDGET = 10_000_000
+"""Fewer tokens are the length of a sequence."""
+
+_DEFAULT_BUDGET = 1_000_000
+"""Tokens whose time is answered where the text names no data."""
+
+_SAVE_STEPS = 500
+"""transformers' own interval, where the text asks for the disk of a checkpoint alone."""
 
 _CLAUSE = re.compile(r"[,;?!。，、\n]")
 _AROUND = 16
@@ -154,7 +170,9 @@ class _Choice:
         where the text is about memory without it."""
         is_about_memory = bool(self._of("hardware")) or about_memory(self._text)
         names = ("model", "size", *("family",) * is_about_memory)
-        return choose_model(self._text, self._of(*names), self._questions)
+        data = {fact.start for fact in self._of("data")} if self._training else set[int]()
+        facts = [fact for fact in self._of(*names) if fact.start not in data]
+        return choose_model(self._text, facts, self._questions)
 
     # Settings
 
@@ -169,6 +187,7 @@ class _Choice:
             fields["global_batch_size"] = self._largest("global_batch")
             fields["zero_stage"] = self._largest("zero")
             fields["lora_rank"] = self._largest("rank")
+            fields |= self._data()
             fields |= self._method()
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
@@ -189,6 +208,21 @@ class _Choice:
             for name, value in fields.items()
             if value is not None and (not isinstance(value, float) or _is_sound(name, value))
         }
+
+    def _data(self) -> dict[str, object]:
+        """Return how much is trained on; where the text is about time or disk and says nothing of
+        data, a default that time or disk can be answered for."""
+        tokens = [self._use(fact) for fact in self._of("tokens") if _is_budget(fact)]
+        data: dict[str, object] = {
+            "samples": self._largest("samples"),
+            "epochs": self._largest("epochs"),
+            "token_budget": self._largest("data") or next(iter(tokens), None),
+        }
+        if data["samples"] or data["token_budget"]:
+            return data
+        if about_time(self._text):
+            return data | {"token_budget": _DEFAULT_BUDGET}
+        return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with
@@ -212,7 +246,11 @@ class _Choice:
         """Return the tokens of a request: what a setting names, else a number of tokens, else a
         number in thousands where the text is about lengths."""
         labelled = [fact for fact in self._of("length") if fact.value >= _MIN_LENGTH]
-        bare = [fact for fact in self._of("tokens") if fact.value >= _SMALLEST_BARE_LENGTH / 8]
+        bare = [
+            fact
+            for fact in self._of("tokens")
+            if fact.value >= _SMALLEST_BARE_LENGTH / 8 and not (self._training and _is_budget(fact))
+        ]
         thousands = [
             fact
             for fact in self._of("number")
@@ -276,6 +314,11 @@ class _Choice:
         if self._text[last : last + 1].isalnum():
             after = after.rpartition(" ")[0]
         return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
+
+
+def _is_budget(fact: Fact) -> bool:
+    """Return whether a number of tokens is all that is trained on."""
+    return bool(fact.value >= _LEAST_BUDGET)
 
 
 def _is_sound(name: str, value: float) -> bool:

@@ -64,6 +64,15 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     global_batch_size: Annotated[
         int | None, Meta(description="Sequences of one optimizer step.")
     ] = None
+    samples: Annotated[int | None, Meta(description="Samples of the data set.")] = None
+    epochs: Annotated[int | None, Meta(description="Passes over them.")] = None
+    token_budget: Annotated[
+        int | None,
+        Meta(description="Training tokens; 1,000,000 where a time without data is meant."),
+    ] = None
+    save_steps: Annotated[
+        int | None, Meta(description="Steps between checkpoints, where disk is meant.")
+    ] = None
     tensor_parallel: Annotated[int | None, Meta(description="Tensor-parallel ranks.")] = None
     pipeline_parallel: Annotated[int | None, Meta(description="Pipeline stages.")] = None
     data_parallel: Annotated[int | None, Meta(description="Data-parallel ranks.")] = None

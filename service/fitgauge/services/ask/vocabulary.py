@@ -53,8 +53,13 @@ _SETTINGS: Mapping[str, str] = {
     "MACHINES": "node|nodes|machine|machines|server|servers|hosts",
     "HOURLY": "per hour|an hour|hour|hr|hourly|a hour|h",
     "DISK": "ssd|disk|storage|hdd|nvme|swap",
+    "SAMPLES": (
+        "samples|sample|examples|training samples|training examples|rows|records|conversations|"
+        "dialogues|data points|datapoints|beispiele"
+    ),
+    "EPOCHS": "epochs|epoch|num train epochs|num epochs|epochen",
     "UNIT": (  # what a number may count that no request has a field for
-        "layers|layer|epochs|epoch|steps|step|samples|examples|iterations|hours|minutes|seconds|"
+        "layers|layer|steps|step|iterations|hours|minutes|seconds|"
         "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"
         "workers|bits|instances|points|frames|dollars"
     ),
@@ -76,7 +81,9 @@ _HAN: Mapping[str, str] = {
     "TOKENS": "个token|词元|토큰",
     "ONE": "单机单卡|单卡|单张|单块|单个|단일",
     "RATE": "每秒",
-    "UNIT": "层|轮|步|条|小时|分钟|天|个月|年|핵|个epoch|부|芯|次|倍|分|题|级|行|个",
+    "SAMPLES": "条数据|条样本|个样本|条|샘플",
+    "EPOCHS": "个epoch|个轮次|轮|에폭",
+    "UNIT": "层|步|小时|分钟|天|个月|年|핵|부|芯|次|倍|分|题|级|行|个",
 }
 
 _ENGINES: Mapping[str, str] = {

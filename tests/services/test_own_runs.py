@@ -86,6 +86,7 @@ def test_a_process_of_a_known_size_counts_for_engines_without_a_pool():
     "change",
     [
         {"scores": []},
+        {"settings": {"cpu": True}},
         {"measured": {}},
         {"total_gpu_gib": None},
         {"question": question("acme/not-bundled")},

@@ -32,6 +32,8 @@ class OwnRun(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes per GPU, in the unit that their names end in."""
     scores: list[str] = []
     """What of it an estimate may be held to."""
+    settings: dict[str, Any] = {}
+    """What the contract has no word for; `cpu` where no GPU ran."""
     total_gpu_gib: float | None = None
     """Memory of the GPU as the engine printed it [GiB]."""
 
@@ -91,6 +93,8 @@ def _misses(
 ) -> Iterator[tuple[EngineProfile, str, float]]:
     """Yield the profile, the GPU and measurement / estimate - 1 of what was needed."""
     for run in runs:
+        if run.settings.get("cpu"):
+            continue
         try:
             checked = _checked(service, run, catalog, snapshot)
         except (FitgaugeError, msgspec.ValidationError):

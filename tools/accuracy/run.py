@@ -8,6 +8,7 @@ from typing import Any
 from accuracy import (
     report,
     report_odds,
+    report_speeds,
     report_training,
     report_weakest,
     score,
@@ -69,6 +70,7 @@ def main() -> None:
             (
                 report.document(serving, odds),
                 report_training.document(training),
+                report_speeds.document(),
                 report_weakest.document(),
             )
         )

@@ -15,6 +15,7 @@ from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.long_questions import LongQuestions
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
@@ -24,11 +25,28 @@ from fitgauge.services.common.name_readings import (
     with_named_format,
 )
 from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.recommend.service import Recommender
 from fitgauge.spans import span
+
+
+def price_tokens(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
+    """Fill in what a million tokens of answers cost at the speed of an answer, where the GPUs'
+    rent is known."""
+    if answer.speed is None or answer.gpu is None:
+        return
+    node = node_size(gpu.accelerator, None)
+    price = catalog.offers.price(gpu.accelerator.id, answer.gpu.count, None, node)
+    if price is not None:
+        speed = answer.speed.tokens_per_second
+        answer.speed.usd_per_million_output_tokens = per_million(
+            price.usd_per_hour_low,
+            price.usd_per_hour_high,
+            (speed.low, speed.expected, speed.high),
+        )
 
 
 class CacheDependencies(NamedTuple):
@@ -76,6 +94,7 @@ class ServingQuestions:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
+        price_tokens(answer, gpu, catalog)
         if implied is not None:
             answer.assumed = [implied, *answer.assumed]
         verdict_of = partial(self._verdict, filled, gpu)

@@ -10,6 +10,7 @@ from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.schemas import RankAnswer, TermAnswer
+from fitgauge.services.common.speed_schemas import SpeedAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.terminal.drawing import COLOURS, draw_bar, gib
 
@@ -37,6 +38,8 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
         _by_gpu(answer.ranks, console)
     if answer.limits is not None:
         _limits(answer.limits, console)
+    if answer.speed is not None:
+        _speed(answer.speed, console)
     for one in answer.chosen if answer.verdict != "does_not_fit" else ():
         console.print(
             f"* {one.setting} {one.value} instead of {one.default}: {one.why}. Costs: {one.costs}.",
@@ -182,6 +185,28 @@ def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:
                 highlight=False,
                 markup=False,
             )
+
+
+def _speed(speed: SpeedAnswer, console: Console) -> None:
+    """Print the speeds at the load, and how they are known."""
+    load, each, first = (
+        speed.load,
+        speed.tokens_per_second_per_request,
+        speed.seconds_to_first_token,
+    )
+    at_once = f" x {load.concurrency:,}" if load.concurrency > 1 else ""
+    figures = (
+        f"tokens/s a request [bold]{each.expected:,.3g}[/bold] ({each.low:,.3g} to"
+        f" {each.high:,.3g}, {speed.basis})",
+        f"first token [bold]{first.expected:.2g} s[/bold] ({first.low:.2g} to {first.high:.2g},"
+        f" {speed.first_token_basis})",
+    )
+    console.print(
+        "   ".join(figures),
+        f"   at {load.prompt_tokens:,} + {load.output_tokens:,} tokens{at_once}",
+        sep="",
+        highlight=False,
+    )
 
 
 def _limits(limits: Limits, console: Console) -> None:

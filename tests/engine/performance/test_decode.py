@@ -168,7 +168,7 @@ def published():
     for line in (
         Path(__file__)
         .parents[3]
-        .joinpath("tools", "accuracy", "decode_speeds.jsonl")
+        .joinpath("service", "fitgauge", "catalog", "data", "decode_speeds.jsonl")
         .read_text()
         .splitlines()
     ):

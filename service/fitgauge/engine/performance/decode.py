@@ -25,7 +25,7 @@ EFFICIENCY = 0.91
 Calibrated with LAYER_SECONDS: of all hundredths and 10 us the pair with the least mean error (of
 logarithms, 0.16; 0.46 with none) over 83 published runs of one request on one GPU (llama.cpp,
 vLLM, SGLang, MLC LLM and gpt-fast; 0.5B to 72B; NVIDIA and Apple), in
-tools/accuracy/decode_speeds.jsonl; a test derives them again from the rows."""
+catalog/data/decode_speeds.jsonl; a test derives them again from the rows."""
 
 LAYER_SECONDS = 120e-6
 """What a layer takes on top of reading [s], on however many GPUs: kernels that start one after

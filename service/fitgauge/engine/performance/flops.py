@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import (
     Attention,
     Block,
@@ -46,6 +47,13 @@ def multiplied_parameters(spec: ModelSpec) -> int:
     nothing to speak of. A vision or audio tower sees other tokens: left out. Source: PaLM, arXiv
     2204.02311, appendix B; Kaplan et al., arXiv 2001.08361, section 2.1, which leaves embeddings
     out."""
+    return _PARAMETERS.get_or_compute(spec, None, lambda: _multiplied_parameters(spec))
+
+
+_PARAMETERS: WeakMemo[ModelSpec, None, int] = WeakMemo(512)
+
+
+def _multiplied_parameters(spec: ModelSpec) -> int:
     active = sum(
         len(block.layers) * sum(_active(tensor, block) for tensor in block.tensors)
         for block in spec.blocks

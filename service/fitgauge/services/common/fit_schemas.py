@@ -19,6 +19,7 @@ from fitgauge.services.common.schemas import (
     Suggestion,
     TermAnswer,
 )
+from fitgauge.services.common.speed_schemas import SpeedAnswer
 
 LimitedBy = Annotated[
     Literal["budget", "device"],
@@ -159,6 +160,16 @@ class FitAnswer(Struct, kw_only=True):
         list[SmallestGpus],
         Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
     ] = []
+    speed: Annotated[
+        SpeedAnswer | None,
+        Meta(
+            description=(
+                "How fast the launch answers its load; null where it does not start, and where no"
+                " formula covers it: embeddings, experts over ranks of their own, offloaded"
+                " weights, GPUs of several kinds, drafted tokens."
+            )
+        ),
+    ] = None
     ranks: Annotated[
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
     ] = UNSET

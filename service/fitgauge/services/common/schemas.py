@@ -179,6 +179,40 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
             examples=[1.5],
         ),
     ] = None
+    prompt_tokens: Annotated[
+        Tokens | None,
+        Meta(
+            description="Of a request, for its speed. Default: what output_tokens leaves.",
+            examples=[2048],
+        ),
+    ] = None
+    output_tokens: Annotated[
+        Tokens | None,
+        Meta(
+            description=(
+                "Of an answer, for its speed. Default: a quarter of the context, at most 512."
+            ),
+            examples=[512],
+        ),
+    ] = None
+    prefix_cache_hit_rate: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(
+            description=(
+                "Share of prompt tokens that the prefix cache holds, 0 to 1: they are not computed"
+                " again. Default 0."
+            ),
+            examples=[0.8],
+        ),
+    ] = None
+    min_tokens_per_second_per_request: Annotated[
+        Annotated[float, Meta(gt=0, le=1e9)] | None,
+        Meta(description="A speed to reach: `speed.targets` says whether it is.", examples=[20]),
+    ] = None
+    max_seconds_to_first_token: Annotated[
+        Annotated[float, Meta(gt=0, le=1e6)] | None,
+        Meta(description="A time to keep, likewise.", examples=[0.5]),
+    ] = None
     draft_model: Annotated[
         Text | None,
         Meta(description="vllm: Hub ID of the draft model: an EAGLE head or a smaller model."),

@@ -9,6 +9,15 @@ from fitgauge.hub.reference import Reference, parse_reference
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.fit.query import FitEstimate
 
+OF_THE_SPEED = frozenset((
+    "prompt_tokens",
+    "output_tokens",
+    "prefix_cache_hit_rate",
+    "min_tokens_per_second_per_request",
+    "max_seconds_to_first_token",
+))  # fmt: skip
+"""Fields that only `speed` depends on: its `load` says what is taken where they are left out."""
+
 
 def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     """Return the question with every default and every chosen setting filled in, as fields to
@@ -43,6 +52,11 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         filled["other_memory_gib"] = request.other_memory_gib
     if request.kv_cache_memory_gib:
         filled["kv_cache_memory_gib"] = request.kv_cache_memory_gib
+    filled |= {
+        name: value
+        for name in sorted(OF_THE_SPEED)
+        if (value := getattr(request, name)) is not None
+    }
     filled |= _options(workload)
     if request.draft_model:
         filled["draft_model"] = request.draft_model

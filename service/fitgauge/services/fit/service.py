@@ -37,6 +37,7 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
+from fitgauge.services.fit.speed import in_words, speed_answer
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.warnings import notes
 
@@ -198,10 +199,13 @@ class FitService:
             answer.assumed += nodes_assumed(checked)
             if full:
                 answer.launch = with_manifests(answer.launch, checked)
+        answer.speed = speed_answer(checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)
         answer.read_as = self._readings(checked)
         answer.summary += other_verdicts(answer.read_as, checked.verdict)
+        if answer.speed is not None:
+            answer.summary += in_words(answer.speed)
         if (full and workload.pipeline_parallel > 1) or estimate.gpus:
             answer.ranks = answers.rank_answers(estimate)
 

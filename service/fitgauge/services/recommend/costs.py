@@ -12,22 +12,13 @@ from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.kubernetes import node_size
+from fitgauge.services.common.token_prices import Usd, per_million
 
 _SHOWN = 3
 """Rentals listed for one option."""
 
 _MOST_PRICES = 16384
 """Prices kept between questions: of a whole catalog at every count, twice."""
-
-
-class Usd(Struct, kw_only=True):
-    """An amount in US dollars as an interval."""
-
-    low: Annotated[float, Meta(description="At the lowest price and the highest speed [USD].")]
-    expected: Annotated[
-        float, Meta(description="At the lowest price and the expected speed [USD].")
-    ]
-    high: Annotated[float, Meta(description="At the highest price and the lowest speed [USD].")]
 
 
 class RentalAnswer(Struct, kw_only=True):
@@ -167,22 +158,6 @@ class Costs:
             ),
             rentals=[_rental(rental) for rental in rentals[:_SHOWN]],
         )
-
-
-def per_million(low: float, high: float, speed: Sequence[float] | None) -> Usd | None:
-    """Dollars of 10^6 tokens = dollars an hour x 10^6 / (3600 x tokens a second); None without a
-    speed.
-
-    expected: the lowest price at the expected speed; low: the lowest at the highest speed; high:
-    the highest at the lowest."""
-    if not speed or not all(speed):
-        return None
-    slow, expected, fast = speed
-    return Usd(low=_million(low, fast), expected=_million(low, expected), high=_million(high, slow))
-
-
-def _million(usd_per_hour: float, tokens_per_second: float) -> float:
-    return round(usd_per_hour * 1e6 / (3600 * tokens_per_second), 4)
 
 
 def clouds(names: Collection[str], offers: Offers) -> frozenset[str] | None:

@@ -26,6 +26,9 @@ def recommend_request(request: FitRequest, *, priced: bool) -> RecommendRequest:
         quantization=request.quantization,
         kv_cache_dtype=request.kv_cache_dtype,
         max_usd_per_hour=PRICED if priced else None,
+        prompt_tokens=request.prompt_tokens,
+        min_tokens_per_second_per_request=request.min_tokens_per_second_per_request,
+        max_seconds_to_first_token=request.max_seconds_to_first_token,
     )
 
 

@@ -95,6 +95,14 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("speculative_tokens",): "num_speculative_tokens",
     ("lora_slots",): "max_loras",
     ("engine_version",): "vllm_version version",
+    ("prompt_tokens",): "input_tokens input_len isl prompt_len",
+    ("output_tokens",): "output_len output_length osl completion_tokens",
+    ("prefix_cache_hit_rate",): "cache_hit_rate prefix_hit_rate hit_rate cache_hit",
+    ("min_tokens_per_second_per_request",): (
+        "min_tokens_per_second_per_user tokens_per_second_per_user "
+        "tokens_per_second_per_request tps_per_user min_tps"
+    ),
+    ("max_seconds_to_first_token",): "ttft max_ttft time_to_first_token max_time_to_first_token",
     _CHECKPOINTING: (
         "gradient_checkpointing checkpointing use_gradient_checkpointing recompute_granularity "
         "activation_recomputation recompute gradient_checkpoint"

@@ -114,6 +114,10 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     smallest: Annotated[
         list[Option] | UnsetType, Meta(description="GPUs that hold it, without a gpu in the call.")
     ] = UNSET
+    tokens_per_second_per_request: Annotated[
+        Gib, Meta(description="Expected, where the call asks for a speed or describes a load.")
+    ] = UNSET
+    seconds_to_first_token: Annotated[Gib, Meta(description="Likewise.")] = UNSET
     max_context: Annotated[Count, Meta(description="The longest context that fits.")] = UNSET
     max_micro_batch_size: Count = UNSET
     """The largest micro-batch that fits."""

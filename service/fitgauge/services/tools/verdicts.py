@@ -4,6 +4,9 @@ from msgspec import UNSET
 
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import Verdict
+from fitgauge.services.common.speed_schemas import SpeedAnswer
+from fitgauge.services.fit.echo import OF_THE_SPEED
+from fitgauge.services.fit.speed import in_words
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import Tool
 from fitgauge.services.tools.needs import needs_answer
@@ -86,6 +89,8 @@ def fit_answer(
         short.answer = _sentence(
             f"{written} {_in_words(answer.verdict)} on {place}", short, load, answer.fit_probability
         )
+    if answer.speed is not None and OF_THE_SPEED & understood.keys():
+        _speed(short, answer.speed)
     short.assumed = [
         *notes,
         *call.notes,
@@ -151,6 +156,16 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
     ] or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
+
+
+def _speed(short: ToolAnswer, speed: SpeedAnswer) -> None:
+    """Fill in the speeds, and say how they are known and which are reached."""
+    rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
+    short.tokens_per_second_per_request = float(f"{rates.expected:.3g}")
+    short.seconds_to_first_token = float(f"{first.expected:.2g}")
+    short.answer += (
+        in_words(speed) or f" {rates.expected:.3g} tokens a second and request ({speed.basis})."
+    )
 
 
 def _in_words(verdict: Verdict | None) -> str:

@@ -1,0 +1,202 @@
+"""How fast requests are answered at a load: a step decodes one token of every request, and reads
+its share of the prompts of those that follow."""
+
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.performance.decode import (
+    EFFICIENCY,
+    SPREAD,
+    DecodeSpeed,
+    step_bytes,
+    waiting_seconds,
+)
+from fitgauge.engine.performance.flops import token_flops
+from fitgauge.engine.performance.prefill import (
+    PCIE_GBPS,
+    Seconds,
+    compute_efficiency,
+    exchanged_bytes,
+    peak,
+    prefill_seconds,
+    prompt_flops,
+)
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.weights.sharding import ShardedWeights
+
+SERVER_SECONDS = 0.035
+"""What a server takes of its own before a first token [s]: the request, its tokens, the reply.
+
+Calibrated with AT_ONCE: of all 5 ms and tenths the pair with the least mean error (of logarithms,
+every source weighing the same) over the published runs at a load, in
+catalog/data/load_speeds.jsonl; a test derives them again from the rows."""
+
+AT_ONCE = 0.6
+"""Weight of requests that arrive at once, against those that arrive one by one, in the expected
+time to a first token."""
+
+_BUSIEST = 0.95
+"""Share of the time spent on prompts beyond which the queue is not estimated: it has no end."""
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """The requests that a deployment answers at once."""
+
+    concurrency: Annotated[int, Meta(description="Requests that decode at once.")]
+    """Requests that decode at once."""
+    prompt_tokens: Annotated[int, Meta(description="Tokens of a prompt.")]
+    """Tokens of a prompt."""
+    output_tokens: Annotated[int, Meta(description="Tokens of an answer.")]
+    """Tokens of an answer."""
+    prefix_cache_hit_rate: Annotated[
+        float, Meta(description="Share of the prompt's tokens that are read from the cache.")
+    ] = 0.0
+    """Share of the prompt's tokens that are read from the cache."""
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens of a prompt that are computed: at least the last, whose logits are sampled.
+
+        Source: vLLM v1/core/kv_cache_manager.py, get_computed_blocks (num_tokens - 1)."""
+        return max(1, round(self.prompt_tokens * (1 - self.prefix_cache_hit_rate)))
+
+
+class LoadSpeed(NamedTuple):
+    """How fast one replica answers a load."""
+
+    tokens_per_second: DecodeSpeed
+    """Answers of all requests together, the reading of prompts included."""
+    tokens_per_second_per_request: DecodeSpeed
+    """One answer while it is written."""
+    seconds_to_first_token: Seconds
+    """From the sending of a request."""
+
+
+class StepSeconds(NamedTuple):
+    """What a step of all requests takes [s]."""
+
+    reading: float
+    """Weights and cache, at the efficiency that reading gets."""
+    multiplying: float
+    """At the peak of the GPUs that share it."""
+    waiting: float
+    """Layers and all-reduces."""
+
+
+def computed_flops(spec: ModelSpec, load: Load) -> float:
+    """Return the operations of the part of a prompt that no prefix cache holds: those of the whole
+    prompt less those of its beginning."""
+    cached = load.prompt_tokens - load.computed_tokens
+    whole = prompt_flops(spec, load.prompt_tokens)
+    return whole - prompt_flops(spec, cached) if cached > 0 else whole
+
+
+def load_speed(
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    scheme: Scheme,
+    accelerator: Accelerator,
+    load: Load,
+    *,
+    kv_cache_dtype: str,
+    tensor_parallel: int = 1,
+) -> LoadSpeed | None:
+    """Return how fast a replica answers; None where no source states how fast the GPU reads or
+    multiplies.
+
+    A request holds its prompt and, on average, half its answer."""
+    bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
+    if bandwidth is None or fastest is None:
+        return None
+    held = load.prompt_tokens + load.output_tokens // 2
+    read = step_bytes(
+        spec,
+        sharded,
+        concurrency=load.concurrency,
+        context_length=held,
+        kv_cache_dtype=kv_cache_dtype,
+        tensor_parallel=tensor_parallel,
+    )
+    flops = token_flops(spec, held).forward
+    step = StepSeconds(
+        reading=read / (bandwidth * 1e9 * EFFICIENCY),
+        multiplying=load.concurrency * flops / (tensor_parallel * fastest * 1e12),
+        waiting=waiting_seconds(spec, load.concurrency, tensor_parallel, accelerator),
+    )
+    prompt = prefill_seconds(
+        computed_flops(spec, load),
+        exchanged_bytes(spec, load.computed_tokens, tensor_parallel),
+        tensor_parallel=tensor_parallel,
+        peak=fastest,
+        link_gbps=accelerator.interconnect_gbps or PCIE_GBPS,
+        efficiency=compute_efficiency(spec),
+    )
+    return speed_of(step, prompt, load, compute_efficiency(spec))
+
+
+def speed_of(
+    step: StepSeconds, prompt: Seconds, load: Load, efficiency: tuple[float, float, float]
+) -> LoadSpeed:
+    """Return the speeds of a replica whose steps and prompts take so long.
+
+    Each of C requests needs one prompt in every O tokens, so a token of one waits for
+    (C - 1) / O prompts of the others: token = reading + multiplying / efficiency + waiting +
+    (C - 1) / O x prompt. Nothing is fitted: reading and multiplying follow each other, as in the
+    published runs at a load (catalog/data/load_speeds.jsonl), of which docs/ACCURACY.md has the
+    errors.
+
+    First token: what the server takes, the prompt, and what it waits for. Requests that arrive one
+    by one wait as in a queue with one server and equal service times, prompt x u / (2 (1 - u)),
+    where u is the share of time spent on prompts (Pollaczek-Khinchine), and half a step; those
+    that arrive at once wait for half of each other. expected: between the two, by AT_ONCE; low:
+    alone, on a server that takes nothing; high: all at once, on one that takes twice as long.
+    """
+    times, others = [], load.concurrency - 1
+    for spread, share, seconds in zip(
+        SPREAD, efficiency, (prompt.high, prompt.expected, prompt.low), strict=True
+    ):
+        own = step.reading / spread + step.multiplying / share + step.waiting / spread
+        times.append((own, own + others / load.output_tokens * seconds, seconds))
+    arrivals = [
+        _arrivals(own, token, seconds + step.waiting, seconds, others)
+        for own, token, seconds in times
+    ]
+    slow, expected, fast = (1 / token for _, token, _ in times)
+    one_by_one, at_once = arrivals[1]
+    waits = (
+        arrivals[0].at_once + 2 * SERVER_SECONDS,
+        one_by_one ** (1 - AT_ONCE) * at_once**AT_ONCE + SERVER_SECONDS,
+        prompt.low + step.waiting,
+    )
+    low, middle, high = (
+        load.concurrency * load.output_tokens / (load.output_tokens * token + wait)
+        for (_, token, _), wait in zip(times, waits, strict=True)
+    )
+    return LoadSpeed(
+        DecodeSpeed(low=round(low, 2), expected=round(middle, 2), high=round(high, 2)),
+        DecodeSpeed(low=round(slow, 2), expected=round(expected, 2), high=round(fast, 2)),
+        Seconds(low=round(waits[2], 4), expected=round(waits[1], 4), high=round(waits[0], 4)),
+    )
+
+
+class _Arrivals(NamedTuple):
+    """Time to a first token by how requests arrive [s]."""
+
+    one_by_one: float
+    """Evenly spread over time, at random."""
+    at_once: float
+    """All together, in the mean."""
+
+
+def _arrivals(own: float, token: float, alone: float, prompt: float, others: int) -> _Arrivals:
+    """Return the time to a first token by how requests arrive [s].
+
+    own, token: a token without and with the prompts of others; alone: a request's own prompt."""
+    if not others:
+        return _Arrivals(alone, alone)
+    busy = min(_BUSIEST, 1 - own / token)
+    queued = alone + prompt * busy / (2 * (1 - busy)) + own / 2
+    return _Arrivals(queued, max(queued, alone + prompt * others / 2))

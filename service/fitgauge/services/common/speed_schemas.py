@@ -1,0 +1,86 @@
+"""The contract of a speed: what a load gets, how that is known, and the published runs behind
+it."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from fitgauge.engine.performance.decode import DecodeSpeed
+from fitgauge.engine.performance.load import Load
+from fitgauge.engine.performance.prefill import Seconds
+from fitgauge.services.common.token_prices import Usd
+
+SpeedBasis = Annotated[
+    Literal["measured", "modelled"],
+    Meta(
+        description=(
+            "measured: scaled to a published run of this model, GPU, engine and format at a like"
+            " load; modelled: from bandwidth and arithmetic alone."
+        )
+    ),
+]
+
+
+class PublishedRun(Struct, kw_only=True):
+    """One published run of a model of this shape on such GPUs."""
+
+    model: Annotated[str, Meta(description="The model that ran.")]
+    engine: Annotated[str, Meta(description="Its engine.")]
+    gpu: Annotated[str, Meta(description="The id of the GPU.")]
+    gpu_count: Annotated[int, Meta(description="Number of GPUs.")]
+    quantization: Annotated[str, Meta(description="The format of its weights.")]
+    load: Annotated[Load, Meta(description="What it answered.")]
+    tokens_per_second_per_request: Annotated[float, Meta(description="As published.")]
+    seconds_to_first_token: Annotated[
+        float | None, Meta(description="As published; null where it is not.")
+    ]
+    source: Annotated[str, Meta(description="Where it is published.")]
+
+
+class SpeedTarget(Struct, kw_only=True):
+    """A speed that the request asks for, and whether it is reached."""
+
+    field: Annotated[str, Meta(description="The field of the request.")]
+    value: Annotated[float, Meta(description="The value that it sets.")]
+    reached: Annotated[
+        Literal["yes", "likely", "unlikely", "no"],
+        Meta(
+            description=(
+                "yes, no: over the whole interval; likely, unlikely: by the expected figure."
+            )
+        ),
+    ]
+
+
+class SpeedAnswer(Struct, kw_only=True):
+    """How fast the launch answers a load: all requests decode at once, each with such a prompt
+    and such an answer."""
+
+    load: Annotated[Load, Meta(description="The load.")]
+    tokens_per_second: Annotated[
+        DecodeSpeed,
+        Meta(description="Of all requests together, the reading of their prompts included."),
+    ]
+    tokens_per_second_per_request: Annotated[
+        DecodeSpeed, Meta(description="Of one answer while it is written.")
+    ]
+    basis: SpeedBasis
+    """How these two are known."""
+    seconds_to_first_token: Annotated[
+        Seconds,
+        Meta(description="low: alone; high: all requests at once; expected: between the two."),
+    ]
+    first_token_basis: SpeedBasis
+    """How this is known."""
+    source: Annotated[str, Meta(description="Where the formula and its errors are.")]
+    runs: Annotated[
+        list[PublishedRun],
+        Meta(description="The nearest published runs: one, with `detail` full up to five."),
+    ]
+    targets: Annotated[
+        list[SpeedTarget], Meta(description="Speeds that the request asks for; else empty.")
+    ] = []
+    usd_per_million_output_tokens: Annotated[
+        Usd | None,
+        Meta(description="The GPUs' rent over `tokens_per_second`; null without a known price."),
+    ] = None

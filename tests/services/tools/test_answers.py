@@ -162,6 +162,29 @@ def test_the_time_and_the_disk_of_a_run_are_in_the_answer(call):
     assert "on disk" in answer["answer"]
 
 
+def test_a_load_and_a_promise_are_answered_with_a_speed(call, check_fit):
+    options = "isl=2000, osl=200, ttft=500 ms, tps_per_user=20"
+    arguments = {"model": "Qwen/Qwen3-8B", "gpu": "L40S", "concurrency": 8}
+    short = call("check_fit", **arguments, options=options)
+    speed = check_fit(
+        **arguments,
+        prompt_tokens=2000,
+        output_tokens=200,
+        max_seconds_to_first_token=0.5,
+        min_tokens_per_second_per_request=20.0,
+        settings="auto",
+    ).speed
+    assert short["tokens_per_second_per_request"] == pytest.approx(
+        speed.tokens_per_second_per_request.expected, rel=0.01
+    )
+    assert short["seconds_to_first_token"] == pytest.approx(
+        speed.seconds_to_first_token.expected, rel=0.05
+    )
+    assert all(f"asked: {one.reached}" in short["answer"] for one in speed.targets)
+    assert tokens(short) < 450
+    assert "seconds_to_first_token" not in call("check_fit", **arguments)
+
+
 def test_an_unknown_tool_is_named(call):
     with pytest.raises(UnknownToolError):
         call("check")

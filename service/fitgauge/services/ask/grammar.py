@@ -41,7 +41,7 @@ model: MODEL
      | FAMILY NOUN PARAMS      -> sized_after
 
 ?setting: length | users | batch | samples | epochs | data | degree | cache | budget | rate
-        | format | engine | method | utilization
+        | format | engine | method | utilization | speed | first_token | cached
 
 length: LENGTH | LENGTH NUM | LENGTH NUM TOKENS | NUM LENGTH | NUM TOKENS LENGTH
       | NUM TOKENS             -> tokens
@@ -59,8 +59,10 @@ degree: degree_name NUM | degree_name
 cache: KV | KV FORMAT | FORMAT KV
 budget: MONEY NUM | MONEY NUM HOURLY | NUM MONEY HOURLY | NUM MONEY | MONEY
 utilization: UTILIZATION NUM | UTILIZATION NUM PERCENT | UTILIZATION
-rate: NUM RATE | RATE NUM | RATE | NUM UNIT | UNIT | NUM PERCENT | PERCENT
-    | NUM TOKENS RATE | TOKENS RATE
+speed: NUM RATE | RATE NUM | NUM TOKENS RATE
+first_token: FIRST_TOKEN DURATION | DURATION FIRST_TOKEN | FIRST_TOKEN NUM | FIRST_TOKEN
+cached: CACHED NUM | CACHED NUM PERCENT | NUM PERCENT CACHED | CACHED
+rate: RATE | NUM UNIT | UNIT | NUM PERCENT | PERCENT | TOKENS RATE | DURATION
 format: FORMAT
 engine: ENGINE
 method: METHOD
@@ -68,7 +70,7 @@ junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
 
 %declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
 %declare BATCH SAMPLES EPOCHS TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY
-%declare HOURLY UTILIZATION PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
+%declare HOURLY UTILIZATION FIRST_TOKEN CACHED DURATION PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
 """
 
 
@@ -240,11 +242,22 @@ class _Facts(Transformer[Terminal, list[Fact]]):
 
     def utilization(self, parts: list[Terminal]) -> list[Fact]:
         """Return a share of the GPU's memory."""
-        percent = any(part.type == "PERCENT" for part in parts)
-        return [
-            fact._replace(value=fact.value / 100 if percent or fact.value > 1 else fact.value)
-            for fact in _numbered("utilization", parts)
-        ]
+        return _shares("utilization", parts)
+
+    def cached(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the share of prompts that the prefix cache holds."""
+        return _shares("cached", parts)
+
+    def speed(self, parts: list[Terminal]) -> list[Fact]:
+        """Return tokens a second."""
+        return _numbered("speed", parts)
+
+    def first_token(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the time to a first token [s]."""
+        times = [part.value for part in parts if part.type == "DURATION"]
+        return [_fact("first_token", token.value, token) for token in times] or _numbered(
+            "other", parts
+        )
 
     def rate(self, parts: list[Terminal]) -> list[Fact]:
         """Return a number of something that no request has a field for."""
@@ -275,6 +288,15 @@ def _numbered(kind: str, parts: Sequence[Terminal]) -> list[Fact]:
     """Return the fact of a phrase that has a number; none where it has none."""
     numbers = [part.value for part in parts if part.type == "NUM"]
     return [_fact(kind, number.value, number) for number in numbers]
+
+
+def _shares(kind: str, parts: Sequence[Terminal]) -> list[Fact]:
+    """Return a share, of a number above 1 in percent."""
+    percent = any(part.type == "PERCENT" for part in parts)
+    return [
+        fact._replace(value=fact.value / 100 if percent or fact.value > 1 else fact.value)
+        for fact in _numbered(kind, parts)
+    ]
 
 
 def _sized(model: Token, size: Token) -> list[Fact]:

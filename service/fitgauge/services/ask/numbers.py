@@ -21,6 +21,7 @@ _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
 _SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
+_SECONDS = {"ms": 0.001, "msec": 0.001, "milliseconds": 0.001, "s": 1.0, "sec": 1.0, "secs": 1.0}
 _GLUED_SETTINGS = ("tp", "pp", "dp", "ep", "zero", "bs", "batch", "ctx", "batchsize")
 _MOST_CUTS = 6
 
@@ -102,6 +103,8 @@ def read_number(scan: Scan, index: int) -> int:
             return read_classified(scan, int(amount), index, index + 1)
         elif scan.last_kind() == "COUNT" and _is_memory_of(scan, amount, after.low):
             unit = "g"
+    if unit is None and after is not None and after.low in _SECONDS:
+        return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
     if unit in MEMORY_UNITS:
         return scan.emit("SIZE", amount, index, last)
     if unit in ("b", "bn"):

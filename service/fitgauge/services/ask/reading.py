@@ -56,10 +56,37 @@ _CLAUSE = re.compile(r"[,;?!。，、\n]")
 _AROUND = 16
 """Characters around a number that was not understood."""
 
-_SHARES = frozenset({"gpu_memory_utilization", "max_usd_per_hour"})
+_SHARES = frozenset(
+    {
+        "gpu_memory_utilization",
+        "max_usd_per_hour",
+        "min_tokens_per_second_per_request",
+        "max_seconds_to_first_token",
+        "prefix_cache_hit_rate",
+    }
+)
 """Settings that need not be whole numbers."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
+_WANTED = re.compile(
+    r"(?:\bat least|\bmin(?:imum)?|\bneeds?|\bwants?|\brequires?|\btarget\w*|\breach|"
+    r"\b(?:can|could|will|would|to)\s(?:\w+\s)?get|"
+    r"\bguarantee\w*|\bpromise\w*|\bsustain|\bmore than|\babove|\bover|[>≥]=?|\bwith|\bgives?|"
+    r"至少|不低于|达到)\W*(?:\w+\W+){0,2}$",
+    re.IGNORECASE,
+)
+"""Words before a speed that is asked for; others tell of one that was seen."""
+
+_RATE = re.compile(
+    r"\s*(?:(?:t|tok|tokens?)\s*(?:/|per|a)?\s*(?:s|sec|seconds?)|tps)\b", re.IGNORECASE
+)
+_OF_ONE = re.compile(
+    r"\W*(?:(?:per|a|each|every|for each|for every)\s+)?"
+    r"(?:users?|requests?|clients?|persons?|streams?|sessions?|each)\b|\W*每",
+    re.IGNORECASE,
+)
+_OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
+_LONGEST_BEFORE = 32
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
@@ -192,6 +219,9 @@ class _Choice:
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
             fields["gpu_memory_utilization"] = self._largest("utilization")
+            fields["prefix_cache_hit_rate"] = self._largest("cached")
+            fields["max_seconds_to_first_token"] = self._largest("first_token")
+            fields["min_tokens_per_second_per_request"] = self._speed()
         for field, kind in (
             ("tensor_parallel", "tp"),
             ("pipeline_parallel", "pp"),
@@ -223,6 +253,19 @@ class _Choice:
         if about_time(self._text):
             return data | {"token_budget": _DEFAULT_BUDGET}
         return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
+
+    def _speed(self) -> object:
+        """Return the speed of one request that the text asks for."""
+        wanted = []
+        for fact in self._of("speed"):
+            before = self._text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
+            unit = _RATE.match(self._text, fact.end)
+            after = unit.end() if unit else fact.end
+            if _OF_ALL.match(self._text, after):
+                continue
+            if _WANTED.search(before) or _OF_ONE.match(self._text, after):
+                wanted.append(fact)
+        return max((self._use(fact) for fact in wanted), default=None, key=float)
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with

@@ -76,7 +76,8 @@ def _read(scan: Scan, index: int) -> int:
             scan.emit("MODEL", piece.text, index, index)
             read_format_of(scan, piece)
             return index + 1
-        return scan.emit("OTHER", None, index, index)
+        kind, value = scan.phrases.get(tuple(piece.low.split("/")), ("OTHER", None))
+        return scan.emit(kind if kind == "RATE" else "OTHER", value, index, index)
     if piece.kind == "han":
         return _read_han(scan, index)
     for read in (read_instance, read_gpu, _read_engine, read_model, read_format, _read_phrase):

@@ -85,6 +85,15 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     host_memory_gib: Annotated[
         float | None, Meta(description="Memory of the machine for what is offloaded [GiB].")
     ] = None
+    min_tokens_per_second_per_request: Annotated[
+        float | None, Meta(description="Speed to reach, of one request [tokens/s].")
+    ] = None
+    max_seconds_to_first_token: Annotated[
+        float | None, Meta(description="Time to a first token to keep [s].")
+    ] = None
+    prefix_cache_hit_rate: Annotated[
+        float | None, Meta(description="Share of prompts that the prefix cache holds.")
+    ] = None
     max_usd_per_hour: Annotated[float | None, Meta(description="Budget [USD/h].")] = None
 
 

@@ -42,6 +42,33 @@ _SETTINGS: Mapping[str, str] = {
     "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
     "KV": "kv|kv cache|kvcache|kv cache dtype|cache type k|kv cache quantization",
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
+    "FIRST_TOKEN": "|".join(
+        f"{name}{bound}"
+        for name in (
+            "ttft",
+            "time to first token",
+            "first token",
+            "first token latency",
+            "time to the first token",
+        )
+        for bound in (
+            "",
+            " under",
+            " below",
+            " within",
+            " in",
+            " in under",
+            " less than",
+            " at most",
+            " max",
+            " of at most",
+        )
+    ),
+    "CACHED": (
+        "cache hit|cache hits|cache hit rate|prefix cache hit|prefix cache hits|"
+        "prefix cache hit rate|prefix hit rate|prefix cache|prefix caching hit rate|"
+        "prompt cache hit rate|hit rate"
+    ),
     "TOKENS": "tokens|token|tok|ctx tokens|context tokens",
     "GPUS": (
         "gpu|gpus|card|cards|graphics card|graphics cards|graphic card|graphic cards|vcard|vram|"
@@ -79,6 +106,8 @@ _HAN: Mapping[str, str] = {
     "RAM": "系统内存|主机内存|内存|记忆体|記憶體|메모리",
     "DISK": "硬盘|磁盘|固态",
     "TOKENS": "个token|词元|토큰",
+    "FIRST_TOKEN": "首字延迟|首词延迟|首token延迟|首包延迟",
+    "CACHED": "前缀缓存命中率|缓存命中率|命中率",
     "ONE": "单机单卡|单卡|单张|单块|单个|단일",
     "RATE": "每秒",
     "SAMPLES": "条数据|条样本|个样本|条|샘플",

@@ -15,7 +15,7 @@ Kind = Literal["integer", "integers", "number", "boolean", "choice", "counts", "
 
 _NUMBER = re.compile(
     r"(?<![a-z0-9.])(?P<digits>\d{1,3}(?:[, _]\d{3})+(?![0-9])(?:\.\d+)?"
-    r"|\d+(?:\.\d+)?(?:e\+?\d{1,2})?|\.\d+)\s?(?P<unit>%|(?:[kmgt]i?b?|thousand|million)(?![a-z]))?|"
+    r"|\d+(?:\.\d+)?(?:e\+?\d{1,2})?|\.\d+)\s?(?P<unit>%|ms(?![a-z])|(?:[kmgt]i?b?|thousand|million)(?![a-z]))?|"
     r"(?P<word>[a-z]+[- ]?)(?P<after>\d+(?:\.\d+)?)(?![a-z0-9.])",
     re.IGNORECASE,
 )
@@ -30,7 +30,7 @@ _FALSE = frozenset(("false", "no", "off", "0", "n", "disabled", "disable", "0.0"
 _LONGEST = 60
 """Characters of a text that holds a number."""
 
-_SHARES = ("_utilization", "_fraction")
+_SHARES = ("_utilization", "_fraction", "_rate")
 _GIB = {"m": 1 / 1024, "g": 1.0, "t": 1024.0}
 _POWERS = {"k": 1, "thousand": 1, "m": 2, "million": 2, "g": 3, "t": 4}
 
@@ -118,7 +118,8 @@ _NEVER_ZERO = frozenset((
     "gpu", "gpu_count", "context_length", "concurrency", "sequence_length", "micro_batch_size",
     "global_batch_size", "max_usd_per_hour", "tensor_parallel", "pipeline_parallel",
     "data_parallel", "lora_rank", "max_num_seqs", "max_batched_tokens", "gpu_memory_utilization",
-    "kv_cache_memory_gib", "max_gpu_count",
+    "kv_cache_memory_gib", "max_gpu_count", "prompt_tokens", "output_tokens",
+    "min_tokens_per_second_per_request", "max_seconds_to_first_token",
 ))  # fmt: skip
 """Fields that hosts which must send every argument fill with 0."""
 
@@ -231,13 +232,16 @@ def _numbers(field: Field, text: str) -> list[float]:
 
 
 def _in_unit(field: Field, number: float, unit: str) -> float:
-    """Return a number in the unit of its field: a share, GiB, tokens (k = 1,024) or a count."""
+    """Return a number in the unit of its field: a share, GiB, seconds, tokens (k = 1,024) or a
+    count."""
     if field.name.endswith(_SHARES):
         return number / 100 if unit == "%" or number > 1 else number
     if field.name.endswith("_gib"):
         return number * _GIB.get(unit[:1], 1.0)
     if unit in ("", "%"):
         return number
+    if unit == "ms":
+        return number / 1000
     written_out = unit in ("thousand", "million")
     thousand = 1024 if "length" in field.name and not written_out else 1000
     return number * float(thousand ** _POWERS[unit if written_out else unit[0]])

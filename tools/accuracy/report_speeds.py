@@ -142,8 +142,8 @@ def left_out() -> tuple[list[float], list[float]]:
     return speeds, firsts
 
 
-def _distance_to(asked: Load) -> Callable[[Scored], float]:
-    return lambda other: distance(other.run, asked)
+def _distance_to(question: Load) -> Callable[[Scored], float]:
+    return lambda other: distance(other.run, question)
 
 
 def tenths(values: Sequence[float]) -> tuple[float, float, float]:

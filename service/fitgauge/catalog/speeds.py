@@ -22,7 +22,7 @@ class SpeedRun(Struct, frozen=True, kw_only=True, gc=False):
     """The id in the catalog."""
     tensor_parallel: int = 1
     """Ranks that shard every layer."""
-    cards: int = 1
+    pipeline_parallel: int = 1
     """Pipeline stages."""
     model: str
     """The model's Hub ID."""
@@ -39,7 +39,7 @@ class SpeedRun(Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int = 1
     """Tokens of an answer, in the mean."""
     context_tokens: int = 0
-    """Tokens that a request alone holds, where its prompt is not told apart."""
+    """Tokens that a request alone holds, where the source prints its context alone."""
     seconds_per_token: float = 0.0
     """Between two tokens of one request, in the mean [s]."""
     tokens_per_second: float = 0.0
@@ -64,7 +64,7 @@ class SpeedRun(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def gpus(self) -> int:
         """GPUs in all."""
-        return self.tensor_parallel * self.cards
+        return self.tensor_parallel * self.pipeline_parallel
 
 
 class Deployed(NamedTuple):

@@ -153,7 +153,7 @@ class Run(NamedTuple):
 
     @property
     def stages(self):
-        return self.row.get("cards", 1)
+        return self.row.get("pipeline_parallel", 1)
 
     def expected(self, efficiency=EFFICIENCY, layer=LAYER_SECONDS):
         return self.reading / efficiency + self.layers * layer

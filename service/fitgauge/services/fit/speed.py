@@ -43,7 +43,7 @@ every source weighing the same. Wider than what the formula's own parts spread."
 
 _OF_TOKENS, _OF_HELD = 2, 4
 """Roots of the factors between prompts and answers, and between the tokens that one request alone
-holds, of which a step reads little beside the weights."""
+holds, of which a step reads little in addition to the weights."""
 
 _USUAL_ANSWER = 512
 _SHARE_OF_ANSWER = 4
@@ -159,22 +159,22 @@ def _near(checked: FitEstimate, load: Load) -> Iterator[_Near]:
         checked.query.accelerator.id,
         checked.workload.tensor_parallel,
     )
-    asked = structs.replace(load, concurrency=each)
+    question = structs.replace(load, concurrency=each)
     for run in speed_runs(deployed):
-        yield _Near(distance(run, asked), run)
+        yield _Near(distance(run, question), run)
 
 
-def distance(run: SpeedRun, asked: Load) -> float:
+def distance(run: SpeedRun, question: Load) -> float:
     """Return how far a run's load is from that of a replica: the largest logarithm of a factor
     between them, of tokens that of its root."""
     ran = run.load
-    factors = [abs(log(ran.concurrency / asked.concurrency))]
+    factors = [abs(log(ran.concurrency / question.concurrency))]
     if run.context_tokens:
-        held = asked.prompt_tokens + asked.output_tokens // 2
+        held = question.prompt_tokens + question.output_tokens // 2
         factors.append(abs(log(run.context_tokens / held)) / _OF_HELD)
     else:
-        factors.append(abs(log(ran.prompt_tokens / asked.prompt_tokens)) / _OF_TOKENS)
-        factors.append(abs(log(ran.output_tokens / asked.output_tokens)) / _OF_TOKENS)
+        factors.append(abs(log(ran.prompt_tokens / question.prompt_tokens)) / _OF_TOKENS)
+        factors.append(abs(log(ran.output_tokens / question.output_tokens)) / _OF_TOKENS)
     return max(factors)
 
 
@@ -248,7 +248,7 @@ def _around(speed: DecodeSpeed, factors: Sequence[float]) -> DecodeSpeed:
 
 
 def _widened(speed: DecodeSpeed) -> DecodeSpeed:
-    """Return the speed with an interval as wide as what was published beside what is modelled."""
+    """Return the speed with an interval as wide as published runs lie around what is modelled."""
     least, most = (round(speed.expected * factor, 2) for factor in MODELLED_SPREAD)
     return DecodeSpeed(
         low=min(speed.low, least), expected=speed.expected, high=max(speed.high, most)

@@ -256,7 +256,7 @@ class _Choice:
 
     def _speed(self) -> object:
         """Return the speed of one request that the text asks for."""
-        wanted = []
+        wanted: list[Fact] = []
         for fact in self._of("speed"):
             before = self._text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
             unit = _RATE.match(self._text, fact.end)
@@ -265,7 +265,8 @@ class _Choice:
                 continue
             if _WANTED.search(before) or _OF_ONE.match(self._text, after):
                 wanted.append(fact)
-        return max((self._use(fact) for fact in wanted), default=None, key=float)
+                self._used.add(fact.start)
+        return max((fact.value for fact in wanted), default=None)
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with

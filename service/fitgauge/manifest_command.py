@@ -80,10 +80,7 @@ def manifest_checker(services: Services) -> ManifestChecker:
     async def ask(request: FitRequest) -> FitAnswer:
         return (await services.check_fit(request))[1]
 
-    async def longest_context(model: str) -> int | None:
-        return (await services.get_model(model)).max_context_length or None
-
-    return ManifestChecker(ask, longest_context, services.catalog, load_engines())
+    return ManifestChecker(ask, services.get_model, services.catalog, load_engines())
 
 
 def _set(fields: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,8 @@ def _server(server: ServerAnswer, console: Console) -> None:
         highlight=False,
     )
     console.print(table)
+    if server.download_bytes:
+        console.print(f"[dim]{gib(server.download_bytes)} to download[/dim]", highlight=False)
 
 
 def _advice(server: ServerAnswer, console: Console) -> None:

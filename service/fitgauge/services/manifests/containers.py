@@ -45,6 +45,8 @@ class Container(Struct, kw_only=True):
     """The GPU's name, where it stands outside the selectors."""
     memory: Text | None = None
     """Its memory, where that stands outside its resources."""
+    mounts: list[Block] = []
+    """Volumes of the pod and where they are mounted."""
     shared_memory: Text | None = None
     """The size of /dev/shm, where it is no volume; `host` for the machine's own."""
 

@@ -16,13 +16,9 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.manifests.command_line import ServerCommand, lora_fields
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.gpus import Gpus
+from fitgauge.services.manifests.quantities import bytes_of
 from fitgauge.services.manifests.yaml_text import Text, text_at
 
-_QUANTITY = re.compile(r"(?P<number>\d{1,15}(?:\.\d{1,6})?)\s?(?P<unit>[kKMGTPE]?i?)[bB]?")
-_SCALES = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T", "P", "E"))}
-_SCALES |= {
-    f"{unit}i": 1024**power for power, unit in enumerate(("", "K", "M", "G", "T", "P", "E"))
-}
 _GGUF = re.compile(r"[-._](?P<quantization>(?:UD-)?(?:I?Q\d[A-Z0-9_]{0,8}|BF16|F16|F32|MXFP4))$")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
 _DEFAULT_SHARED_MEMORY = 64 * 1024**2
@@ -98,7 +94,7 @@ def question(
     accelerator = _accelerator(gpus, catalog, notes)
     if accelerator is not None:
         fields |= {"gpu": accelerator.id, "gpu_count": ranks}
-    memory = _bytes(container.memory or _limit(container))
+    memory = bytes_of(container.memory or _limit(container))
     if memory is not None and fields.get("cpu_offload_gib"):
         fields["host_memory_gib"] = max(1.0, memory / GIB)
     fields["settings"] = "defaults"
@@ -215,23 +211,13 @@ def _limit(container: Container) -> Text | None:
     return text_at(container.resources, "limits", "memory")
 
 
-def _bytes(quantity: Text | None) -> int | None:
-    """Return a quantity of Kubernetes or Compose [bytes]; None where it is none."""
-    match = _QUANTITY.fullmatch(quantity.strip()) if quantity is not None else None
-    if match is None:
-        return None
-    return int(
-        float(match["number"]) * _SCALES[match["unit"].replace("K", "k").replace("ki", "Ki")]
-    )
-
-
 def shared_memory_note(container: Container, command: ServerCommand, ranks: int) -> Note | None:
     """Return a note where processes of several GPUs exchange data through too small a /dev/shm; an
     engine whose GPUs hold whole layers is one process."""
     size = container.shared_memory
     if ranks < 2 or command.engine.splits_layers or size in ("host", "unlimited"):
         return None
-    available = _bytes(size) if size is not None else _DEFAULT_SHARED_MEMORY
+    available = bytes_of(size) if size is not None else _DEFAULT_SHARED_MEMORY
     if available is None or available > _DEFAULT_SHARED_MEMORY:
         return None
     return Note(

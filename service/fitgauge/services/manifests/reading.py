@@ -8,10 +8,12 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests.charts import chart_containers
 from fitgauge.services.manifests.compose import compose_containers, is_compose
 from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.disk import storage_claims
 from fitgauge.services.manifests.workloads import containers, resource_claims, serving_runtimes
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Node,
+    Text,
     UnreadableYamlError,
     documents,
 )
@@ -36,6 +38,8 @@ class Manifest(Struct, frozen=True):
     """Every container in it."""
     claims: Mapping[str, Block] = {}
     """Its resource claims and their templates by name."""
+    storage: Mapping[str, Text] = {}
+    """What its volume claims ask for, by name."""
     unreadable: Note | None = None
     """Why nothing of it was read."""
     is_template: bool = False
@@ -55,7 +59,7 @@ def read_manifest(text: str) -> Manifest:
             message = "A template: render it first (`helm template CHART | fitgauge check -f -`)."
             return Manifest(unreadable=Note(error.line, message), is_template=True)
         return Manifest(unreadable=Note(error.line, f"Unreadable: {error}."))
-    return Manifest(every, resource_claims(nodes))
+    return Manifest(every, resource_claims(nodes), storage_claims(nodes))
 
 
 def _containers(node: Node, runtimes: Mapping[str, Block]) -> Iterator[Container]:

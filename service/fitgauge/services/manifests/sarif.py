@@ -16,6 +16,7 @@ _RULES: dict[Rule, tuple[str, str]] = {
     "tight": ("warning", "The model server may run out of memory of the GPU."),
     "no-answer": ("warning", "The manifest does not say enough for an answer."),
     "shared-memory": ("warning", "/dev/shm is too small for ranks of several GPUs."),
+    "disk": ("warning", "The weights are larger than what they are downloaded to."),
     "unreadable": ("warning", "The file is no YAML, or is out of bounds."),
     "not-read": ("note", "The estimate leaves this line out."),
 }

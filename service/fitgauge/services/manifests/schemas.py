@@ -8,7 +8,7 @@ from fitgauge.services.common.reading_schemas import Verdict
 
 Rule = Literal[
     "does-not-fit", "too-few-gpus", "tight", "unsupported", "no-answer", "not-read",
-    "shared-memory", "unreadable",
+    "shared-memory", "disk", "unreadable",
 ]  # fmt: skip
 """Stable names of what is reported of a line."""
 
@@ -64,6 +64,8 @@ class ServerAnswer(Struct, kw_only=True):
     """What the fullest GPU needs."""
     budget_bytes: int | None = None
     """What the engine may use of it."""
+    download_bytes: int | None = None
+    """What is downloaded before it serves; null where the model is a path, or is unknown."""
     changes: list[Change] = []
     """What makes it fit."""
     remarks: list[Remark] = []

@@ -13,17 +13,19 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.schemas import FitRequest, Verdict
 from fitgauge.services.manifests.command_line import ServerCommand, server_command
 from fitgauge.services.manifests.containers import Container
-from fitgauge.services.manifests.gpus import Gpus, gpus_of
+from fitgauge.services.manifests.disk import disk_note, downloads
+from fitgauge.services.manifests.gpus import gpus_of
 from fitgauge.services.manifests.questions import (
     MissingModelError,
     Question,
     question,
     shared_memory_note,
 )
-from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.reading import Manifest, read_manifest
 from fitgauge.services.manifests.schemas import (
     Change,
     ManifestsAnswer,
@@ -33,7 +35,7 @@ from fitgauge.services.manifests.schemas import (
 )
 
 Ask = Callable[[FitRequest], Awaitable[FitAnswer]]
-LongestContext = Callable[[str], Awaitable[int | None]]
+Describe = Callable[[str], Awaitable[ModelDetail]]
 
 _AT_ONCE = 8
 """Questions under way at once, well below what a service lets wait."""
@@ -57,6 +59,17 @@ class Source(NamedTuple):
     """What it holds."""
 
 
+class _Server(NamedTuple):
+    """A model server of a manifest."""
+
+    container: Container
+    """What starts it."""
+    command: ServerCommand
+    """Its command."""
+    manifest: Manifest
+    """What the file holds besides."""
+
+
 class _Pending(NamedTuple):
     """A server that was read."""
 
@@ -64,17 +77,17 @@ class _Pending(NamedTuple):
     """Its answer, filled in later."""
     question: Question | None
     """Its question; None where it has none, with the reason in `answer`."""
+    server: _Server
+    """What it was read from."""
 
 
 class ManifestChecker:
     """Asks about every model server in manifests."""
 
-    def __init__(
-        self, ask: Ask, longest_context: LongestContext, catalog: Catalog, engines: Engines
-    ) -> None:
-        """longest_context: of a model, what its config allows [tokens]; None where unknown."""
+    def __init__(self, ask: Ask, describe: Describe, catalog: Catalog, engines: Engines) -> None:
+        """describe: tells what a model is made of."""
         self._ask = ask
-        self._longest_context = longest_context
+        self._describe = describe
         self._catalog = catalog
         self._engines = engines
 
@@ -95,8 +108,8 @@ class ManifestChecker:
             for container in manifest.containers:
                 command = server_command(container)
                 if command is not None:
-                    gpus = gpus_of(container, manifest.claims)
-                    servers.append(self._pending(source.name, container, command, gpus, overrides))
+                    built = _Server(container, command, manifest)
+                    servers.append(self._pending(source.name, built, overrides))
         waiting = iter(servers)
         while batch := list(islice(waiting, _AT_ONCE)):
             await asyncio.gather(*(self._answer(one) for one in batch))
@@ -111,12 +124,12 @@ class ManifestChecker:
     def _pending(
         self,
         file: str,
-        container: Container,
-        command: ServerCommand,
-        gpus: Gpus,
+        server: _Server,
         overrides: Mapping[str, Any],
     ) -> _Pending:
         """Return a server with its question."""
+        container, command, manifest = server
+        gpus = gpus_of(container, manifest.claims)
         answer = ServerAnswer(
             file=file,
             line=command.line,
@@ -130,11 +143,11 @@ class ManifestChecker:
         except MissingModelError as error:
             answer.summary = f"{error} Use --model."
             answer.remarks = [Remark("no-answer", error.line, answer.summary)]
-            return _Pending(answer, None)
+            return _Pending(answer, None, server)
         except FitgaugeError as error:
             answer.summary = f"{error.detail} {error.hint}"
             answer.remarks = [Remark("no-answer", command.line, answer.summary)]
-            return _Pending(answer, None)
+            return _Pending(answer, None, server)
         answer.request = _sent(built.request)
         answer.remarks = [Remark("not-read", note.line, note.message) for note in built.notes]
         shared = shared_memory_note(container, command, built.ranks)
@@ -143,7 +156,7 @@ class ManifestChecker:
         few = _too_few(built, command)
         if few is not None:
             answer.remarks.insert(0, Remark("too-few-gpus", gpus.line or command.line, few))
-        return _Pending(answer, built)
+        return _Pending(answer, built, server)
 
     async def _answer(self, pending: _Pending) -> None:
         """Fill in the answer to a server's question."""
@@ -151,13 +164,15 @@ class ManifestChecker:
             return
         answer, request = pending.answer, pending.question.request
         try:
-            request = await self._with_context(request)
+            model = await self._describe(request.model)
+            request = _with_context(request, model)
             fit = await self._answer_of(request, answer)
         except FitgaugeError as error:
             answer.summary = f"{error.detail} {error.hint}"
             answer.remarks.insert(0, Remark("no-answer", answer.line, answer.summary))
             return
         answer.request = _sent(request)
+        _add_disk(answer, pending.server, model)
         few = next((one for one in answer.remarks if one.rule == "too-few-gpus"), None)
         answer.verdict = "does_not_fit" if few is not None else fit.verdict
         answer.summary = few.message if few is not None else fit.summary
@@ -189,14 +204,24 @@ class ManifestChecker:
         answer.remarks.append(Remark("not-read", answer.line, message))
         return await self._ask(structs.replace(request, quantization=None))
 
-    async def _with_context(self, request: FitRequest) -> FitRequest:
-        """Return a request with the context that its engine makes room for."""
-        if request.context_length is not None or request.engine is None:
-            return request
-        if not ENGINES[request.engine].default_context_is_maximum:
-            return request
-        longest = await self._longest_context(request.model)
-        return structs.replace(request, context_length=longest) if longest else request
+
+def _with_context(request: FitRequest, model: ModelDetail) -> FitRequest:
+    """Return a request with the context that its engine makes room for."""
+    if request.context_length is not None or request.engine is None:
+        return request
+    if not ENGINES[request.engine].default_context_is_maximum or not model.max_context_length:
+        return request
+    return structs.replace(request, context_length=model.max_context_length)
+
+
+def _add_disk(answer: ServerAnswer, server: _Server, model: ModelDetail) -> None:
+    """Add what is downloaded, and whether there is room for it."""
+    if not downloads(server.command):
+        return
+    answer.download_bytes = model.weights_bytes
+    note = disk_note(server.container, server.command, server.manifest.storage, model.weights_bytes)
+    if note is not None:
+        answer.remarks.append(Remark("disk", note.line, note.message))
 
 
 def _sent(request: FitRequest) -> dict[str, str | int | float | bool]:

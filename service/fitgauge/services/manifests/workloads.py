@@ -106,6 +106,7 @@ def container_of(block: Block, pod: Block, name: str, group_size: int = 1) -> Co
         resources=block_at(block, "resources"),
         pod=pod,
         group_size=group_size,
+        mounts=blocks_at(block, "volumeMounts"),
         shared_memory=_shared_memory(block, pod),
     )
 

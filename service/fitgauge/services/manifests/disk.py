@@ -52,7 +52,7 @@ def disk_note(
     the manifest does not say how large that is.
 
     storage: `storage_claims` of the manifest."""
-    size = _room(container, command, storage)
+    size = _capacity(container, command, storage)
     available = bytes_of(size)
     if size is None or available is None or available >= download_bytes:
         return None
@@ -63,7 +63,9 @@ def disk_note(
     )
 
 
-def _room(container: Container, command: ServerCommand, storage: Mapping[str, Text]) -> Text | None:
+def _capacity(
+    container: Container, command: ServerCommand, storage: Mapping[str, Text]
+) -> Text | None:
     """Return the size of the volume that holds the downloads, else of the container's own disk;
     None where neither is stated."""
     folder = _folder(container, command)

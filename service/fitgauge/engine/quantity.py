@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -53,16 +53,38 @@ def exact_term(name: str, size: int, basis: Basis, formula: str, source: str) ->
     )
 
 
-def total(terms: Iterable[Term]) -> Bytes:
-    """Return the sum of terms [bytes]. Spreads are independent, so they add in quadrature, each
-    side for itself."""
-    expected = below = above = 0.0
+class Sum(NamedTuple):
+    """Terms added up. Spreads are independent, so they add in quadrature, each side for itself."""
+
+    expected: int
+    """Expected size [bytes]."""
+    below: float
+    """Variance of the lower side, in the interval's own widths [bytes^2]."""
+    above: float
+    """The same of the upper side."""
+
+    def interval(self, exact: int = 0) -> Bytes:
+        """Return the sum with `exact` bytes more."""
+        middle = self.expected + exact
+        return Bytes(
+            low=int(middle - self.below**0.5), expected=middle, high=int(middle + self.above**0.5)
+        )
+
+
+def added(terms: Iterable[Term]) -> Sum:
+    """Return terms added up."""
+    expected = 0
+    below = above = 0.0
     for term in terms:
         expected += term.bytes
         below += float(term.bytes - term.low) ** 2
         above += float(term.high - term.bytes) ** 2
-    middle = int(expected)
-    return Bytes(low=int(middle - below**0.5), expected=middle, high=int(middle + above**0.5))
+    return Sum(expected, below, above)
+
+
+def total(terms: Iterable[Term]) -> Bytes:
+    """Return the sum of terms [bytes]."""
+    return added(terms).interval()
 
 
 def largest_where(ceiling: int, holds: Callable[[int], bool], near: float | None = None) -> int:

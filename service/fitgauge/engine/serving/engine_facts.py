@@ -7,7 +7,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term
-from fitgauge.engine.serving.estimate import StageMemory
+from fitgauge.engine.serving.estimate import CacheLayout, StageMemory
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
@@ -46,11 +46,9 @@ class SplitEstimate(NamedTuple):
     """All other memory, by pipeline stage. The memo holds earlier results of the same model and
     engine."""
 
-    with_concurrency: (
-        Callable[[tuple[StageMemory, ...], Workload], tuple[StageMemory, ...]] | None
-    ) = None
-    """Turn `stage_memory` of one request into that of more; None where more than the cache
-    depends on their number."""
+    cache_bytes: Callable[[CacheLayout, Workload], int] | None = None
+    """What the cache of a stage takes for the requests of a workload [bytes]; None where more than
+    the cache depends on their number."""
 
     for_accelerator: (
         Callable[

@@ -17,7 +17,12 @@ from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.engine_facts import SplitEstimate
-from fitgauge.engine.serving.estimate import StageMemory, fullest_required
+from fitgauge.engine.serving.estimate import (
+    StageMemory,
+    StageSum,
+    fullest_required,
+    stage_sums,
+)
 from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.profile import EngineProfile
@@ -114,6 +119,7 @@ class BatchEstimator:
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
         self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
         self._stage_memories: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_STAGE_MEMORIES)
+        self._sums: Memo[Hashable, tuple[StageSum, ...]] = Memo(_STAGE_MEMORIES)
         self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
 
     @property
@@ -301,56 +307,73 @@ class BatchEstimator:
             ENGINES[workload.engine],
         )
         sharded = self.prepared(quantization, workload.engine).sharded
-        if row.split is None or (workload.cpu_offload_bytes and not row.split.supports_offload):
+        split = row.split
+        if split is None or (workload.cpu_offload_bytes and not split.supports_offload):
             fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes)
+        if split.cache_bytes is not None:
+            sums = self._stage_sums(quantization, split, workload, accelerator, kind)
+            caches = [split.cache_bytes(one.layout, workload) for one in sums]
+            sizes = [one.size.expected + cache for one, cache in zip(sums, caches, strict=True)]
+            number = sizes.index(max(sizes))
+            rest = sums[number]
+            required = rest.size.interval(caches[number])
+            return Demand(workload, required, rest.layers, rest.size.expected)
         loaded, other_memory = (
-            row.split.loaded(spec, sharded, workload, accelerator),
-            self._stage_memory(row.split, workload, accelerator, kind),
+            split.loaded(spec, sharded, workload, accelerator),
+            self._stage_memory(split, workload, accelerator, kind),
         )
         return Demand(
             workload,
             *fullest_required(loaded, other_memory),
-            None if row.split.for_accelerator is None else (loaded, other_memory),
+            None if split.for_accelerator is None else (loaded, other_memory),
         )
+
+    def _stage_sums(
+        self,
+        quantization: str | None,
+        split: SplitEstimate,
+        workload: Workload,
+        accelerator: Accelerator,
+        kind: Hashable,
+    ) -> tuple[StageSum, ...]:
+        """Return every stage but for its cache, added up once for all numbers of requests."""
+        one = structs.replace(workload, concurrency=1)
+
+        def compute() -> tuple[StageSum, ...]:
+            sharded = self.prepared(quantization, workload.engine).sharded
+            loaded = split.loaded(self._model.spec, sharded, one, accelerator)
+            return stage_sums(loaded, self._stage_memory(split, one, accelerator, kind))
+
+        return self._sums.get_or_compute((quantization, one, kind), compute)
 
     def _stage_memory(
         self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
     ) -> tuple[StageMemory, ...]:
-        """Return what is held in addition to the weights, worked out for one request and
-        refilled for more where the engine allows."""
-        held = self._stage_memories.get((workload, kind))
-        if held is None:
-            if split.with_concurrency and workload.concurrency > 1:
-                one = self._stage_memory(
-                    split, structs.replace(workload, concurrency=1), accelerator, kind
-                )
-                held = split.with_concurrency(one, workload)
-            else:
-                settled = ENGINES[workload.engine].with_defaults(
-                    workload, self._model.spec, accelerator
-                )
-                held = split.stage_memory(
-                    self._model.spec,
-                    settled,
-                    accelerator,
-                    self.profile(workload.engine),
-                    self._derived[workload.engine],
-                )
-            self._stage_memories.put((workload, kind), held)
-        return held
+        """Return what is held in addition to the weights, computed once for all their formats."""
+
+        def compute() -> tuple[StageMemory, ...]:
+            spec, engine = self._model.spec, workload.engine
+            settled = ENGINES[engine].with_defaults(workload, spec, accelerator)
+            profile, derived = self.profile(engine), self._derived[engine]
+            return split.stage_memory(spec, settled, accelerator, profile, derived)
+
+        return self._stage_memories.get_or_compute((workload, kind), compute)
 
     def workload(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Workload:
         """Return the Workload a request means, not settled yet: the same for every format of the
         weights and on all GPUs of a kind."""
-        query = structs.astuple(structs.replace(request, model="", gpu="", quantization=None))
+        one = structs.replace(request, model="", gpu="", quantization=None, concurrency=1)
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
-        key = (query, engine, count, self.kind(request, engine, accelerator), wide)
-        return self._workloads.get_or_compute(
+        key = (*structs.astuple(one), engine, count, self.kind(request, engine, accelerator), wide)
+        workload = self._workloads.get_or_compute(
             key,
             lambda: base_workload(
                 request, self._model.spec, accelerator, count, self.profile(engine)
             ),
         )
+        if workload.concurrency == (request.concurrency or 1):
+            return workload
+        return structs.replace(workload, concurrency=request.concurrency or 1)

@@ -73,7 +73,7 @@ def request_limit(checked: FitEstimate, sure: ServingLimits, estimator: Estimato
     requests, split = checked.workload.concurrency, ENGINES[checked.workload.engine].split
     if sure.max_concurrency is None:
         return None
-    if split is not None and split.with_concurrency is not None and checked.verdict == "fits":
+    if split is not None and split.cache_bytes is not None and checked.verdict == "fits":
         return max(requests, sure.max_concurrency)
     return _confirmed(
         checked, estimator, "concurrency", requests, sure.max_concurrency, _sure_requests

@@ -12,7 +12,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
-from fitgauge.engine.serving.estimate import StageMemory
+from fitgauge.engine.serving.estimate import CacheLayout, StageMemory
 from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import as_measured, captures_graphs, runtime_bytes
@@ -204,16 +204,6 @@ def _cache(
     return layout
 
 
-def with_concurrency(
-    other_memory: tuple[StageMemory, ...], workload: Workload
-) -> tuple[StageMemory, ...]:
-    """Return what every stage holds for `workload`, from what it holds for one with another
-    concurrency."""
-    layouts = (stage.layout for stage in other_memory)
-    pools = _pools((one for one in layouts if isinstance(one, KvCacheConfig)), workload)
-    return tuple(stage._replace(cache=(pools[id(stage.layout)],)) for stage in other_memory)
-
-
 def _pools(caches: Iterable[KvCacheConfig], workload: Workload) -> dict[int, Term]:
     """Return the `cache_term` of every cache, by its identity: stages alike share theirs."""
     return {
@@ -248,21 +238,18 @@ def takes_graphs(
     )
 
 
-def cache_term(cache: KvCacheConfig, workload: Workload) -> Term:
-    """Return the pool: given outright, else the blocks of the requests asked for."""
+def cache_bytes(layout: CacheLayout, workload: Workload) -> int:
+    """Return the pool [bytes]: given outright, else the blocks of the requests asked for."""
     if workload.kv_cache_memory_bytes is not None:
-        return exact_term(
-            "kv_cache",
-            workload.kv_cache_memory_bytes,
-            "exact",
-            given_pool(workload.kv_cache_memory_bytes),
-            "the question",
-        )
+        return workload.kv_cache_memory_bytes
+    return layout.pool_bytes(workload.requests_per_replica, workload.context_length)
+
+
+def cache_term(cache: KvCacheConfig, workload: Workload) -> Term:
+    """Return the pool as a term."""
+    size = cache_bytes(cache, workload)
+    if workload.kv_cache_memory_bytes is not None:
+        return exact_term("kv_cache", size, "exact", given_pool(size), "the question")
     requests = workload.requests_per_replica
-    return exact_term(
-        "kv_cache",
-        cache.pool_bytes(requests, workload.context_length),
-        "computed",
-        cache.pool_formula(requests, workload.context_length),
-        _PLANNER,
-    )
+    formula = cache.pool_formula(requests, workload.context_length)
+    return exact_term("kv_cache", size, "computed", formula, _PLANNER)

@@ -16,7 +16,7 @@ from fitgauge.catalog import overlay_file as own_file
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.chat_commands import slack
-from fitgauge.command_options import as_request, question_options
+from fitgauge.command_options import as_request, question_options, write_launch_files
 from fitgauge.console import echo_error, echo_json
 from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
@@ -170,9 +170,22 @@ def ask(question: tuple[str, ...], as_json: bool) -> None:
 @click.argument("model")
 @click.argument("gpu", required=False)
 @question_options(TrainingRequest)
+@click.option(
+    "--files",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the settings as the trainer's configuration files into this directory.",
+)
 @_on_machine
 @_as_json
-def train_check(model: str, gpu: str | None, machine: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - one for every field of the contract
+def train_check(
+    model: str,
+    gpu: str | None,
+    directory: Path | None,
+    machine: bool,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401 - one for every field of the contract
+) -> None:
     """Will MODEL fit on GPU when it is trained? Without GPU: on this machine; where that has none,
     what MODEL needs by method, and the smallest GPUs that hold it.
 
@@ -185,6 +198,8 @@ def train_check(model: str, gpu: str | None, machine: bool, as_json: bool, **opt
     request = as_request(fields, TrainingRequest)
     _, answer = answered(lambda questions: questions.check_training_fit(request), model)
     _show(answer, terminal.show_training, as_json)
+    if directory is not None:
+        click.echo(write_launch_files(answer.launch, directory), err=True)
     sys.exit(EXIT_CODES[answer.verdict] if answer.verdict else 0)
 
 

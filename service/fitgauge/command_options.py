@@ -1,6 +1,7 @@
 """Options of the commands, made from the requests of the contract."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -8,6 +9,7 @@ import msgspec
 
 from fitgauge.console import as_typed
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.schemas import Launch
 from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 from fitgauge.services.training_fit.length_files import LONGEST_FILE, read_lengths
 
@@ -64,6 +66,18 @@ def as_request(fields: dict[str, Any], kind: type[_Request]) -> _Request:
         )
     except msgspec.ValidationError as error:
         raise _misused(error) from None
+
+
+def write_launch_files(launch: Launch | None, directory: Path) -> str:
+    """Write the files and return the command that reads them; else why there are none."""
+    if launch is None:
+        return "No files: the training does not fit."
+    if launch.files is msgspec.UNSET:
+        return "No files: this tool reads its settings from the command line."
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in launch.files:
+        directory.joinpath(file.name).write_text(file.text, "utf-8")
+    return f"cd {directory} && {launch.file_command}"
 
 
 class _Number(click.ParamType[object]):

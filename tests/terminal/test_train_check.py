@@ -110,3 +110,23 @@ def test_time_and_cost_of_a_run_are_printed(run):
     result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--samples", "10k", "--epochs", 3)
     assert "The run of 61,440,000 tokens takes" in " ".join(result.output.split())
     assert "GPU hours" in result.output
+
+
+def test_configuration_files_are_written_into_a_directory(run, tmp_path):
+    place = tmp_path / "run"
+    result = run("Qwen/Qwen3-0.6B", "A100 80GB", "--trainer", "axolotl", "--files", place)
+    assert result.exit_code == 0
+    assert place.joinpath("axolotl.yaml").read_text("utf-8").startswith("base_model:")
+    assert f"cd {place} && axolotl train axolotl.yaml" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [(("--trainer", "torchtune"), "command line"), (("--method", "full"), "does not fit")],
+)
+def test_no_files_are_written_where_there_are_none(run, tmp_path, settings, why):
+    gpu = "A100 80GB" if why == "command line" else "RTX 3050 8GB"
+    model = "meta-llama/Llama-3.2-1B" if why == "command line" else "meta-llama/Llama-3.1-8B"
+    result = run(model, gpu, *settings, "--files", tmp_path / "run")
+    assert why in result.stderr
+    assert not tmp_path.joinpath("run").exists()

@@ -282,6 +282,13 @@ class TermAnswer(Struct, kw_only=True, omit_defaults=True):
     source: Annotated[str | UnsetType, Meta(description="Where the formula comes from.")] = UNSET
 
 
+class LaunchFile(Struct, kw_only=True):
+    """A configuration file."""
+
+    name: Annotated[str, Meta(description="Its name, as the command reads it.")]
+    text: Annotated[str, Meta(description="What it holds.")]
+
+
 class Launch(Struct, kw_only=True):
     """The launch command of what was estimated."""
 
@@ -324,6 +331,18 @@ class Launch(Struct, kw_only=True):
                 " the command."
             )
         ),
+    ] = UNSET
+    files: Annotated[
+        list[LaunchFile] | UnsetType,
+        Meta(
+            description=(
+                "With `detail` full, of a training tool that reads them: the settings of the"
+                " command as configuration files, for `file_command`."
+            )
+        ),
+    ] = UNSET
+    file_command: Annotated[
+        str | UnsetType, Meta(description="The command that reads `files`.")
     ] = UNSET
 
 

@@ -32,7 +32,7 @@ from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
-from fitgauge.services.training_fit.launchers.command import launch
+from fitgauge.services.training_fit.launchers.command import launch, with_files
 from fitgauge.services.training_fit.lengths import with_lengths
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
@@ -133,6 +133,7 @@ class TrainingFitService:
             if starts
             else (UNSET, [])
         )
+        started = launch(model, workload, trained.setup, trained.tool) if starts else None
         disk = UNSET if refused else training_disk(request, trained, model.spec, run)
         return TrainingAnswer(
             verdict=judgement,
@@ -169,7 +170,7 @@ class TrainingFitService:
                 *run_assumptions(request),
             ],
             understood_as=understood_as,
-            launch=launch(model, workload, trained.setup, trained.tool) if starts else None,
+            launch=with_files(started) if full and started else started,
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
             run=run,

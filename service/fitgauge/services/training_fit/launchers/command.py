@@ -1,13 +1,16 @@
 """The command that starts the estimated training, with the files it reads, and the settings that
 it cannot carry."""
 
+from msgspec import structs
+
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.schemas import Launch
+from fitgauge.services.common.schemas import Launch, LaunchFile
 from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders, shell_quote
+from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
 from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
@@ -29,6 +32,14 @@ def launch(
     """Return the command with what to replace in it."""
     command = launch_command(model, workload, setup, tool)
     return Launch(command=command, placeholder=placeholders(command, PLACEHOLDERS))
+
+
+def with_files(started: Launch) -> Launch:
+    """Return the command with its configuration files, where its tool reads some."""
+    if (read := config_files(started.command)) is None:
+        return started
+    files = [LaunchFile(name=name, text=text) for name, text in read.files.items()]
+    return structs.replace(started, files=files, file_command=read.command)
 
 
 def launch_command(

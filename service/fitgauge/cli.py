@@ -18,6 +18,7 @@ from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.chat_commands import slack
 from fitgauge.command_options import as_request, question_options, write_launch_files
 from fitgauge.console import echo_error, echo_json
+from fitgauge.fleet_command import fleet
 from fitgauge.key_command import key
 from fitgauge.local_services import Commands, answered, local_catalog, or_exit
 from fitgauge.machine import machine_question, this_machine
@@ -61,7 +62,7 @@ def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""
 
 
-for command in (slack, truth, key, measure):
+for command in (slack, truth, key, measure, fleet):
     main.add_command(command)
 
 

@@ -11,10 +11,11 @@ from fitgauge.api.problems import RequestError, question_problem, request_proble
 from fitgauge.catalog.catalog import Catalog, bundled
 from fitgauge.console import echo_error, echo_json
 from fitgauge.errors import FitgaugeError
+from fitgauge.hub import Hub
 from fitgauge.hub.local_files import is_path, read_local
 from fitgauge.questions import create_hub, create_mounted, create_questions
 from fitgauge.services import Services
-from fitgauge.settings import from_environment
+from fitgauge.settings import Settings, from_environment
 
 _Answer = TypeVar("_Answer")
 
@@ -69,16 +70,34 @@ def answered(ask: Callable[[Services], Awaitable[_Answer]], model: str | None = 
 
 async def _on_services(ask: Callable[[Services], Awaitable[_Answer]], model: str | None) -> _Answer:
     """Return what `ask` gets from the questions of this process."""
+
+    async def on_questions(hub: Hub, settings: Settings) -> _Answer:
+        questions = create_questions(hub, local_catalog(), settings)
+        if model is not None and is_path(model):
+            questions.hold_model(model, read_local(model))
+        try:
+            return await ask(questions)
+        finally:
+            await questions.close()
+
+    return await _with_hub(on_questions)
+
+
+def on_hub(ask: Callable[[Hub, Settings], Awaitable[_Answer]]) -> _Answer:
+    """Return the result of `ask` on the Hub and the settings of this process; exit with its
+    error."""
+    answer: _Answer = or_exit(lambda: asyncio.run(_with_hub(ask)))
+    return answer
+
+
+async def _with_hub(ask: Callable[[Hub, Settings], Awaitable[_Answer]]) -> _Answer:
+    """Return what `ask` gets from the Hub and the settings of this process."""
     settings = from_environment()
     hub = create_hub(settings)
-    questions = create_questions(hub, local_catalog(), settings)
-    if model is not None and is_path(model):
-        questions.hold_model(model, read_local(model))
     await hub.start()
     try:
-        return await ask(questions)
+        return await ask(hub, settings)
     finally:
-        await questions.close()
         await hub.close()
 
 

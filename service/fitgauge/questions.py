@@ -27,6 +27,11 @@ def create_mounted(settings: Settings) -> OverlayReload | None:
     return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
+def create_models(hub: Hub) -> ModelResolver:
+    """Return the models of a Hub and of the bundled snapshot."""
+    return ModelResolver(hub, Snapshot())
+
+
 def create_engines(settings: Settings, catalog: Catalog) -> Engines:
     """Return the engines' profiles, with the doubt that runs of one's own leave. Raises
     InvalidSettingsError where their file cannot be read."""
@@ -40,4 +45,4 @@ def create_questions(hub: Hub, catalog: Catalog, settings: Settings) -> Services
     """Return the services over a Hub, the bundled snapshot and a catalog. Raises
     InvalidSettingsError as `create_engines`."""
     engines = create_engines(settings, catalog)
-    return Services(ModelResolver(hub, Snapshot()), engines, catalog, settings.question_seconds)
+    return Services(create_models(hub), engines, catalog, settings.question_seconds)

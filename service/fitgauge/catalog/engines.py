@@ -60,6 +60,29 @@ class Engines:
             )
         )
 
+    def until(self, engine: str, version: tuple[int, ...]) -> "Engines":
+        """Return the profiles as if the engine had no release after `version`. Raises
+        InvalidRequestError for a release newer than all that were read, and for one that is older
+        than all profiles."""
+        newest = self._profiles[engine][-1].newest
+        if version > _numbers(newest):
+            raise InvalidRequestError(
+                f"{engine} {'.'.join(map(str, version))} is unknown: the newest release that was"
+                f" read is {newest}.",
+                hint=f"Send a version up to {newest}.",
+                field="engine_version",
+                code="unsupported-version",
+            )
+        last = self.profile(engine, version)
+        return Engines(
+            tuple(
+                profile
+                for profiles in self._profiles.values()
+                for profile in profiles
+                if profile.engine != engine or profile.since <= last.since
+            )
+        )
+
     def _is_of_another(self, version: tuple[int, ...]) -> bool:
         """Return whether an engine whose releases are numbered like it has had this one: not those
         whose first profile holds for every build."""

@@ -2,6 +2,7 @@
 
 from fitgauge.terminal.answers import show_fit, show_training
 from fitgauge.terminal.ask import show_ask
+from fitgauge.terminal.fleet import show_drift, show_fleet
 from fitgauge.terminal.gpus import show_gpu, show_gpus, show_machine
 from fitgauge.terminal.logs import show_ledger, show_utilization
 from fitgauge.terminal.manifests import show_manifests
@@ -16,7 +17,9 @@ from fitgauge.terminal.truth import show_gaps
 __all__ = [
     "show_ask",
     "show_comparison",
+    "show_drift",
     "show_fit",
+    "show_fleet",
     "show_gaps",
     "show_gpu",
     "show_gpus",

@@ -1,0 +1,272 @@
+"""The rows of one model: for every kind of GPU and every load the fewest GPUs that hold it.
+
+What the model demands is counted once for GPUs that an engine treats alike; a GPU whose memory is
+below a bound of that count is not looked at."""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from math import inf
+from typing import NamedTuple
+
+from msgspec import structs
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import Model
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.serving.support import context_refusal
+from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common import parsing as words
+from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
+from fitgauge.services.common.weight_cache import scheme_of
+from fitgauge.services.compare.schemas import CellNote
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, gpu_class
+from fitgauge.services.fit.batch_settings import best_estimate
+from fitgauge.services.fit.checkpoints import default_format
+from fitgauge.services.fit.workload import context_length_of, degrees
+from fitgauge.services.fleet.pools import Pool
+from fitgauge.services.fleet.steps import CountSteps
+from fitgauge.services.recommend.search import cache_floor, weights_floor
+
+
+class Cell(NamedTuple):
+    """How a model turned out on GPUs of one kind."""
+
+    engine: EngineName
+    """The engine."""
+    quantization: str | None
+    """The format of the weights; None: as published."""
+    context_length: int
+    """Tokens of a request."""
+    gpu_count: int | None
+    """The fewest GPUs that hold it, else the most; None where it is unsupported."""
+    fitted: BatchEstimate | None
+    """The estimate on so many."""
+    note: CellNote | None = None
+    """Why it is unsupported."""
+
+    @property
+    def fewest(self) -> int | None:
+        """The fewest GPUs that hold it; None where none do."""
+        fits = self.fitted is not None and self.fitted.verdict == "fits"
+        return self.gpu_count if fits else None
+
+
+_IDLE = CellNote("impossible-degrees", "gpu_count", "The model cannot use so many GPUs.")
+
+
+class _Group(NamedTuple):
+    """Pools on which one engine runs the model in one format."""
+
+    engine: EngineName
+    """The engine."""
+    quantization: str | None
+    """The format."""
+    pools: tuple[Pool, ...]
+    """The GPUs."""
+
+
+class ModelCells:
+    """The cells of one model on the GPUs of a fleet."""
+
+    def __init__(
+        self, model: Model, request: FitRequest, pools: Sequence[Pool], fitting: BatchEstimator
+    ) -> None:
+        """request: what the model's entry says, without a load. Raises UnsupportedError and
+        InvalidRequestError for a format, an engine or a cache format unknown."""
+        self._model = model
+        self._request = request
+        self._pools = pools
+        self._fitting = fitting
+        self._refused: dict[str, Cell] = {}
+        self._groups = list(self._grouped())
+        self._tensor_ranks: dict[tuple[EngineName, int], int | None] = {}
+
+    def under(self, context_length: int | None, concurrency: int) -> dict[str, Cell]:
+        """Return the cells under a load, by the name of the pool."""
+        request = structs.replace(
+            self._request, context_length=context_length, concurrency=concurrency
+        )
+        context = context_length_of(request, self._model.spec)
+        too_long = context_refusal(context, self._model.spec)
+        cells = {
+            name: cell._replace(context_length=context) for name, cell in self._refused.items()
+        }
+        for group in self._groups:
+            if too_long is not None:
+                why = CellNote("context-exceeds-model", too_long.parameter, sentence(too_long))
+                unsupported = Cell(group.engine, group.quantization, context, None, None, why)
+                cells |= dict.fromkeys((pool.name for pool in group.pools), unsupported)
+                continue
+            of_group = structs.replace(
+                request, engine=group.engine, quantization=group.quantization
+            )
+            for name, count, outcome in self._outcomes(of_group, group):
+                fitted = outcome if isinstance(outcome, BatchEstimate) else None
+                note = outcome if isinstance(outcome, CellNote) else None
+                cells[name] = Cell(group.engine, group.quantization, context, count, fitted, note)
+        return cells
+
+    def on(
+        self, pool: Pool, count: int, context_length: int | None, concurrency: int
+    ) -> BatchEstimate | None:
+        """Return the estimate on so many GPUs of a pool under a load; None where it is
+        unsupported."""
+        group = next((one for one in self._groups if pool in one.pools), None)
+        if group is None:
+            return None
+        request = structs.replace(
+            self._request,
+            engine=group.engine,
+            quantization=group.quantization,
+            gpu_count=count,
+            context_length=context_length,
+            concurrency=concurrency,
+        )
+        try:
+            return best_estimate(self._fitting, request, group.engine, pool.accelerator, count)
+        except IMPOSSIBLE:
+            return None
+
+    def _grouped(self) -> Iterator[_Group]:
+        """Yield the pools by engine and format, and note those on which it does not run."""
+        sent, named = self._request.quantization, self._request.quantization is not None
+        quantization = words.quantization(sent)
+        if not named and self._model.named_format is not None:
+            quantization, named = self._model.named_format, True
+        request = structs.replace(self._request, quantization=quantization)
+        engine_of = self._engines(request)
+        for engine in dict.fromkeys(engine_of.values()):
+            own = tuple(
+                pool for pool in self._pools if engine_of[gpu_class(pool.accelerator)] == engine
+            )
+            form = (
+                words.engine_format(quantization, engine)
+                if named
+                else default_format(self._model, engine)
+            )
+            settled = structs.replace(request, engine=engine, quantization=form)
+            runs = []
+            for pool in own:
+                note = self._refusal(settled, engine, pool.accelerator)
+                if note is None:
+                    runs.append(pool)
+                else:
+                    self._refused[pool.name] = Cell(engine, form, 0, None, None, note)
+            yield _Group(engine, form, tuple(runs))
+
+    def _engines(self, request: FitRequest) -> dict[Hashable, EngineName]:
+        """Return the first engine that runs the model, by class of GPU; the first of all, whose
+        refusal explains what is missing, where none does."""
+        engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
+        classes = {gpu_class(pool.accelerator): pool.accelerator for pool in self._pools}
+        words.kv_cache_dtype(request.kv_cache_dtype, engines[0])
+        scheme_of(self._model, request.quantization)
+        chosen: dict[Hashable, EngineName] = {}
+        for engine in engines:
+            left = {name: gpu for name, gpu in classes.items() if name not in chosen}
+            with suppress(*IMPOSSIBLE):
+                chosen |= dict.fromkeys(self._fitting.running(request, engine, left), engine)
+        return dict.fromkeys(classes, engines[0]) | chosen
+
+    def _refusal(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator
+    ) -> CellNote | None:
+        """Return why the engine does not run the model on a GPU, None where it does."""
+        try:
+            refused = self._fitting.refused(request, engine, accelerator)
+        except IMPOSSIBLE as error:
+            return _note(error)
+        return None if refused is None else _note(refused)
+
+    def _outcomes(
+        self, request: FitRequest, group: _Group
+    ) -> Iterator[tuple[str, int | None, BatchEstimate | CellNote]]:
+        """Yield (name, GPUs, outcome) of every pool of a group."""
+        kinds: defaultdict[Hashable, list[Pool]] = defaultdict(list)
+        for pool in group.pools:
+            kinds[self._fitting.kind(request, group.engine, pool.accelerator)].append(pool)
+        for alike in kinds.values():
+            yield from self._fewest(request, group.engine, alike)
+
+    def _fewest(
+        self, request: FitRequest, engine: EngineName, pools: Sequence[Pool]
+    ) -> Iterator[tuple[str, int | None, BatchEstimate | CellNote]]:
+        """Yield the fewest GPUs that hold the model in each of these pools, which are of one kind;
+        where none do, the most that it can use."""
+        left = {pool.name: pool for pool in pools}
+        for count in sorted({count for pool in pools for count in pool.counts}):
+            least = self._least_usable(request, engine, count)
+            large = [
+                pool
+                for pool in left.values()
+                if count in pool.counts and pool.accelerator.usable.expected >= least
+            ]
+            if not large:
+                continue
+            on_count = structs.replace(request, gpu_count=count)
+            accelerator = large[0].accelerator
+            try:
+                demand = self._fitting.demand(on_count, engine, accelerator, count)
+            except IMPOSSIBLE:
+                continue
+            steps = CountSteps(self._fitting, on_count, count, accelerator, demand)
+            for pool in large:
+                fitted = steps.fitted(pool.accelerator)
+                if fitted is not None:
+                    del left[pool.name]
+                    yield pool.name, count, fitted
+        for pool in left.values():
+            yield (pool.name, *self._most(request, engine, pool))
+
+    def _most(
+        self, request: FitRequest, engine: EngineName, pool: Pool
+    ) -> tuple[int | None, BatchEstimate | CellNote]:
+        """Return the estimate on the most GPUs that the model can use of a pool; why there is
+        none where it can use none."""
+        why: InvalidRequestError | UnsupportedError | None = None
+        for count in reversed(pool.counts):
+            if self._least_usable(request, engine, count) == inf:
+                continue
+            on_count = structs.replace(request, gpu_count=count)
+            try:
+                return count, best_estimate(
+                    self._fitting, on_count, engine, pool.accelerator, count
+                )
+            except IMPOSSIBLE as error:
+                why = error
+        return None, _note(why) if why is not None else _IDLE
+
+    def _least_usable(self, request: FitRequest, engine: EngineName, count: int) -> float:
+        """Return the usable memory below which so many GPUs are too small for weights and cache;
+        infinite where some of them would idle."""
+        key = engine, count
+        if key not in self._tensor_ranks:
+            try:
+                tensor, pipeline, data = degrees(request, self._model.spec, count, engine)
+                used = tensor * pipeline * data
+                self._tensor_ranks[key] = tensor if used >= count else None
+            except IMPOSSIBLE:
+                self._tensor_ranks[key] = 1
+        tensor_ranks = self._tensor_ranks[key]
+        if tensor_ranks is None:
+            return inf
+        row, share = ENGINES[engine], 1.0
+        if row.budget_is_device_share:
+            share = self._fitting.profile(engine).gpu_memory_utilization
+            if row.ladders.share is not None and request.settings != "defaults":
+                share = max(share, row.ladders.share.highest)
+        prepared = self._fitting.prepared(request.quantization, engine)
+        floor = weights_floor(prepared, engine, tensor_ranks)
+        floor += cache_floor(self._model.spec, request, tensor_ranks)
+        return floor / -(-count // tensor_ranks) / share
+
+
+def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:
+    """Return a refusal as rows say it."""
+    if isinstance(error, UnsupportedError):
+        return CellNote("unsupported", error.parameter, sentence(error))
+    return CellNote(code_of(error), refused_field(error), sentence(error))

@@ -1,0 +1,72 @@
+"""The GPUs of a fleet: what a copy of a model may take of them, and their price."""
+
+from typing import NamedTuple
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.engine.accelerator import Accelerator, most_gpus
+from fitgauge.services.common.kubernetes import node_size
+from fitgauge.services.fleet.schemas import GpuEntry, PoolAnswer
+
+MOST_PER_COPY = 16
+"""GPUs of one copy at most."""
+
+
+class Pool(NamedTuple):
+    """GPUs of one kind."""
+
+    name: str
+    """What rows call them."""
+    accelerator: Accelerator
+    """The GPU."""
+    available: int | None
+    """How many there are; None for no bound."""
+    per_machine: int
+    """GPUs of a machine."""
+    usd_per_hour: float | None
+    """Price of one GPU [USD/h]."""
+    as_of: str | None
+    """Date of the catalog's price; None for the file's own."""
+    counts: tuple[int, ...]
+    """How many a copy may take, ascending: each divides the next, so that copies fill machines
+    without gaps."""
+
+    @property
+    def answer(self) -> PoolAnswer:
+        """The pool as it is answered."""
+        return PoolAnswer(
+            name=self.name,
+            gpu=self.accelerator.name,
+            count=self.available,
+            per_machine=self.per_machine,
+            usd_per_hour=self.usd_per_hour,
+            as_of=self.as_of,
+        )
+
+
+def pool_of(entry: GpuEntry, catalog: Catalog) -> Pool:
+    """Return the GPUs of an entry. Raises UnknownAcceleratorError."""
+    match = catalog.find(entry.gpu)
+    accelerator = match.accelerator
+    count = entry.count or (match.count if match.count > 1 else None)
+    if match.quota is not None:
+        count = match.quota if count is None else min(count, match.quota)
+    per_machine = entry.per_machine or node_size(accelerator, None)
+    usd_per_hour, as_of = entry.usd_per_hour, None
+    if usd_per_hour is None and (price := catalog.offers.card_hour(accelerator.id)) is not None:
+        usd_per_hour, as_of = price.usd_per_hour_low, price.as_of
+    most = most_gpus(accelerator, MOST_PER_COPY)
+    counts = _counts(per_machine, most if count is None else min(most, count))
+    return Pool(entry.title, accelerator, count, per_machine, usd_per_hour, as_of, counts)
+
+
+def _counts(per_machine: int, most: int) -> tuple[int, ...]:
+    """Return powers of two that divide a machine, the machine, and its doubles, up to `most`."""
+    counts = []
+    count = 1
+    while count <= most:
+        counts.append(count)
+        if count >= per_machine or per_machine % (2 * count) == 0:
+            count *= 2
+        else:
+            count = per_machine
+    return tuple(counts)

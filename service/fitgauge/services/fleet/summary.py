@@ -1,0 +1,119 @@
+"""What a fleet comes to: which models fit, and the fewest and the cheapest GPUs for all of them."""
+
+from collections.abc import Mapping, Sequence
+
+from fitgauge.services.fleet.packing import Demanded, SolverMissingError, plan
+from fitgauge.services.fleet.pools import Pool
+from fitgauge.services.fleet.schemas import Fault, FleetAnswer, ModelEntry, Plan
+from fitgauge.services.fleet.service import Batch, FleetQuestion, Shard
+
+_NO_SOLVER = "The plan needs a solver that is not installed: pip install 'fitgauge[fleet]'."
+
+
+class FleetSummary:
+    """Adds rows up."""
+
+    def __init__(self, question: FleetQuestion, shard: Shard) -> None:
+        """shard: which part of the fleet the rows are of."""
+        self._question = question
+        self._shard = shard
+        self._faults: list[Fault] = list(question.faults)
+        self._rows = 0
+        self._skipped = 0
+        self._entries: list[ModelEntry] = []
+        self._counts: dict[str, dict[str, int]] = {}
+        self._tight: set[str] = set()
+
+    def add(self, batch: Batch) -> None:
+        """Add the rows of a model."""
+        if batch.fault is not None:
+            self._faults.append(batch.fault)
+            return
+        name = batch.entry.title
+        self._entries.append(batch.entry)
+        self._rows += len(batch.rows)
+        self._skipped += batch.skipped
+        pools: dict[str, list[tuple[str, int]]] = {}
+        for row in batch.rows:
+            pools.setdefault(row.gpu, []).append((row.verdict, row.gpu_count or 0))
+        self._counts[name] = {
+            pool: max(count for _, count in held)
+            for pool, held in pools.items()
+            if all(verdict == "fits" for verdict, _ in held)
+        }
+        if not self._counts[name] and any(
+            all(verdict in ("fits", "tight") for verdict, _ in held) for held in pools.values()
+        ):
+            self._tight.add(name)
+
+    def answer(self) -> FleetAnswer:
+        """Return the fleet as a whole; a part of it has no plans."""
+        names = [entry.title for entry in self._entries]
+        fit = [name for name in names if self._counts[name]]
+        plans, no_plan = self._plans()
+        return FleetAnswer(
+            summary=_sentence(fit, len(names), self._tight, plans, no_plan),
+            models=len(names),
+            rows=self._rows,
+            skipped=self._skipped,
+            fit=fit,
+            tight=[name for name in names if name in self._tight],
+            do_not_fit=[
+                name for name in names if not self._counts[name] and name not in self._tight
+            ],
+            pools=[pool.answer for pool in self._question.pools],
+            counts=self._counts,
+            plans=plans,
+            no_plan=no_plan,
+            faults=sorted(self._faults, key=lambda fault: fault.line),
+        )
+
+    def _plans(self) -> tuple[list[Plan], str | None]:
+        """Return the plans, or why there are none."""
+        if self._shard.total > 1:
+            number, total = self._shard
+            return [], f"This is part {number} of {total}: plans are of the whole fleet."
+        demanded = [
+            Demanded(entry.title, entry.replicas, self._counts[entry.title])
+            for entry in self._entries
+            if self._counts[entry.title]
+        ]
+        if not demanded:
+            return [], "No model fits."
+        try:
+            return _both(demanded, self._question.pools), None
+        except SolverMissingError:
+            return [], _NO_SOLVER
+
+
+def _both(demanded: Sequence[Demanded], pools: Sequence[Pool]) -> list[Plan]:
+    """Return the fewest GPUs and, where any has a price, the cheapest."""
+    plans = [plan(demanded, pools, "fewest")]
+    if any(pool.usd_per_hour is not None for pool in pools):
+        plans.append(plan(demanded, pools, "cheapest"))
+    return plans
+
+
+def _sentence(
+    fit: Sequence[str],
+    models: int,
+    tight: set[str],
+    plans: Sequence[Plan],
+    no_plan: str | None,
+) -> str:
+    """Return the summary."""
+    only = f", {len(tight)} only tightly" if tight else ""
+    clauses = [f"{len(fit)} of {models} models fit{only}"]
+    words: Mapping[str, str] = {"fewest": "fewest GPUs", "cheapest": "cheapest"}
+    clauses += [f"{words[one.objective]}: {described(one)}" for one in plans]
+    sentence = "; ".join(clauses) + "."
+    return f"{sentence} {no_plan}" if no_plan else sentence
+
+
+def described(one: Plan) -> str:
+    """Return '24 GPUs (16 x H100, 8 x L40S), 61.20 USD/h'."""
+    uses = ", ".join(f"{use.gpus} x {use.gpu}" for use in one.pools)
+    price = f", {one.usd_per_hour:,.2f} USD/h" if one.usd_per_hour is not None else ""
+    left = sum(one.unplaced.values())
+    without = f", {left} {'copy' if left == 1 else 'copies'} without GPUs" if left else ""
+    return f"{one.gpus} GPUs ({uses}){price}{without}"

@@ -83,7 +83,7 @@ class ModelCells:
         self._fitting = fitting
         self._refused: dict[str, Cell] = {}
         self._groups = list(self._grouped())
-        self._tensor_ranks: dict[tuple[EngineName, int], int | None] = {}
+        self._least: dict[Hashable, float] = {}
 
     def under(self, context_length: int | None, concurrency: int) -> dict[str, Cell]:
         """Return the cells under a load, by the name of the pool."""
@@ -243,16 +243,18 @@ class ModelCells:
     def _least_usable(self, request: FitRequest, engine: EngineName, count: int) -> float:
         """Return the usable memory below which so many GPUs are too small for weights and cache;
         infinite where some of them would idle."""
-        key = engine, count
-        if key not in self._tensor_ranks:
-            try:
-                tensor, pipeline, data = degrees(request, self._model.spec, count, engine)
-                used = tensor * pipeline * data
-                self._tensor_ranks[key] = tensor if used >= count else None
-            except IMPOSSIBLE:
-                self._tensor_ranks[key] = 1
-        tensor_ranks = self._tensor_ranks[key]
-        if tensor_ranks is None:
+        key = engine, count, request.context_length, request.concurrency
+        if key not in self._least:
+            self._least[key] = self._floor(request, engine, count)
+        return self._least[key]
+
+    def _floor(self, request: FitRequest, engine: EngineName, count: int) -> float:
+        """Return `_least_usable`, worked out."""
+        try:
+            tensor, pipeline, data = degrees(request, self._model.spec, count, engine)
+        except IMPOSSIBLE:
+            tensor, pipeline, data = 1, count, 1
+        if tensor * pipeline * data < count:
             return inf
         row, share = ENGINES[engine], 1.0
         if row.budget_is_device_share:
@@ -260,9 +262,9 @@ class ModelCells:
             if row.ladders.share is not None and request.settings != "defaults":
                 share = max(share, row.ladders.share.highest)
         prepared = self._fitting.prepared(request.quantization, engine)
-        floor = weights_floor(prepared, engine, tensor_ranks)
-        floor += cache_floor(self._model.spec, request, tensor_ranks)
-        return floor / -(-count // tensor_ranks) / share
+        floor = weights_floor(prepared, engine, tensor)
+        floor += cache_floor(self._model.spec, request, tensor)
+        return floor / -(-count // tensor) / share
 
 
 def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:

@@ -1,0 +1,60 @@
+"""A fleet: 500 models x 50 GPUs x 4 loads, in seconds of one core, and what a million rows cost."""
+
+import asyncio
+import time
+
+from bundled_models import SNAPSHOT, offline_models
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
+from fitgauge.services.fit.checkpoints import Checkpoints
+from fitgauge.services.fleet.fleet_file import read_fleet
+from fitgauge.services.fleet.packing import SolverMissingError
+from fitgauge.services.fleet.service import WHOLE, FleetService
+from fitgauge.services.fleet.summary import FleetSummary
+
+MODELS, GPUS = 500, 50
+LOADS = ((8192, 1), (8192, 16), (32768, 4), (4096, 64))
+CORE_USD_PER_HOUR = 0.05
+"""A core that is rented: of the order that clouds ask for."""
+
+
+def fleet_text():
+    """Return the file: bundled models, and GPUs that clouds rent, the commonest first."""
+    offered = {}
+    for offer in bundled().offers.all():
+        offered[offer.accelerator_id] = offered.get(offer.accelerator_id, 0) + 1
+    gpus = sorted(offered, key=lambda one: (-offered[one], one))
+    gpus += [one.id for one in bundled().all() if one.id not in offered]
+    loads = [
+        f'[[loads]]\nname = "{length} x {number}"\ncontext_length = {length}\nconcurrency = {number}'
+        for length, number in LOADS
+    ]
+    models = sorted(SNAPSHOT.own_ids)[:MODELS]
+    return "\n".join((f"models = {models}", f"gpus = {gpus[:GPUS]}", *loads))
+
+
+async def answered(text):
+    """Return (rows, seconds for them, seconds for the plans)."""
+    models = offline_models()
+    service = FleetService(models.find, Checkpoints(models), load_engines(), bundled())
+    start = time.process_time()
+    question = service.question(read_fleet(text))
+    summary, rows = FleetSummary(question, WHOLE), 0
+    async for batch in service.batches(question, {}):
+        summary.add(batch)
+        rows += len(batch.rows)
+    between = time.process_time()
+    try:
+        summary.answer()
+    except SolverMissingError:
+        pass
+    return rows, between - start, time.process_time() - between
+
+
+def lines():
+    """Return the lines to print."""
+    rows, seconds, planning = asyncio.run(answered(fleet_text()))
+    millions = seconds / rows * 1e6
+    yield f"fleet, {rows:,} rows             {seconds:8.1f} s of CPU   (aim 5)"
+    yield f"fleet, a million rows          {millions:8.0f} s of CPU   ({1e6 / millions:,.0f} rows/s)"
+    yield f"fleet, the plans               {planning:8.1f} s of CPU"

@@ -152,6 +152,13 @@ def search_lines():
     return search.lines()
 
 
+def fleet_lines():
+    """Return a fleet of 500 models x 50 GPUs x 4 loads, and what a million rows cost."""
+    from bench import fleet
+
+    return fleet.lines()
+
+
 def attack_lines():
     """Return what another caller feels under attack, and peak memory."""
     from bench import attacks
@@ -211,7 +218,7 @@ def main():
     )
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
     for lines in (
-        engine_microseconds(), search_lines(), plan_lines(), attack_lines(), page_lines(),
+        engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), attack_lines(), page_lines(),
     ):  # fmt: skip
         for line in lines:
             print(line, flush=True)

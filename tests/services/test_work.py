@@ -184,20 +184,27 @@ def test_recommendations_leave_nothing_behind():
         "deepseek-ai/DeepSeek-V4-Pro",
     ],
 )
-def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name):
+@pytest.mark.parametrize("count", [1, 8])
+def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count):
     """Return the estimate of every card of the catalog, made for itself, is that of the first of
-    its kind."""
+    its kind, and of those that one workload makes alike."""
     asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
-    laid, first = row.shard_weights(asked.spec, scheme_of(asked, None)), {}
+    laid, first, alike = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}
     for accelerator in bundled().all():
         workload = serving_workload(
-            FitRequest(model=name, gpu="any", concurrency=4), asked.spec, accelerator, 8, profile
+            FitRequest(model=name, gpu="any", concurrency=4),
+            asked.spec,
+            accelerator,
+            count,
+            profile,
         )
         laid.memo.clear()
         required = row.estimate(asked.spec, laid, workload, accelerator, profile).fullest.required
         assert (
             first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required
         ), accelerator.name
+        for_workload = row.workload_kind(accelerator, workload, laid)
+        assert alike.setdefault((workload, for_workload), required) == required, accelerator.name
 
 
 @pytest.mark.parametrize(

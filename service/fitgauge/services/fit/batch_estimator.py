@@ -247,16 +247,21 @@ class BatchEstimator:
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the GPUs of one kind have the same demand."""
-        row, profile = ENGINES[engine], self.profile(engine)
-        version = words.version(request.engine_version or profile.newest)
-        batch = row.default_batch(
+        row = ENGINES[engine]
+        return row.accelerator_kind(accelerator), self._batch(request, engine, accelerator)
+
+    def _batch(
+        self, request: FitRequest, engine: EngineName, accelerator: Accelerator
+    ) -> tuple[int, int]:
+        """Return the engine's default (max_num_seqs, max_batched_tokens) on an accelerator."""
+        version = words.version(request.engine_version or self.profile(engine).newest)
+        return ENGINES[engine].default_batch(
             accelerator,
             context_length_of(request, self._model.spec),
             version,
             self._model.spec,
             request.tensor_parallel or 1,
         )
-        return row.accelerator_kind(accelerator), batch
 
     def demand(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
@@ -272,7 +277,11 @@ class BatchEstimator:
     ) -> Demand:
         """Return what a workload demands of a GPU, with the weights in a format. Raises
         InvalidRequestError as `demand`."""
-        kind = ENGINES[workload.engine].accelerator_kind(accelerator)
+        row = ENGINES[workload.engine]
+        kind = row.accelerator_kind(accelerator)
+        if row.workload_kind is not None:
+            sharded = self.prepared(quantization, workload.engine).sharded
+            kind = row.workload_kind(accelerator, workload, sharded)
         key = (quantization, workload, kind)
         return self._demands.get_or_compute(
             key, lambda: self._demand_loaded(quantization, workload, accelerator, kind)
@@ -364,10 +373,11 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Workload:
         """Return the Workload a request means, not settled yet: the same for every format of the
-        weights and on all GPUs of a kind."""
+        weights and on all GPUs of the same default batch."""
         one = structs.replace(request, model="", gpu="", quantization=None, concurrency=1)
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
-        key = (*structs.astuple(one), engine, count, self.kind(request, engine, accelerator), wide)
+        batch = self._batch(request, engine, accelerator)
+        key = (*structs.astuple(one), engine, count, batch, wide)
         workload = self._workloads.get_or_compute(
             key,
             lambda: base_workload(

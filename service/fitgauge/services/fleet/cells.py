@@ -5,7 +5,6 @@ below a bound of that count is not looked at."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
 from math import inf
 from typing import NamedTuple
 
@@ -149,33 +148,42 @@ class ModelCells:
                 else default_format(self._model, engine)
             )
             settled = structs.replace(request, engine=engine, quantization=form)
-            runs = []
+            running = self._running(settled, engine, own)
+            yield _Group(
+                engine, form, tuple(pool for pool in own if gpu_class(pool.accelerator) in running)
+            )
             for pool in own:
-                note = self._refusal(settled, engine, pool.accelerator)
-                if note is None:
-                    runs.append(pool)
-                else:
+                if gpu_class(pool.accelerator) not in running:
+                    note = self._refusal(settled, engine, pool.accelerator)
                     self._refused[pool.name] = Cell(engine, form, 0, None, None, note)
-            yield _Group(engine, form, tuple(runs))
 
     def _engines(self, request: FitRequest) -> dict[Hashable, EngineName]:
         """Return the first engine that runs the model, by class of GPU; the first of all, whose
         refusal explains what is missing, where none does."""
         engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
-        classes = {gpu_class(pool.accelerator): pool.accelerator for pool in self._pools}
         words.kv_cache_dtype(request.kv_cache_dtype, engines[0])
         scheme_of(self._model, request.quantization)
         chosen: dict[Hashable, EngineName] = {}
         for engine in engines:
-            left = {name: gpu for name, gpu in classes.items() if name not in chosen}
-            with suppress(*IMPOSSIBLE):
-                chosen |= dict.fromkeys(self._fitting.running(request, engine, left), engine)
+            left = [one for one in self._pools if gpu_class(one.accelerator) not in chosen]
+            chosen |= dict.fromkeys(self._running(request, engine, left), engine)
+        classes = (gpu_class(pool.accelerator) for pool in self._pools)
         return dict.fromkeys(classes, engines[0]) | chosen
+
+    def _running(
+        self, request: FitRequest, engine: EngineName, pools: Sequence[Pool]
+    ) -> set[Hashable]:
+        """Return the classes of GPUs on which the engine runs the model."""
+        classes = {gpu_class(pool.accelerator): pool.accelerator for pool in pools}
+        try:
+            return self._fitting.running(request, engine, classes)
+        except IMPOSSIBLE:
+            return set()
 
     def _refusal(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
     ) -> CellNote | None:
-        """Return why the engine does not run the model on a GPU, None where it does."""
+        """Return why the engine does not run the model on a GPU."""
         try:
             refused = self._fitting.refused(request, engine, accelerator)
         except IMPOSSIBLE as error:

@@ -45,6 +45,7 @@ ENGINE = Engine(
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,
     accelerator_kind=accelerator_kind,
+    workload_kind=memory.workload_kind,
     refusal=support.refusal,
     min_compute_capability=(7, 0),
     removed_formats={"bitsandbytes": (0, 33), "gguf": (0, 33)},

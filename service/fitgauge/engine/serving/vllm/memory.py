@@ -16,6 +16,7 @@ from fitgauge.engine.serving.estimate import Estimate, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import captures_graphs, communication_term, graph_term
 from fitgauge.engine.serving.vllm.compute_capability import (
+    AcceleratorKind,
     accelerator_kind,
     padded_for,
     shares_memory,
@@ -25,6 +26,7 @@ from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
 from fitgauge.engine.serving.vllm.quantized import check_checkpoint
+from fitgauge.engine.serving.vllm.repacking import has_fp8_blocks
 from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,
@@ -118,13 +120,25 @@ def terms_outside_budget(
     return tuple(terms)
 
 
+def workload_kind(
+    accelerator: Accelerator, workload: Workload, sharded: ShardedWeights
+) -> AcceleratorKind:
+    """Return the kind of an accelerator without what does not decide this workload: its links
+    under one rank, and its matrix units where no FP8 weights share scales."""
+    kind = accelerator_kind(accelerator)
+    return kind._replace(
+        symmetric=kind.symmetric and communicating_ranks(workload) > 1,
+        multiplies_fp8=kind.multiplies_fp8 or not has_fp8_blocks(sharded),
+    )
+
+
 def loaded_stages(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
     Raises UnsupportedError where vLLM refuses."""
     deployed = (
-        accelerator_kind(accelerator),
+        workload_kind(accelerator, workload, sharded).loading,
         workload.engine_version,
         workload.tensor_parallel,
         workload.pipeline_parallel,

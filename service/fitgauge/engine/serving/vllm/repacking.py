@@ -90,9 +90,7 @@ def widened_scale_bytes(
 ) -> int:
     """Return what scales of FP8 blocks grow by where no matrix unit multiplies FP8: one for each
     of the rows that shared it, rows x groups x 2 B, in place of blocks x 4 B."""
-    if multiplies_fp8(accelerator) or not any(
-        share.form is not None and _is_block(share.form) for share in sharded.shares
-    ):
+    if multiplies_fp8(accelerator) or not has_fp8_blocks(sharded):
         return 0
     rules = sharded.layout
 
@@ -120,6 +118,14 @@ def widened_scale_bytes(
         for weights in (widened, sharded)
     )
     return after - before
+
+
+def has_fp8_blocks(sharded: ShardedWeights) -> bool:
+    """Return whether rows of FP8 weights share scales."""
+    return sharded.once(
+        "fp8 blocks",
+        lambda: any(share.form is not None and _is_block(share.form) for share in sharded.shares),
+    )
 
 
 def _is_block(form: Format) -> bool:

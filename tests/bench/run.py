@@ -218,7 +218,8 @@ def main():
     )
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
     for lines in (
-        engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), attack_lines(), page_lines(),
+        engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), attack_lines(),
+        page_lines(),
     ):  # fmt: skip
         for line in lines:
             print(line, flush=True)

@@ -13,7 +13,7 @@ from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.batch_settings import best_estimate
 from fitgauge.services.fleet.fleet_file import read_fleet
-from fitgauge.services.fleet.service import Shard
+from fitgauge.services.fleet.service import FleetService, Shard
 
 MODELS = (
     "Qwen/Qwen3-8B",
@@ -106,6 +106,21 @@ def test_a_row_is_known_by_all_that_decides_it(batches):
     ):
         text = fleet_of(MODELS[:1], GPUS[:2], loads, head)
         assert not base & {row.question for batch in batches(text) for row in batch.rows}
+
+
+def test_runs_of_ones_own_change_what_a_row_answers(service, batches):
+    text = fleet_of(MODELS[:1], GPUS[:2])
+    base = {row.question for batch in batches(text) for row in batch.rows}
+    shares = {("vllm", (0, 33)): {"h100-sxm-80gb": 0.01}}
+    measured = FleetService(
+        service._find, service._checkpoints, load_engines().with_own_shares(shares), bundled()
+    )
+
+    async def collect():
+        question = measured.question(read_fleet(text))
+        return [row async for batch in measured.batches(question, {}) for row in batch.rows]
+
+    assert not base & {row.question for row in asyncio.run(collect())}
 
 
 def test_a_new_price_changes_no_row_that_is_known_but_its_price(batches):

@@ -13,7 +13,7 @@ from fitgauge import __version__
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing as words
@@ -98,6 +98,7 @@ class FleetService:
         self._engines = engines
         self._catalog = catalog
         self._weights = WeightCache()
+        self._runs = [engines.profile(name, None).own_shares for name in ENGINES]
 
     @property
     def engines(self) -> Engines:
@@ -183,7 +184,7 @@ class FleetService:
     ) -> Batch:
         """Return the rows of one model: those of `previous`, and the others estimated."""
         pools, loads = question.pools_of(entry), question.loads_of(entry)
-        keys = dict(_keys(question.fleet, entry, model, pools, loads))
+        keys = dict(_keys(question.fleet, entry, model, pools, loads, self._runs))
         skipped = sum(key in previous for key in keys.values())
         cells: ModelCells | None = None
         rows = []
@@ -211,15 +212,17 @@ def _keys(
     model: Model,
     pools: Sequence[Pool],
     loads: Sequence[LoadEntry],
+    runs: Sequence[Mapping[str, float]],
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield what the row of every load and pool answers, as a short hash: of all that decides
-    it."""
+    it. runs: what runs of one's own say of each engine."""
     of_model = blake2b(
         msgspec.json.encode(
             (
                 __version__,
                 (model.id, model.revision, entry.title, entry.quantization, entry.kv_cache_dtype),
                 (entry.engine or fleet.engine, fleet.engine_version, fleet.settings),
+                runs,
             )
         ),
         digest_size=8,

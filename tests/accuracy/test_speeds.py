@@ -1,10 +1,14 @@
 """The speed at a load against published runs: the intervals of answers are those of the rows."""
 
+from itertools import chain
+from statistics import quantiles
+
 import pytest
 
 from accuracy import report_speeds
 from accuracy.truth import HERE
 from fitgauge.services.fit.speed import MEASURED_FIRST_TOKEN, MEASURED_SPREAD, MODELLED_SPREAD
+from fitgauge.services.fit.texts import TEXT_SPREAD
 
 
 def test_half_of_the_modelled_speeds_are_within_a_sixth() -> None:
@@ -28,6 +32,12 @@ def test_the_interval_of_what_is_measured_is_that_of_runs_left_out() -> None:
     speeds, firsts = map(report_speeds.tenths, report_speeds.left_out())
     assert speeds == pytest.approx(MEASURED_SPREAD, abs=0.011)
     assert firsts == pytest.approx(MEASURED_FIRST_TOKEN, abs=0.011)
+
+
+def test_the_interval_of_texts_is_that_of_the_published_batches() -> None:
+    ratios = sorted(chain.from_iterable(report_speeds.text_ratios().values()))
+    cuts = quantiles(ratios, n=20, method="inclusive")
+    assert (cuts[0], cuts[-1]) == pytest.approx(TEXT_SPREAD, abs=0.02)
 
 
 def test_the_page_shows_these_figures() -> None:

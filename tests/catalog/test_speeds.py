@@ -6,7 +6,7 @@ import pytest
 
 from bundled_models import spec_of
 from fitgauge.catalog import accelerators
-from fitgauge.catalog.speeds import SpeedRun, load
+from fitgauge.catalog.speeds import SpeedRun, load, text_runs
 
 RUNS: list[SpeedRun] = list(chain.from_iterable(load().values()))
 
@@ -30,3 +30,11 @@ def test_a_run_has_a_source_a_known_gpu_and_a_speed() -> None:
         assert run.speed > 0
         assert run.load.prompt_tokens > 0
         assert run.load.output_tokens > 0
+
+
+def test_a_batch_of_texts_has_a_source_and_the_parameters_of_its_shape() -> None:
+    assert len(text_runs()) == 120
+    for run in text_runs():
+        assert run.source
+        assert run.parameters == spec_of(run.model).parameters
+        assert accelerators.load().get(run.accelerator)

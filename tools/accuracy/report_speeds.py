@@ -2,7 +2,7 @@
 scaling to the nearest of them leaves."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from statistics import mean, quantiles
@@ -11,9 +11,10 @@ from typing import NamedTuple
 from accuracy.table import table
 from accuracy.truth import model
 from fitgauge.catalog import accelerators
-from fitgauge.catalog.speeds import Deployed, SpeedRun, load
+from fitgauge.catalog.speeds import Deployed, SpeedRun, load, text_runs
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.load import Load, LoadSpeed, load_speed
+from fitgauge.engine.performance.texts import TextLoad, text_speed
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.kv_cache import cache_bytes
@@ -39,6 +40,14 @@ NEAREST = """Scaled to the nearest run of the same deployment, engine and format
 answer), each run as if it were the question and left out itself; and published over modelled, 5th
 and 95th percentile, every source weighing the same (the interval of "modelled"): {low:.2f} to
 {high:.2f}."""
+
+
+TEXTS = """### Batches of texts
+
+{runs} published batches of an encoder (`catalog/data/text_speeds.jsonl`: TensorRT, BERT's shapes,
+which are bge's) against the formula for embedding and reranking models, to which nothing is fitted
+beyond prompts and layers of other runs. Engines that pad, or start each kernel alone, are
+slower."""
 
 
 class Scored(NamedTuple):
@@ -165,6 +174,40 @@ def by_source(share: float) -> float:
     raise ValueError(share)
 
 
+@cache
+def text_ratios() -> Mapping[str, Sequence[float]]:
+    """Return published over modelled texts a second, by GPU."""
+    ratios: dict[str, list[float]] = {}
+    for run in text_runs():
+        spec, scheme, sharded = _sharded(run.model, run.format)
+        modelled = text_speed(
+            spec,
+            scheme,
+            accelerators.load().get(run.accelerator),
+            TextLoad(texts=run.texts, tokens=run.tokens),
+            weight_bytes=rank_weights(sharded).bytes,
+            max_batched_tokens=run.texts * run.tokens,
+        )
+        if modelled is None:
+            raise LookupError(run.accelerator)
+        published = run.texts / run.seconds
+        rate = modelled.texts_per_second.expected
+        ratios.setdefault(run.accelerator, []).append(published / rate)
+    return ratios
+
+
+def _of_texts() -> str:
+    ratios = text_ratios()
+    rows: list[tuple[object, ...]] = [
+        (name, len(values), *(round(tenth, 2) for tenth in tenths(values)))
+        for name, values in ratios.items()
+    ]
+    text = TEXTS.format(runs=sum(map(len, ratios.values())))
+    return (
+        text + "\n\n" + table(("published over modelled", "runs", "10th", "median", "90th"), rows)
+    )
+
+
 def coverage(runs: Sequence[Scored]) -> tuple[float, float]:
     """Return the share of runs within the interval of the speed, and of the first token."""
     return (
@@ -221,6 +264,7 @@ def document() -> str:
             table(head, rows),
             NEAREST.format(low=low, high=high),
             table(("published over scaled", "runs", "10th", "median", "90th"), scaled),
+            _of_texts(),
         )
     ) + "\n"  # fmt: skip
 

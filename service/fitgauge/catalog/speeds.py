@@ -1,5 +1,5 @@
 """Published runs with their speed: data/load_speeds.jsonl at a load, data/decode_speeds.jsonl of
-one request alone, one run a line with its source."""
+one request alone, data/text_speeds.jsonl of batches of texts, one run a line with its source."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -67,6 +67,29 @@ class SpeedRun(Struct, frozen=True, kw_only=True, gc=False):
         return self.tensor_parallel * self.pipeline_parallel
 
 
+class TextRun(Struct, frozen=True, kw_only=True, gc=False):
+    """One published batch of texts, each read in one pass."""
+
+    engine: str
+    """The engine's name here; of other projects their own."""
+    accelerator: str
+    """The id in the catalog."""
+    model: str
+    """A model of its shape."""
+    parameters: int
+    """Its parameters, computed."""
+    format: str
+    """The format of its weights."""
+    texts: int
+    """Texts of the batch."""
+    tokens: int
+    """Tokens of each."""
+    seconds: float
+    """Of the batch, in the mean [s]."""
+    source: str
+    """Where it is published."""
+
+
 class Deployed(NamedTuple):
     """What runs must share to be as fast, but for their engine and format."""
 
@@ -94,3 +117,10 @@ def load() -> Mapping[Deployed, Sequence[SpeedRun]]:
         for run in map(decoder.decode, raw.splitlines()):
             runs[Deployed(run.parameters, run.accelerator, run.tensor_parallel)].append(run)
     return MappingProxyType(runs)
+
+
+@cache
+def text_runs() -> Sequence[TextRun]:
+    """Return the published batches, read once; missing fields and wrong types are refused."""
+    raw = files("fitgauge.catalog").joinpath("data/text_speeds.jsonl").read_bytes()
+    return tuple(map(json.Decoder(TextRun).decode, raw.splitlines()))

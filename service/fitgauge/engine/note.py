@@ -84,6 +84,7 @@ NoteCode = Literal[
     "context-length-assumed",
     "gpus-searched",
     "owned-gpus-free",
+    "pooling-unset",
     "prices-dated",
     "prices-unknown",
     "speeds-estimated",

@@ -33,19 +33,25 @@ from fitgauge.services.recommend.service import Recommender
 from fitgauge.spans import span
 
 
-def price_tokens(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
-    """Fill in what a million tokens of answers cost at the speed of an answer, where the GPUs'
-    rent is known."""
-    if answer.speed is None or answer.gpu is None:
+def price_speeds(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
+    """Fill in what a million tokens of answers, or texts, cost at the speed of an answer, where
+    the GPUs' rent is known."""
+    if answer.gpu is None or (answer.speed is None and answer.texts is None):
         return
     node = node_size(gpu.accelerator, None)
     price = catalog.offers.price(gpu.accelerator.id, answer.gpu.count, None, node)
-    if price is not None:
-        speed = answer.speed.tokens_per_second
+    if price is None:
+        return
+    low, high = price.usd_per_hour_low, price.usd_per_hour_high
+    if answer.speed is not None:
+        tokens = answer.speed.tokens_per_second
         answer.speed.usd_per_million_output_tokens = per_million(
-            price.usd_per_hour_low,
-            price.usd_per_hour_high,
-            (speed.low, speed.expected, speed.high),
+            low, high, (tokens.low, tokens.expected, tokens.high)
+        )
+    if answer.texts is not None:
+        texts = answer.texts.texts_per_second
+        answer.texts.usd_per_million_texts = per_million(
+            low, high, (texts.low, texts.expected, texts.high)
         )
 
 
@@ -94,7 +100,7 @@ class ServingQuestions:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
-        price_tokens(answer, gpu, catalog)
+        price_speeds(answer, gpu, catalog)
         if implied is not None:
             answer.assumed = [implied, *answer.assumed]
         verdict_of = partial(self._verdict, filled, gpu)

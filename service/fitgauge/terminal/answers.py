@@ -10,7 +10,7 @@ from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.schemas import RankAnswer, TermAnswer
-from fitgauge.services.common.speed_schemas import SpeedAnswer
+from fitgauge.services.common.speed_schemas import SpeedAnswer, TextSpeedAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.terminal.drawing import COLOURS, draw_bar, gib
 
@@ -40,6 +40,8 @@ def show_fit(answer: FitAnswer, console: Console | None = None) -> None:
         _limits(answer.limits, console)
     if answer.speed is not None:
         _speed(answer.speed, console)
+    if answer.texts is not None:
+        _texts(answer.texts, console)
     for one in answer.chosen if answer.verdict != "does_not_fit" else ():
         console.print(
             f"* {one.setting} {one.value} instead of {one.default}: {one.why}. Costs: {one.costs}.",
@@ -205,6 +207,17 @@ def _speed(speed: SpeedAnswer, console: Console) -> None:
         "   ".join(figures),
         f"   at {load.prompt_tokens:,} + {load.output_tokens:,} tokens{at_once}",
         sep="",
+        highlight=False,
+    )
+
+
+def _texts(texts: TextSpeedAnswer, console: Console) -> None:
+    """Print how fast texts are read, and how that is known."""
+    load, rate, seconds = texts.load, texts.texts_per_second, texts.seconds_per_batch
+    console.print(
+        f"texts/s [bold]{rate.expected:,.3g}[/bold] ({rate.low:,.3g} to {rate.high:,.3g},"
+        f" {texts.basis})   a batch [bold]{seconds.expected:.2g} s[/bold]   at {load.texts:,} of"
+        f" {load.tokens:,} tokens",
         highlight=False,
     )
 

@@ -200,6 +200,9 @@ class Engine(NamedTuple):
     """Attach a draft model, which has a repository's name, to a model; None: it drafts with
     none."""
 
+    with_pooling: Callable[[ModelSpec], ModelSpec] | None = None
+    """What is loaded of a generating model that embeds; None: all of it."""
+
     prefill_measured: bool = False
     """Whether the efficiency of reading prompts was measured on engines of its kind: servers with
     fused kernels."""

@@ -39,6 +39,15 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             examples=[1],
         ),
     ] = None
+    pooling: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "vllm: true serves a generating model as an embedding model, without its head"
+                " (--runner pooling). Default false."
+            )
+        ),
+    ] = None
 
 
 def sent_options(request: EngineOptions) -> dict[str, int | bool]:

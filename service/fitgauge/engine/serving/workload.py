@@ -45,6 +45,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     """The default is vLLM's. Source: config/lora.py, max_lora_rank."""
     speculative_tokens: int = 0
     """Tokens drafted in every step; 0 is off."""
+    pooling: bool = False
+    """Every request ends with the vector of its text."""
     free_bytes: tuple[int, ...] = ()
     """Usable memory of every GPU where layers go over GPUs of several kinds: no request field,
     derived from `gpu`."""
@@ -54,8 +56,15 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
 
     @property
     def requests_per_replica(self) -> int:
-        """Requests the fullest replica holds at once."""
-        return -(-self.concurrency // self.data_parallel)
+        """Requests the fullest replica holds at once: of texts that are pooled those of one pass,
+        since each leaves the cache with its vector.
+
+        Source: vllm/v1/core/sched/scheduler.py, update_from_output ("Pooling stops as soon as
+        there is output")."""
+        requests = -(-self.concurrency // self.data_parallel)
+        if self.pooling:
+            return min(requests, max(1, -(-self.max_batched_tokens // self.context_length)))
+        return requests
 
     @property
     def gpus(self) -> int:

@@ -19,7 +19,7 @@ from fitgauge.services.common.schemas import (
     Suggestion,
     TermAnswer,
 )
-from fitgauge.services.common.speed_schemas import SpeedAnswer
+from fitgauge.services.common.speed_schemas import SpeedAnswer, TextSpeedAnswer
 
 LimitedBy = Annotated[
     Literal["budget", "device"],
@@ -169,6 +169,10 @@ class FitAnswer(Struct, kw_only=True):
                 " weights, GPUs of several kinds, drafted tokens."
             )
         ),
+    ] = None
+    texts: Annotated[
+        TextSpeedAnswer | None,
+        Meta(description="The same of an embedding or reranking model; null for others."),
     ] = None
     ranks: Annotated[
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.load import Load
 from fitgauge.engine.performance.prefill import Seconds
+from fitgauge.engine.performance.texts import TextLoad, TextRate
 from fitgauge.services.common.token_prices import Usd
 
 SpeedBasis = Annotated[
@@ -83,4 +84,36 @@ class SpeedAnswer(Struct, kw_only=True):
     usd_per_million_output_tokens: Annotated[
         Usd | None,
         Meta(description="The GPUs' rent over `tokens_per_second`; null without a known price."),
+    ] = None
+
+
+class PublishedBatch(Struct, kw_only=True):
+    """One published batch of texts of a model of this shape."""
+
+    model: Annotated[str, Meta(description="A model of the shape that ran.")]
+    engine: Annotated[str, Meta(description="Its engine.")]
+    gpu: Annotated[str, Meta(description="The id of the GPU.")]
+    load: Annotated[TextLoad, Meta(description="The batch.")]
+    texts_per_second: Annotated[float, Meta(description="As published.")]
+    source: Annotated[str, Meta(description="Where it is published.")]
+
+
+class TextSpeedAnswer(Struct, kw_only=True):
+    """How fast an embedding or reranking model reads texts, or pairs of a query and a document:
+    `concurrency` of them are one batch, of `prompt_tokens` tokens each."""
+
+    load: Annotated[TextLoad, Meta(description="The batch.")]
+    texts_per_second: Annotated[
+        TextRate, Meta(description="Of batches that follow each other, over all replicas.")
+    ]
+    seconds_per_batch: Annotated[Seconds, Meta(description="Of one alone.")]
+    basis: SpeedBasis
+    """How these are known."""
+    source: Annotated[str, Meta(description="Where the formula and its errors are.")]
+    runs: Annotated[
+        list[PublishedBatch], Meta(description="The nearest published batch; empty for none.")
+    ]
+    usd_per_million_texts: Annotated[
+        Usd | None,
+        Meta(description="The GPUs' rent over `texts_per_second`; null without a known price."),
     ] = None

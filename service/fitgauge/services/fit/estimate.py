@@ -18,7 +18,7 @@ from fitgauge.engine.serving.estimate import Estimate, StageEstimate, on_gpus
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.reading_schemas import Verdict
@@ -54,6 +54,7 @@ class Estimator:
         self._engines = engines
         self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = weights or WeightCache()
+        self._pooled_models: WeakMemo[Model, EngineName, Model] = WeakMemo()
         self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, Bytes, float]] = WeakMemo(
             _ESTIMATES
         )
@@ -76,6 +77,13 @@ class Estimator:
         quantization = words.engine_format(words.quantization(request.quantization), profile.engine)
         if request.quantization is None and not as_launched:
             quantization = default_format(model, profile.engine)
+        checkpoint = (
+            CheckpointChoice(model, quantization)
+            if as_launched
+            else self._checkpoints.choose(model, quantization, profile.engine, siblings)
+        )
+        if request.pooling:
+            checkpoint = checkpoint._replace(model=self._pooled(checkpoint.model, profile.engine))
         settled = structs.replace(request, quantization=quantization)
         return FitQuery(
             request=settled,
@@ -84,12 +92,17 @@ class Estimator:
             match=match,
             count=count or gpu_count(request, match.count),
             profile=profile,
-            checkpoint=(
-                CheckpointChoice(model, quantization)
-                if as_launched
-                else self._checkpoints.choose(model, quantization, profile.engine, siblings)
-            ),
+            checkpoint=checkpoint,
             siblings=siblings,
+        )
+
+    def _pooled(self, model: Model, engine: EngineName) -> Model:
+        """Return the model as the engine loads it to embed texts, the same one each time."""
+        headless = ENGINES[engine].with_pooling
+        if headless is None or model.spec.task != "generate":
+            return model
+        return self._pooled_models.get_or_compute(
+            model, engine, lambda: structs.replace(model, spec=headless(model.spec))
         )
 
     def change(

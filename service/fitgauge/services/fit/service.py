@@ -39,6 +39,7 @@ from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.speed import in_words, speed_answer
 from fitgauge.services.fit.suggest import suggest, suggestions
+from fitgauge.services.fit.texts import text_answer
 from fitgauge.services.fit.warnings import notes
 
 
@@ -168,6 +169,8 @@ class FitService:
         workload, estimate = checked.workload, checked.estimate
         full = checked.query.request.detail == "full"
         limits = auto_limits(checked, self._estimator)
+        if workload.pooling:  # texts wait for a pass, however many there are
+            limits = structs.replace(limits, max_concurrency=None)
         fewest = fewest_gpus(checked, self._estimator)
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
@@ -200,6 +203,7 @@ class FitService:
             if full:
                 answer.launch = with_manifests(answer.launch, checked)
         answer.speed = speed_answer(checked)
+        answer.texts = text_answer(checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)
         answer.read_as = self._readings(checked)

@@ -16,6 +16,11 @@ from fitgauge.services.common.parsing import version
 from fitgauge.services.fit.launch import source_of, unsupported_flags
 from fitgauge.services.fit.query import FitEstimate
 
+_EMBEDS = "embed"
+"""What the names of embedding models hold; vLLM goes by the repository's modules.json.
+
+Source: vllm/config/model.py, _get_default_runner_type."""
+
 _LLM_INT8 = Note(
     "int8-is-llm-int8",
     "quantization",
@@ -84,6 +89,19 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             "engine_version",
             f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
             " the newest known.",
+        )
+    spec = checked.query.spec
+    if (
+        row.with_pooling
+        and request.pooling is None
+        and spec.task == "generate"
+        and _EMBEDS in checked.query.model.id.lower()
+    ):
+        yield Note(
+            "pooling-unset",
+            "pooling",
+            "The name says that it embeds texts: send `pooling` true for what it takes as an"
+            " embedding model.",
         )
     if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield Note("field-ignored", "lora_rank", "`lora_rank` is ignored without `lora_slots`.")

@@ -22,6 +22,7 @@ from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
 from fitgauge.engine.serving.vllm.container import CONTAINER
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
+from fitgauge.engine.serving.vllm.pooling import with_pooling
 from fitgauge.engine.serving.vllm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
 
@@ -90,9 +91,12 @@ ENGINE = Engine(
     suggested_vendors=frozenset(support.PLATFORMS),
     rollout_aliases=("colocate",),  # TRL's vllm_mode
     with_draft=speculative.with_draft,
+    with_pooling=with_pooling,
     prefill_measured=True,
     decode_measured=True,
-    options=frozenset({"enforce_eager", "lora_slots", "lora_rank", "speculative_tokens"}),
+    options=frozenset(
+        {"enforce_eager", "lora_slots", "lora_rank", "speculative_tokens", "pooling"}
+    ),
     experts_over_all_ranks=True,
     embeddings_on_gpu=True,
     preallocates_kv_cache=True,

@@ -62,6 +62,8 @@ def command(launch: Launch) -> str:
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
     )
+    if workload.pooling:
+        flags += ["--runner", "pooling"]
     if launch.nodes > 1:
         flags += over_nodes(workload, launch.nodes).flags
     if workload.lora_slots:

@@ -69,6 +69,8 @@ def _options(workload: Workload) -> dict[str, int | bool]:
     options = sent_options(workload)
     if not workload.lora_slots:
         options.pop("lora_rank")
+    if not workload.pooling:
+        options.pop("pooling")
     return {name: value for name, value in options.items() if value or value is False}
 
 

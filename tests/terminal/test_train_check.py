@@ -130,3 +130,12 @@ def test_no_files_are_written_where_there_are_none(run, tmp_path, settings, why)
     result = run(model, gpu, *settings, "--files", tmp_path / "run")
     assert why in result.stderr
     assert not tmp_path.joinpath("run").exists()
+
+
+def test_what_is_around_a_run_is_printed(run):
+    result = run(
+        "Qwen/Qwen3-0.6B", "2x A100 80GB", "--method", "lora", "--eval-batch-size", 8, "--merge",
+        "--resume-gpu-count", 1,
+    )  # fmt: skip
+    for words in ("evaluation of 8 sequences", "merged adapters", "resumed on 1 GPUs: fits"):
+        assert words in result.output

@@ -65,6 +65,7 @@ NoteCode = Literal[
     "activations-omitted",
     "activations-unverified",
     "attention-falls-back",
+    "evaluation-needs-more",
     "fp8-activations-uncounted",
     "framework-implied",
     "group-size-uneven",

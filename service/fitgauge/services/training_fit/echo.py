@@ -12,6 +12,7 @@ from fitgauge.services.training_fit.result import TrainingEstimate
 _AS_SENT = (
     "runtime_gib", "other_memory_gib", "host_memory_gib", "samples", "epochs", "token_budget",
     "mfu", "price_per_gpu_hour", "save_steps", "save_total_limit",
+    "eval_batch_size", "eval_generated_tokens", "merge", "resume_gpu_count",
 )  # fmt: skip
 """Fields without a default to fill in."""
 

@@ -78,3 +78,24 @@ class RunFields(AlgorithmFields, kw_only=True):
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
         Meta(description="Checkpoints that stay on disk: adds `disk`. Default: all.", examples=[2]),
     ] = None
+    eval_batch_size: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        Meta(
+            description=(
+                "Sequences of one evaluation pass on one rank (8 of transformers' Trainer): adds"
+                " `evaluation`."
+            )
+        ),
+    ] = None
+    eval_generated_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="Tokens that each generates in evaluation (predict_with_generate)."),
+    ] = None
+    merge: Annotated[
+        bool | None,
+        Meta(description="Adds `merge`: the adapters merged into their base. Default false."),
+    ] = None
+    resume_gpu_count: Annotated[
+        Annotated[int, Meta(ge=1, le=4096)] | None,
+        Meta(description="GPUs that the run resumes on from a checkpoint: adds `resume`."),
+    ] = None

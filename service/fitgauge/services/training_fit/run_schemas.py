@@ -1,10 +1,11 @@
 """The whole run in a training answer."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from fitgauge.engine.quantity import Basis
+from fitgauge.services.common.schemas import Verdict
 
 
 class Interval(Struct, kw_only=True, frozen=True):
@@ -85,3 +86,49 @@ class TrainingDisk(Struct, kw_only=True):
             )
         ),
     ]
+
+
+class Evaluation(Struct, kw_only=True):
+    """Evaluation between two steps, on the fullest GPU."""
+
+    batch_size: Annotated[int, Meta(description="Sequences of one pass on one rank.")]
+    required_bytes: Annotated[
+        int, Meta(description="Weights and states that stay, the process, and the pass.")
+    ]
+    fits: Annotated[bool, Meta(description="Whether that is within the GPU.")]
+    max_batch_size: Annotated[int, Meta(description="The largest that fits, 1024 at most.")]
+    source: Annotated[str, Meta(description="What evaluates, and how.")]
+
+
+class AdapterMerge(Struct, kw_only=True):
+    """Adapters merged into their base in 16 bit (PEFT's merge_and_unload)."""
+
+    required_bytes: Annotated[
+        int,
+        Meta(description="In host memory or on one GPU: wherever the base is loaded."),
+    ]
+    fits_gpu: Annotated[bool, Meta(description="Whether one such GPU holds it.")]
+    disk_bytes: Annotated[int, Meta(description="Of the merged model.")]
+    formula: Annotated[str, Meta(description="Of what required_bytes is the sum.")]
+    source: Annotated[str, Meta(description="The code that merges.")]
+
+
+CheckpointUse = Literal["loads", "converts", "unverified"]
+
+
+class Resume(Struct, kw_only=True):
+    """The same training on other GPUs, from a checkpoint."""
+
+    gpu_count: Annotated[int, Meta(description="GPUs that it resumes on.")]
+    verdict: Annotated[Verdict, Meta(description="The verdict on them.")]
+    required_bytes: Annotated[
+        int | None, Meta(description="Expected, of the fullest GPU; null where unsupported.")
+    ] = None
+    micro_batches: Annotated[
+        int | None, Meta(description="Forward passes of a step that keep its sequences.")
+    ] = None
+    checkpoint: Annotated[
+        CheckpointUse,
+        Meta(description="loads: as it is; converts: after a conversion; unverified: not read."),
+    ]
+    why: Annotated[str, Meta(description="Why, with the code that loads it.")]

@@ -24,7 +24,13 @@ from fitgauge.services.common.schemas import (
     Verdict,
 )
 from fitgauge.services.training_fit.run_fields import RunFields
-from fitgauge.services.training_fit.run_schemas import TrainingDisk, TrainingRun
+from fitgauge.services.training_fit.run_schemas import (
+    AdapterMerge,
+    Evaluation,
+    Resume,
+    TrainingDisk,
+    TrainingRun,
+)
 
 
 class TrainingRequest(RunFields, kw_only=True, forbid_unknown_fields=True):
@@ -217,6 +223,16 @@ class TrainingAnswer(Struct, kw_only=True):
                 "With these, save_steps or save_total_limit: what checkpoints take on disk."
             )
         ),
+    ] = UNSET
+    evaluation: Annotated[
+        Evaluation | UnsetType,
+        Meta(description="With eval_batch_size: evaluation between steps."),
+    ] = UNSET
+    merge: Annotated[
+        AdapterMerge | UnsetType, Meta(description="With merge: adapters merged into their base.")
+    ] = UNSET
+    resume: Annotated[
+        Resume | UnsetType, Meta(description="With resume_gpu_count: the run on other GPUs.")
     ] = UNSET
     ranks: Annotated[
         list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")

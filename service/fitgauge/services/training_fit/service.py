@@ -31,9 +31,11 @@ from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.echo import echo
+from fitgauge.services.training_fit.evaluation import evaluation, evaluation_notes
 from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch, with_files
 from fitgauge.services.training_fit.lengths import with_lengths
+from fitgauge.services.training_fit.merge import adapter_merge
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
@@ -43,6 +45,7 @@ from fitgauge.services.training_fit.responses import (
     summary,
 )
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
+from fitgauge.services.training_fit.resume import resume
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.run import run_assumptions, run_in_words, training_run
 from fitgauge.services.training_fit.saved_tensors import saved_segments
@@ -133,6 +136,7 @@ class TrainingFitService:
             if starts
             else (UNSET, [])
         )
+        evaluated = evaluation(request, trained, model.spec, accelerator) if starts else UNSET
         started = launch(model, workload, trained.setup, trained.tool) if starts else None
         disk = UNSET if refused else training_disk(request, trained, model.spec, run)
         return TrainingAnswer(
@@ -164,6 +168,7 @@ class TrainingFitService:
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
                 *run_notes,
+                *evaluation_notes(evaluated, accelerator),
             ],
             assumed=[
                 *assumptions(request, model, judged, understood_as, of_workload),
@@ -175,6 +180,15 @@ class TrainingFitService:
             read_as=read_as,
             run=run,
             disk=disk,
+            evaluation=evaluated,
+            merge=UNSET if refused else adapter_merge(request, trained, model.spec, accelerator),
+            resume=UNSET
+            if refused
+            else resume(
+                request,
+                trained,
+                lambda changed, gpus: self.check(changed, model, accelerator, gpus, models),
+            ),
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused

@@ -83,15 +83,13 @@ def request_limit(checked: FitEstimate, sure: ServingLimits, estimator: Estimato
 def cache_tokens_of(checked: FitEstimate) -> int:
     """Return the tokens of cache that the engine would log, 0 where it does not start.
 
-    A KV cache of a fixed size that does not fit next to the weights holds no request; its tokens
-    are reported as long as the GPU could hold it alone."""
+    A KV cache of a fixed size that does not fit holds no request, but has its tokens: the engine
+    plans and logs them before it takes the memory. Source: vLLM 0.33, v1/engine/core.py,
+    _initialize_kv_caches."""
     estimate = checked.estimate
-    pool_bytes, within = estimate.given_pool_bytes, checked.required <= estimate.budget.expected
-    if pool_bytes is None:
-        starts = not within or checked.verdict != "does_not_fit"
-    else:
-        starts = within or pool_bytes <= estimate.accelerator.usable.high
-    return cache_tokens(estimate) if starts else 0
+    within = checked.required <= estimate.budget.expected
+    starts = not within or checked.verdict != "does_not_fit"
+    return cache_tokens(estimate) if starts or estimate.given_pool_bytes is not None else 0
 
 
 def sure_limits(checked: FitEstimate) -> ServingLimits:

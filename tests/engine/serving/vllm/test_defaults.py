@@ -5,6 +5,8 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.support import refusal
+from fitgauge.engine.serving.workload import Workload
 
 
 @pytest.mark.parametrize(
@@ -17,7 +19,7 @@ from fitgauge.engine.serving.vllm.defaults import default_batch, removed
         ("B200", (0, 25), (1024, 8192)),
         ("L4", (0, 33), (256, 2048)),
         ("DGX Spark", (0, 33), (256, 2048)),
-        ("DGX Spark", (0, 28), (1024, 8192)),
+        ("DGX Spark", (0, 25), (256, 2048)),
         ("H100 SXM", (0, 6), (256, 16384)),
         ("V100 32GB", (0, 8, 5), (256, 16384)),
         ("V100 32GB", (0, 11), (256, 2048)),
@@ -30,6 +32,25 @@ def test_batches_follow_the_card_and_the_release(
         default_batch(bundled().find(gpu).accelerator, 16384, version, spec_of("Qwen/Qwen3-8B"))
         == batch
     )
+
+
+@pytest.mark.parametrize(
+    "gpu, version, name, tokens",
+    [
+        ("L4", (0, 33), "google/gemma-4-31B-it", 2496),
+        ("L4", (0, 22), "google/gemma-4-31B-it", 2496),
+        ("L4", (0, 19, 1), "google/gemma-4-31B-it", 2048),
+        ("H100 SXM", (0, 33), "google/gemma-4-31B-it", 8192),
+        ("L4", (0, 33), "google/gemma-4-E2B-it", 2048),
+        ("L4", (0, 33), "google/gemma-3-27b-it", 2048),
+    ],
+)
+def test_a_batch_holds_the_largest_video_of_a_model_that_attends_to_all_of_it(
+    gpu: str, version: tuple[int, ...], name: str, tokens: int
+) -> None:
+    """32 frames of 70 + 8 tokens; log w050 of the truth shows 2,496."""
+    accelerator = bundled().find(gpu).accelerator
+    assert default_batch(accelerator, 16384, version, spec_of(name))[1] == tokens
 
 
 @pytest.mark.parametrize(
@@ -57,3 +78,35 @@ def test_a_removed_model_names_its_last_release() -> None:
     assert refused.alternatives[0] == {"engine_version": ("0.10.2",)}
     assert removed(spec, (0, 10, 1)) is None
     assert removed(spec, (0, 6, 3)) is None
+
+
+@pytest.mark.parametrize(
+    "name, version, tokens, refused",
+    [
+        ("google/gemma-4-31B-it", (0, 33), 2495, True),
+        ("google/gemma-4-31B-it", (0, 33), 2496, False),
+        ("google/gemma-4-31B-it", (0, 19, 1), 2048, False),
+        ("google/gemma-4-E2B-it", (0, 33), 2048, False),
+        ("google/gemma-3-27b-it", (0, 33), 255, True),
+    ],
+)
+def test_a_batch_that_its_largest_video_exceeds_is_refused(
+    name: str, version: tuple[int, ...], tokens: int, refused: bool
+) -> None:
+    workload = Workload(
+        engine="vllm",
+        engine_version=version,
+        context_length=8192,
+        concurrency=1,
+        kv_cache_dtype="auto",
+        tensor_parallel=1,
+        pipeline_parallel=1,
+        gpu_memory_utilization=0.92,
+        max_batched_tokens=tokens,
+        max_num_seqs=1,
+    )
+    error = refusal(spec_of(name), workload, bundled().find("H100 SXM").accelerator)
+    assert (error is not None) == refused
+    if error is not None:
+        assert error.parameter == "max_batched_tokens"
+        assert error.alternatives == ({"max_batched_tokens": (256 if "3-27b" in name else 2496,)},)

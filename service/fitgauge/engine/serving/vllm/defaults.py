@@ -7,9 +7,13 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 
 _GB10 = (12, 1)
+"""A small GPU by name in 0.33; before, as NVML tells nothing of its memory and the defaults of an
+unknown GPU hold. Source: 0.25.0, platforms/cuda.py, get_device_total_memory; a log of 0.25.0 whose
+windows show 2,496 tokens (w050 of tools/accuracy/serving.jsonl)."""
 
 
 def default_batch(
@@ -24,8 +28,17 @@ def default_batch(
     if first_engine(accelerator, version):
         return 256, _first_engine_tokens(context_length, spec)
     sequences, tokens = _tier(accelerator, version)
+    if version >= releases.PREFIX_ITEMS_BATCHED:
+        tokens = max(tokens, least_batch(spec))
     tokens = min(tokens, sequences * context_length)
     return min(sequences, tokens), tokens
+
+
+def least_batch(spec: ModelSpec) -> int:
+    """Return the tokens that a batch must hold: the largest image or video of a model that
+    attends to all of it at once; 0 where vLLM reads it in pieces. Source:
+    v1/core/encoder_cache_manager.py, compute_mm_encoder_budget (0.33)."""
+    return quirks(spec).largest_item if spec.image_prefix else 0
 
 
 def first_engine(accelerator: Accelerator, version: tuple[int, ...]) -> bool:
@@ -62,7 +75,7 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
     if memory >= 160 * GIB and version >= releases.LARGE_TIER:
         return 1024, 16384
     small = ("a100" in accelerator.name.lower() and version >= releases.A100_SMALL) or (
-        accelerator.compute_capability == _GB10 and version >= releases.GB10_SMALL
+        accelerator.compute_capability == _GB10
     )
     if memory >= 70 * GIB and not small:
         return 1024, 8192

@@ -30,9 +30,6 @@ _MOST_PAIRS = 7
 """Pairs of frames in the largest video. Source: models/qwen2_vl.py, _MAX_FRAMES_PER_VIDEO 14,
 temporal_patch_size 2."""
 
-_GEMMA_IMAGE = 256
-"""Tokens of every image of Gemma 3. Source: its mm_tokens_per_image."""
-
 _SQUARES = (1, 4, 9, 16)
 
 
@@ -120,15 +117,15 @@ def largest_item(spec: ModelSpec, workload: Workload) -> int | None:
         )
     if quirks(spec).native_resolution:
         return _LARGEST_IMAGE
-    return _GEMMA_IMAGE if spec.model_type == "gemma3" else None
+    return quirks(spec).largest_item or None
 
 
 def largest_image(spec: ModelSpec) -> int:
-    """Return the tokens of the largest image, which a forward pass holds whole; 0 where it is
-    not known."""
+    """Return the tokens of the largest image or video that a forward pass holds whole; 0 where it
+    is not known."""
     if quirks(spec).video_by_frame or quirks(spec).native_resolution:
         return _LARGEST_IMAGE
-    return _GEMMA_IMAGE if spec.model_type == "gemma3" else 0
+    return quirks(spec).largest_item
 
 
 def _video(limit: int) -> int:

@@ -117,6 +117,11 @@ class Quirks(NamedTuple):
     """Patches pooled into one token, where no projection shows it. Source: transformers,
     models/gemma3 and gemma4 (pooling kernels 4 and 3)."""
 
+    largest_item: int = 0
+    """Tokens of its largest image or video, where all have one bound. Source: Gemma 3's
+    mm_tokens_per_image; models/gemma4_mm.py and gemma4_unified.py, get_mm_max_tokens_per_item
+    (32 frames of 78 tokens)."""
+
     @property
     def own_class(self) -> bool:
         """Whether vLLM's class builds other tensors than the checkpoint holds."""
@@ -137,14 +142,16 @@ _QUIRKS: dict[str, Quirks] = {
     "audioflamingo3": Quirks(towers_of_transformers=True),
     "bert": _ENCODER,
     "emu3": Quirks(no_tensor_parallel_plan=True),
-    "gemma3": Quirks(pooled_patches=16),
+    "gemma3": Quirks(pooled_patches=16, largest_item=256),
     "gemma3n": Quirks(pooled_patches=1, towers_of_transformers=True),
     "gemma4": Quirks(
         triton_attention=True,
         experts_not_silu=True,
         towers_of_transformers=True,
         pooled_patches=9,
+        largest_item=2496,
     ),
+    "gemma4_unified": Quirks(largest_item=2496),
     "cosmos3_edge": _LONG_TABLES,
     "glm4v": _LONG_TABLES,
     "glm4v_moe": _LONG_TABLES,

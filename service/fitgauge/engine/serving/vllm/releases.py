@@ -86,6 +86,15 @@ FLASHINFER_FROM_AMPERE = (0, 24)
 """The first version whose FlashInfer backend starts at compute capability 8.0 instead of 7.5.
 Source: vLLM pull request 45375; issue 47549 of 0.24.0."""
 
+PREFIX_ITEMS_BATCHED = (0, 22)
+"""Of the releases read, the first that attends to all of an image of Gemma 4 at once, whose batch
+therefore holds the largest image or video, by default and by refusal (0.19.1 does neither).
+Source: vLLM pull request 43051."""
+
+PAGES_IN_SLOTS = (0, 23)
+"""Of the releases read, the first whose blocks of DeepSeek V4 hold of every page size as many as
+the largest group has, not whole repeats (0.22.0)."""
+
 IN_FLIGHT_COUNTED = (0, 26)
 """The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
 request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and
@@ -96,6 +105,11 @@ SECOND_RUNNER_IMAGES = (0, 27)
 v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came too late for
 0.26: ray-project/ray pull request 65045)."""
 
+PAGES_OVERLAID = (0, 27)
+"""Of the releases read, the first whose blocks of DeepSeek V4 are as large as its largest group,
+and whose log counts a block of any group alike (0.26.0 pads every page to one of the compressed
+entries' and counts their bytes)."""
+
 HYBRID_PREFIX_CACHING = (0, 27)
 """The first version that caches prefixes of hybrid models unless disabled. Source: vLLM pull
 request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
@@ -104,9 +118,9 @@ request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens 
 LARGE_TIER = (0, 28)
 """Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
 
-GB10_SMALL = (0, 29)
-"""The first release taken to treat GB10 as a small GPU: 0.28.0 does not, 0.33.0 does; the releases
-between were not read."""
+REPEATS_COUNTED_ONCE = (0, 29)
+"""Of the releases read, the first whose check at start asks of DeepSeek V4 for no more than its
+blocks (0.28.0: for whole repeats in every block)."""
 
 SECOND_RUNNER_SMALL_PASS = (0, 31)
 """The first release whose second model runner profiles no more tokens than

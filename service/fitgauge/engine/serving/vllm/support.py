@@ -10,7 +10,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.engine_facts import Capability, Platform
 from fitgauge.engine.serving.vllm import compute_capability, releases
-from fitgauge.engine.serving.vllm.defaults import removed
+from fitgauge.engine.serving.vllm.defaults import least_batch, removed
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -81,6 +81,7 @@ def refusal(
             workload.engine_version,
         )
         or _encoder_decoder(spec, workload.engine_version)
+        or _small_batch(spec, workload)
     )
 
 
@@ -94,4 +95,16 @@ def _encoder_decoder(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedEr
         "engine",
         f"vllm has no {spec.architecture}{plugin}.",
         ({"engine": ("transformers",)},),
+    )
+
+
+def _small_batch(spec: ModelSpec, workload: Workload) -> UnsupportedError | None:
+    least, version = least_batch(spec), workload.engine_version
+    if workload.max_batched_tokens >= least or version < releases.PREFIX_ITEMS_BATCHED:
+        return None
+    return UnsupportedError(
+        "max_batched_tokens",
+        f"vllm needs {least:,} `max_batched_tokens` for the largest image or video of this model,"
+        f" which attends to all of it at once; {workload.max_batched_tokens:,} are too few.",
+        ({"max_batched_tokens": (least,)},),
     )

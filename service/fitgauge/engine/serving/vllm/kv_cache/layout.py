@@ -16,7 +16,7 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Recurrent,
 )
-from fitgauge.engine.quantity import counted
+from fitgauge.engine.quantity import counted, exactly
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
@@ -26,6 +26,7 @@ from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
     served_dtype,
 )
 from fitgauge.engine.serving.vllm.kv_cache.groups import Layers, Members, grouped
+from fitgauge.engine.serving.vllm.kv_cache.packed import group_bytes, packing
 from fitgauge.engine.serving.vllm.kv_cache.specs import (
     Deployment,
     KvSpec,
@@ -90,6 +91,8 @@ class KvCacheConfig:
     no graphs, or a version that does not check."""
     tokens_by_group: bool
     """Whether the log of the version divides blocks by groups."""
+    checked_bytes: int = 0
+    """Bytes that the check at start counts for a block of a request; 0: `block_bytes`."""
     block_formula: str = ""
     """`block_bytes` by its factors."""
 
@@ -130,13 +133,12 @@ class KvCacheConfig:
         holds `concurrency` such requests.
 
         = (1 null block, which is never handed out, + concurrency x blocks of a request; at least
-        a state block for each of max_num_seqs) x block_bytes. With less vLLM refuses to start.
-        Sources: _check_enough_kv_cache_memory; `config/compilation.py`
-        (resolve_cudagraph_mode_and_sizes)."""
-        return (
-            max(concurrency * self.request_blocks(context_length) + 1, self.max_state_requests)
-            * self.block_bytes
-        )
+        a state block for each of max_num_seqs) x block_bytes; at least the blocks of one request
+        x checked_bytes. With less vLLM refuses to start. Sources: _check_enough_kv_cache_memory;
+        `config/compilation.py` (resolve_cudagraph_mode_and_sizes)."""
+        blocks = self.request_blocks(context_length)
+        held = max(concurrency * blocks + 1, self.max_state_requests) * self.block_bytes
+        return max(held, blocks * self.checked_bytes)
 
     def pool_formula(self, concurrency: int, context_length: int) -> str:
         """Return `pool_bytes` by its factors."""
@@ -145,6 +147,8 @@ class KvCacheConfig:
         blocks = self.request_blocks(context_length)
         if concurrency * blocks + 1 < self.max_state_requests:
             return f"{self.max_state_requests} state blocks x {self.block_formula}"
+        if (concurrency * blocks + 1) * self.block_bytes < blocks * self.checked_bytes:
+            return f"1 request x {blocks} blocks x {self.checked_bytes} B, as checked at start"
         requests = counted(concurrency, "request")
         return f"({requests} x {blocks} blocks + 1 null block) x {self.block_formula}"
 
@@ -207,15 +211,22 @@ def stage_layout(
     version: tuple[int, ...],
 ) -> KvCacheConfig:
     """Return the KvCacheConfig of a stage that holds these members of every group."""
-    groups = tuple(kv_group(group) for group in members)
+    packed = packing(members, version)
+    groups = tuple(kv_group(group) for group in (packed.groups if packed else members))
     counted = count(groups)
     largest = max(range(len(groups)), key=lambda index: groups[index].page_bytes, default=0)
+    blocks = [(group.blocks(max_model_len, in_flight), group.page_bytes) for group in groups]
+    unit = packed.unit_bytes if packed else 0
     return KvCacheConfig(
         groups=groups,
         counted=counted,
-        block_bytes=max((group.page_bytes for group in groups), default=0),
-        blocks_per_request=sum(
-            group.blocks(max_model_len, in_flight) * times for group, times in counted
+        block_bytes=(
+            packed.block_bytes if packed else max((group.page_bytes for group in groups), default=0)
+        ),
+        blocks_per_request=(
+            -(-sum(number * page for number, page in blocks) // unit)
+            if unit
+            else sum(number for number, _ in blocks)
         ),
         max_model_len=max_model_len,
         in_flight=in_flight,
@@ -226,7 +237,14 @@ def stage_layout(
             else 0
         ),
         tokens_by_group=version < releases.TOKENS_BY_REQUEST,
-        block_formula=block_formula(members[largest]) if members else "",
+        checked_bytes=packed.checked_bytes if packed else 0,
+        block_formula=(
+            exactly(packed.block_bytes)
+            if packed and packed.block_bytes != groups[largest].page_bytes
+            else block_formula(members[largest])
+            if members
+            else ""
+        ),
     )
 
 
@@ -311,7 +329,7 @@ def kv_group(members: Members) -> KvGroup:
     """Members of one group as the group they make."""
     first: KvSpec = members[0][0]
     numbers: list[Layers] = [layers for _, layers in members]
-    page = sum(spec.page * len(layers) for spec, layers in members)
+    page = group_bytes(members)
     return KvGroup(first.kind, first.block, first.extent, sum(map(len, numbers)), page)
 
 

@@ -27,10 +27,10 @@ from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
 from fitgauge.engine.serving.vllm.profile_run import (
     retained_workspace,
-    runs_second,
     stage_bytes,
     workspace_bytes,
 )
+from fitgauge.engine.serving.vllm.second_runner import runs_second, sampler_states
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.fit.query import FitEstimate
 
@@ -151,10 +151,14 @@ def copies_of_hidden(run: Run, result: FitEstimate) -> float | None:
 
 
 def process(run: Run, result: FitEstimate) -> float | None:
-    """Return what is not PyTorch's on one rank [bytes]."""
+    """Return what is not PyTorch's on one rank [bytes]; of what was consumed, without the
+    sampler's states."""
     if max(result.workload.tensor_parallel, result.workload.pipeline_parallel) > 1:
         return None
-    return non_torch(run)
+    size = non_torch(run)
+    if size is None or run.measured.get("non_torch_gib") is not None or not second(run):
+        return size
+    return max(0.0, size - sampler_states(spec_of(run), result.workload).bytes)
 
 
 def collectives(baseline: float, symmetric: bool) -> Callable[[Run, FitEstimate], float | None]:

@@ -69,6 +69,7 @@ TEXTS: Mapping[Language, Mapping[str, str]] = {
         "runtime": "运行时",
         "communication": "通信缓冲",
         "fragmentation": "碎片",
+        "sampler_states": "采样状态",
         "gradients": "梯度",
         "optimizer_states": "优化器状态",
         "master_weights": "主权重",

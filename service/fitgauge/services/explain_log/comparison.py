@@ -20,7 +20,7 @@ _TERMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("activations", ("activations",), _ACTIVATIONS),
     ("activations_and_graphs", ("activations_and_graphs",), (*_ACTIVATIONS, "cuda_graphs")),
     ("runtime", ("runtime",), _RUNTIME),
-    ("weights_and_runtime", ("consumed",), _WEIGHTS + _RUNTIME),
+    ("weights_and_runtime", ("consumed",), (*_WEIGHTS, *_RUNTIME, "sampler_states")),
     ("cuda_graphs", ("cuda_graphs",), ("cuda_graphs",)),
     ("state_cache", ("state",), ("state_cache",)),
 )

@@ -106,6 +106,7 @@ export default {
   'name.communicators': '通信器',
   'name.fragmentation': '碎片',
   'name.workspace': '工作区',
+  'name.sampler_states': '采样状态',
   'name.gradients': '梯度',
   'name.optimizer_states': '优化器状态',
   'name.optimizer_temporaries': '优化器临时内存',

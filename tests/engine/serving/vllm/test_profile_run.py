@@ -20,10 +20,10 @@ from fitgauge.engine.serving.vllm.profile_run import (
     indexed_peak,
     profiling_terms,
     retained_workspace,
-    runs_second,
     stage_bytes,
     workspace_bytes,
 )
+from fitgauge.engine.serving.vllm.second_runner import runs_second
 from fitgauge.engine.serving.vllm.speculative import with_draft
 from fitgauge.engine.serving.workload import Workload
 

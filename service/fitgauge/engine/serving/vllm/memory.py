@@ -27,11 +27,13 @@ from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
 from fitgauge.engine.serving.vllm.quantized import check_checkpoint
 from fitgauge.engine.serving.vllm.repacking import has_fp8_blocks
+from fitgauge.engine.serving.vllm.second_runner import holds_states, sampler_states
 from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,
     graphs_in_budget,
     stage_memory,
+    states_in_budget,
 )
 from fitgauge.engine.serving.vllm.weights import check_parallel
 from fitgauge.engine.serving.weights import Stage, stages_of
@@ -79,8 +81,8 @@ def terms_outside_budget(
     system holds by then; the CUDA graphs of releases that do not take them off the pool, from
     nothing (few sizes to capture) to what the profile says; what NCCL opens after the pass beyond
     what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and
-    newer); and what others hold, as vLLM refuses to start where less is free than its share of
-    the whole GPU.
+    newer); the states of the second runner's sampler where nothing counts them; and what others
+    hold, as vLLM refuses to start where less is free than its share of the whole GPU.
 
     Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory
     (what is taken off); v1/worker/utils.py, request_memory ("Free memory on device ... is less
@@ -113,6 +115,8 @@ def terms_outside_budget(
         latent = min(layers, latent_layers(spec, range(spec.layers)))
         graphs = graph_term(profile, layers, captured(workload), latent)
         terms.append(structs.replace(graphs, low=0))
+    if holds_states(spec, profile) and not states_in_budget(spec, workload, profile):
+        terms.append(sampler_states(spec, workload))
     ranks = communicating_ranks(workload)
     if ranks > 1:
         seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))

@@ -2,8 +2,7 @@
 out of what is left.
 
 Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (0.11 to 0.33);
-vllm/v1/worker/gpu/model_runner.py, the second model runner, the default of dense models since
-0.25 and of nearly all since 0.31 (config/vllm.py, use_v2_model_runner)."""
+vllm/v1/worker/gpu/model_runner.py, the second model runner (`second_runner`)."""
 
 from collections.abc import Iterator
 
@@ -11,12 +10,10 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import (
     Attention,
     CompressedAttention,
-    CrossAttention,
     LatentAttention,
     Mixer,
     ModelSpec,
     Part,
-    Recurrent,
 )
 from fitgauge.engine.quantity import KIB, MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.activations import (
@@ -25,12 +22,13 @@ from fitgauge.engine.serving.activations import (
     attention_width,
     expert_width,
 )
-from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
+from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
 from fitgauge.engine.serving.vllm.quirks import quirks
-from fitgauge.engine.serving.vllm.speculative import is_head, read_bytes
+from fitgauge.engine.serving.vllm.second_runner import runs_second, second_sampler
+from fitgauge.engine.serving.vllm.speculative import read_bytes
 from fitgauge.engine.serving.workload import Workload
 
 _INDEXER_LOGITS = 512 * MIB
@@ -53,20 +51,6 @@ MLACommonMetadataBuilder.determine_chunked_prefill_workspace_size (0.11.0, 0.19.
 _ATTENDING_SOURCE = (
     "vllm 0.33 vllm/model_executor/layers/attention/mla_attention.py, forward_impl;"
     " v1/worker/workspace.py"
-)
-
-_FUSED = ((8, 0), (12, 1))
-"""Compute capabilities for which that release takes FlashInfer's sampler. Source:
-v1/attention/backends/flashinfer.py (0.33.0)."""
-_UNFUSED = Coefficient(
-    low=1.5,
-    expected=1.65,
-    high=1.85,
-    runs=0,
-    source=(
-        "v1/sample/ops/topk_topp_triton.py (0.33): 16-bit and float32 logits, a row a"
-        " multiprocessor"
-    ),
 )
 
 _TEMPORARIES = "vllm 0.33 vllm/v1/worker/gpu_model_runner.py, profile_run"
@@ -155,39 +139,6 @@ def profiling_terms(
             f"{formula}pixels and outputs: {exactly(seen.held)}",
             _TEMPORARIES,
         ),
-    )
-
-
-def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
-    """Return whether this model runs with the second model runner, where that is the default of
-    `models`; with a smaller model that drafts, the first does. Source: config/vllm.py,
-    use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
-    if spec.draft is not None and not is_head(spec.draft):
-        return False
-    if models != "dense":
-        return models == "all"
-    if spec.task != "generate":
-        return False
-    language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
-    return not any(
-        (block.mlp is not None and block.mlp.experts)
-        or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
-        for block in language
-    )
-
-
-def second_sampler(
-    profile: EngineProfile, workload: Workload, accelerator: Accelerator
-) -> Coefficient | None:
-    """Return the copies of the logits that the second model runner's sampler holds: without
-    FlashInfer, which is for some NVIDIA GPUs, fewer."""
-    least, most = _FUSED
-    capability = accelerator.compute_capability
-    fused = capability is not None and least <= capability <= most
-    return (
-        profile.second_logits_copies
-        if fused or workload.engine_version < releases.SAMPLER_WARMED
-        else _UNFUSED
     )
 
 

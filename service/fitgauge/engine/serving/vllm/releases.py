@@ -105,6 +105,11 @@ SECOND_RUNNER_IMAGES = (0, 27)
 v1/worker/gpu/model_runner.py, profile_run (vLLM pull request 47985, which came too late for
 0.26: ray-project/ray pull request 65045)."""
 
+CONSUMPTION_MEASURED = (0, 27)
+"""Of the releases read, the first that measures all that is held after the pass: 0.26.0 adds up
+weights, the pass's peak and what is not PyTorch's, and so leaves out tensors that are neither
+weights nor of the pass. Source: vllm/utils/mem_utils.py, memory_profiling."""
+
 PAGES_OVERLAID = (0, 27)
 """Of the releases read, the first whose blocks of DeepSeek V4 are as large as its largest group,
 and whose log counts a block of any group alike (0.26.0 pads every page to one of the compressed

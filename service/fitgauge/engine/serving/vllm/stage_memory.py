@@ -16,6 +16,7 @@ from fitgauge.engine.serving.estimate import CacheLayout, StageMemory
 from fitgauge.engine.serving.kv_cache import given_pool
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import as_measured, captures_graphs, runtime_bytes
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
@@ -25,7 +26,8 @@ from fitgauge.engine.serving.vllm.kv_cache.layout import (
     model_groups,
     stage_layout,
 )
-from fitgauge.engine.serving.vllm.profile_run import profiling_terms, runs_second
+from fitgauge.engine.serving.vllm.profile_run import profiling_terms
+from fitgauge.engine.serving.vllm.second_runner import holds_states, runs_second, sampler_states
 from fitgauge.engine.serving.vllm.speculative import drafted_layers
 from fitgauge.engine.serving.weights import Stage, stages_of
 from fitgauge.engine.serving.workload import Workload
@@ -63,6 +65,8 @@ def stage_memory(
             passes[place] = profiling_terms(
                 spec, profile, workload, accelerator, first=stage.first, last=stage.last
             )
+            if stage.last and states_in_budget(spec, workload, profile):
+                passes[place] += (sampler_states(spec, workload),)
         if alike not in processes:
             processes[alike] = _process(spec, workload, accelerator, profile, *alike)
         fixed.append((*passes[place], *processes[alike]))
@@ -225,6 +229,12 @@ def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
         if runs_second(spec, profile.second_runner)
         else profile.graphs_in_budget
     )
+
+
+def states_in_budget(spec: ModelSpec, workload: Workload, profile: EngineProfile) -> bool:
+    """Return whether the sampler's states are taken off the pool: before
+    `releases.CONSUMPTION_MEASURED` nothing counts them."""
+    return holds_states(spec, profile) and workload.engine_version >= releases.CONSUMPTION_MEASURED
 
 
 def takes_graphs(

@@ -1,0 +1,87 @@
+"""vLLM's second model runner: which models it runs, and what its sampler holds.
+
+It is the default of dense models since 0.25 and of nearly all since 0.29. Symbols: n
+max_num_seqs, V words. Source: vllm/v1/worker/gpu/model_runner.py and sample/ beside it (0.25.0 to
+0.33.0)."""
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import CrossAttention, ModelSpec, Part, Recurrent
+from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
+from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.speculative import is_head
+from fitgauge.engine.serving.workload import Workload
+
+_FUSED = ((8, 0), (12, 1))
+"""Compute capabilities for which that release takes FlashInfer's sampler. Source:
+v1/attention/backends/flashinfer.py (0.33.0)."""
+_UNFUSED = Coefficient(
+    low=1.5,
+    expected=1.65,
+    high=1.85,
+    runs=0,
+    source=(
+        "v1/sample/ops/topk_topp_triton.py (0.33): 16-bit and float32 logits, a row a"
+        " multiprocessor"
+    ),
+)
+
+_COUNTER = 4
+"""Bytes of a counter and of 32 marks."""
+_MARKS = 32
+
+_STATES_SOURCE = "vllm 0.33 vllm/v1/worker/gpu/sample/penalties.py, PenaltiesState"
+
+
+def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
+    """Return whether this model runs with the second model runner, where that is the default of
+    `models`; with a smaller model that drafts, the first does. Source: config/vllm.py,
+    use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
+    if spec.draft is not None and not is_head(spec.draft):
+        return False
+    if models != "dense":
+        return models == "all"
+    if spec.task != "generate":
+        return False
+    language = [block for block in spec.blocks if block.part is Part.LANGUAGE]
+    return not any(
+        (block.mlp is not None and block.mlp.experts)
+        or any(isinstance(mixer, Recurrent | CrossAttention) for mixer in block.mixers)
+        for block in language
+    )
+
+
+def second_sampler(
+    profile: EngineProfile, workload: Workload, accelerator: Accelerator
+) -> Coefficient | None:
+    """Return the copies of the logits that the second model runner's sampler holds: without
+    FlashInfer, which is for some NVIDIA GPUs, fewer."""
+    least, most = _FUSED
+    capability = accelerator.compute_capability
+    fused = capability is not None and least <= capability <= most
+    return (
+        profile.second_logits_copies
+        if fused or workload.engine_version < releases.SAMPLER_WARMED
+        else _UNFUSED
+    )
+
+
+def holds_states(spec: ModelSpec, profile: EngineProfile) -> bool:
+    """Return whether the last stage holds `sampler_states`."""
+    return spec.task != "encode" and runs_second(spec, profile.second_runner)
+
+
+def sampler_states(spec: ModelSpec, workload: Workload) -> Term:
+    """`sampler_states` of the last stage, whole on every rank: how often each request drew each
+    word, and which words its prompt has, n x (V + ceil(V / 32)) x 4 B. They are taken once the
+    model is loaded, so no line on weights counts them. Source: `_STATES_SOURCE`."""
+    words = spec.vocabulary_size
+    marked = -(-words // _MARKS)
+    return exact_term(
+        "sampler_states",
+        workload.max_num_seqs * (words + marked) * _COUNTER,
+        "computed",
+        f"{workload.max_num_seqs} sequences x ({words} words + {marked} x {_MARKS} marks) x"
+        f" {_COUNTER} B",
+        _STATES_SOURCE,
+    )

@@ -44,8 +44,9 @@ def test_a_variant_with_the_same_verdict_changes_nothing(check_fit):
 
 
 def test_a_size_on_the_box_names_the_cards_that_give_less(check_fit):
-    answer = check_fit(model=LLAMA, gpu="48GB", quantization="awq", settings="auto")
-    same = check_fit(model=LLAMA, gpu="RTX A6000", quantization="awq", settings="auto")
+    question = {"model": LLAMA, "quantization": "awq", "settings": "auto", "context_length": 9216}
+    answer = check_fit(gpu="48GB", **question)
+    same = check_fit(gpu="RTX A6000", **question)
     assert answer.verdict == same.verdict == "fits"
     one = reading(answer)
     assert one.changes_verdict

@@ -75,7 +75,8 @@ def test_a_recommendation_makes_few_demands_of_the_tens_of_thousands_there_are(c
     ("name", "gpus", "estimates"),
     [
         ("Qwen/Qwen3-32B", "4x RTX 4090", 4),
-        ("deepseek-ai/DeepSeek-V3", "H100", 22),
+        # 22 before max_num_seqs decided what the sampler counts: its values are tried for the least
+        ("deepseek-ai/DeepSeek-V3", "H100", 25),
         ("deepseek-ai/DeepSeek-V3", "8x H100", 46),
     ],
 )

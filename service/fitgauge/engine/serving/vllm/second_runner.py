@@ -1,7 +1,7 @@
 """vLLM's second model runner: which models it runs, and what its sampler holds.
 
 It is the default of dense models since 0.25 and of nearly all since 0.29. Symbols: n
-max_num_seqs, V words. Source: vllm/v1/worker/gpu/model_runner.py and sample/ beside it (0.25.0 to
+max_num_seqs, V words. Source: vllm/v1/worker/gpu/model_runner.py and sample/ (0.25.0 to
 0.33.0)."""
 
 from fitgauge.engine.accelerator import Accelerator

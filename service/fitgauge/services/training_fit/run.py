@@ -15,6 +15,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.training_fit.launchers.common import sequences_per_step
+from fitgauge.services.training_fit.launchers.run_settings import Field
 from fitgauge.services.training_fit.lengths import lengths_of, mean_length, sequences_of
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.run_schemas import Interval, TrainingRun
@@ -87,6 +88,18 @@ def training_run(
         ),
         [],
     )
+
+
+def run_settings(request: TrainingRequest, run: TrainingRun | UnsetType) -> dict[Field, float]:
+    """Return how long the command of a request trains and when it saves, where it says so."""
+    by_samples = request.token_budget is None and asks_for_run(request)
+    settings: dict[Field, float | None] = {
+        "epochs": request.epochs or (1 if by_samples else None),
+        "max_steps": None if run is UNSET or by_samples else run.steps,
+        "save_steps": request.save_steps,
+        "save_total_limit": request.save_total_limit,
+    }
+    return {field: value for field, value in settings.items() if value is not None}
 
 
 def run_assumptions(request: TrainingRequest) -> Sequence[Assumption]:

@@ -33,7 +33,7 @@ from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.evaluation import evaluation, evaluation_notes
 from fitgauge.services.training_fit.framework_variants import other_choices
-from fitgauge.services.training_fit.launchers.command import launch, with_files
+from fitgauge.services.training_fit.launchers.command import lacking_run, launch, with_files
 from fitgauge.services.training_fit.lengths import with_lengths
 from fitgauge.services.training_fit.merge import adapter_merge
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
@@ -47,7 +47,12 @@ from fitgauge.services.training_fit.responses import (
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
 from fitgauge.services.training_fit.resume import resume
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
-from fitgauge.services.training_fit.run import run_assumptions, run_in_words, training_run
+from fitgauge.services.training_fit.run import (
+    run_assumptions,
+    run_in_words,
+    run_settings,
+    training_run,
+)
 from fitgauge.services.training_fit.saved_tensors import saved_segments
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.suggest import SettingsSearch
@@ -137,7 +142,8 @@ class TrainingFitService:
             else (UNSET, [])
         )
         evaluated = evaluation(request, trained, model.spec, accelerator) if starts else UNSET
-        started = launch(model, workload, trained.setup, trained.tool) if starts else None
+        settings = run_settings(request, run) if starts else {}
+        started = launch(model, workload, trained.setup, trained.tool, settings) if starts else None
         disk = UNSET if refused else training_disk(request, trained, model.spec, run)
         return TrainingAnswer(
             verdict=judgement,
@@ -168,6 +174,7 @@ class TrainingFitService:
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
                 *run_notes,
+                *lacking_run(model, workload, trained.setup, trained.tool, settings),
                 *evaluation_notes(evaluated, accelerator),
             ],
             assumed=[

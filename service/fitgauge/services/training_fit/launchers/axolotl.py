@@ -9,6 +9,7 @@ from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
+from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
@@ -138,6 +139,7 @@ AXOLOTL = Tool(
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     command=axolotl_command,
+    run_names=RunNames("yaml", {**TRAINER_NAMES, "epochs": "num_epochs"}),
     algorithms=PREFERENCE - {"reward"},
     kernels="lora",
     unsupported=unsupported_by_trainer,

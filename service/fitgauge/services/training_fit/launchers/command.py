@@ -1,6 +1,8 @@
 """The command that starts the estimated training, with the files it reads, and the settings that
 it cannot carry."""
 
+from collections.abc import Mapping
+
 from msgspec import structs
 
 from fitgauge.engine.accelerator import USUAL_NODE
@@ -13,10 +15,12 @@ from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders, she
 from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
+from fitgauge.services.training_fit.launchers.run_settings import Field, RunNames, with_run
 from fitgauge.services.training_fit.launchers.tool import Tool, WordsOf, lacking
 
 SUPERVISED = Setup(algorithm="sft", trainer="trl", reference="none")
 """Training without other models."""
+NO_RUN: Mapping[Field, float] = {}
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 """Source: PyTorch's notes on CUDA semantics."""
 PLACEHOLDERS = (
@@ -27,11 +31,49 @@ PLACEHOLDERS = (
 
 
 def launch(
-    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
+    model: Model,
+    workload: TrainingWorkload,
+    setup: Setup = SUPERVISED,
+    tool: Tool | None = None,
+    run: Mapping[Field, float] = NO_RUN,
 ) -> Launch:
-    """Return the command with what to replace in it."""
-    command = launch_command(model, workload, setup, tool)
+    """Return the command with what to replace in it. `run`: how long it trains and when it
+    saves."""
+    names = run_names(model, workload, setup, tool)
+    command = with_run(launch_command(model, workload, setup, tool), names, run)
     return Launch(command=command, placeholder=placeholders(command, PLACEHOLDERS))
+
+
+def run_names(
+    model: Model, workload: TrainingWorkload, setup: Setup, tool: Tool | None
+) -> RunNames | None:
+    """Return the names of how long the command trains and when it saves; None where it has
+    none."""
+    if tool is not None and tool.command is not None and tool.runs(model, workload, setup):
+        return tool.run_names
+    sampling = find_tool(setup.trainer) if setup.sampled else None
+    if sampling is not None and sampling.sampling_command is not None:
+        return sampling.run_names
+    return launcher_of(workload).run_names
+
+
+def lacking_run(
+    model: Model,
+    workload: TrainingWorkload,
+    setup: Setup,
+    tool: Tool | None,
+    run: Mapping[Field, float],
+) -> list[Note]:
+    """Return the settings of a run that the command has no name for."""
+    names = run_names(model, workload, setup, tool)
+    return [
+        lacking(
+            "token_budget" if field == "max_steps" else field,
+            f"The command has no setting for {field} {value:g}: set it in the tool itself.",
+        )
+        for field, value in run.items()
+        if names is None or field not in names.names
+    ]
 
 
 def with_files(started: Launch) -> Launch:

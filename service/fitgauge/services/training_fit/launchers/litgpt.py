@@ -11,6 +11,7 @@ from fitgauge.services.training_fit.launchers.common import (
     processes_per_node,
     sequences_per_step,
 )
+from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
 
 _PRECISIONS = {
@@ -75,6 +76,14 @@ LITGPT = Tool(
     framework="transformers",
     framework_on_several="fsdp",
     command=litgpt_command,
+    run_names=RunNames(
+        "flags",
+        {
+            "epochs": "train.epochs",
+            "max_steps": "train.max_steps",
+            "save_steps": "train.save_interval",
+        },
+    ),
     defaults=(
         Default("precision", "bf16", "config_hub/finetune, precision: bf16-true"),
         Default("activation_checkpointing", "full",

@@ -9,6 +9,7 @@ from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate
 from fitgauge.services.training_fit.launchers.common import base_format, optim
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
+from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
@@ -88,6 +89,7 @@ LLAMA_FACTORY = Tool(
     shards_with=("deepspeed", "fsdp"),
     aliases=("lmf",),
     command=llama_factory_command,
+    run_names=RunNames("yaml", TRAINER_NAMES),
     algorithms=PREFERENCE | {"ppo"},
     unsupported=unsupported_by_trainer,
     defaults=(

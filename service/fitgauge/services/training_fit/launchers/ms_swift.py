@@ -14,6 +14,7 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written
+from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
@@ -111,6 +112,7 @@ MS_SWIFT = Tool(
     shards_with=("deepspeed", "fsdp"),
     aliases=("swift", "swiftsft"),
     command=ms_swift_command,
+    run_names=TRAINER_FLAGS,
     algorithms=PREFERENCE | {"ppo", "grpo"},
     unsupported=unsupported_by_trainer,
     defaults=(

@@ -12,6 +12,7 @@ from fitgauge.services.training_fit.launchers.common import (
     processes_per_node,
     sequences_per_step,
 )
+from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
@@ -172,6 +173,9 @@ OPENRLHF = Tool(
     writer="other",
     framework="deepspeed",
     command=openrlhf_sft_command,
+    run_names=RunNames(
+        "flags", {"epochs": "train.max_epochs", "save_steps": "ckpt.save_steps"}
+    ),
     supports=openrlhf_supports,
     trainer="openrlhf",
     # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py

@@ -17,6 +17,7 @@ from fitgauge.engine.training.algorithms.setup import (
 )
 from fitgauge.engine.training.states.checkpoint_files import Writer
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool | list[str]
@@ -110,6 +111,8 @@ class Launcher:
     """The words of the command."""
     unsupported: NotesOf
     """Settings that the command has no flag for."""
+    run_names: RunNames | None = None
+    """Its names of how long it trains and when it saves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -157,6 +160,8 @@ class Tool:
     samples_whole_groups: bool = False
     """It raises a micro-batch to the completions of one prompt where a step samples no whole
     groups."""
+    run_names: RunNames | None = None
+    """Its command's names of how long it trains and when it saves."""
     writer: Writer = "trainer"
     """Whose code writes its checkpoints."""
     steps_in_backward: bool = False

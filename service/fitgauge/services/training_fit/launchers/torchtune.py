@@ -7,6 +7,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import processes_per_node
+from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
 
 _OPTIMIZERS = {
@@ -103,6 +104,7 @@ TORCHTUNE = Tool(
     framework_on_several="fsdp",
     aliases=("tune",),
     command=torchtune_command,
+    run_names=RunNames("overrides", {"epochs": "epochs", "max_steps": "max_steps_per_epoch"}),
     algorithms=frozenset({"sft", "dpo"}),
     placeholders="CONFIG",
     steps_in_backward=True,

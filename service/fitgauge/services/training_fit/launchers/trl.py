@@ -12,6 +12,7 @@ from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
 from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optim
+from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
@@ -242,4 +243,4 @@ TRL = Tool(
         Default("lora_rank", 16, "trl/trainer/model_config.py, lora_r", ADAPTERS),
     ),
 )  # fmt: skip
-TRL_LAUNCHER = Launcher("TRL", trl_command, _unsupported)
+TRL_LAUNCHER = Launcher("TRL", trl_command, _unsupported, TRAINER_FLAGS)

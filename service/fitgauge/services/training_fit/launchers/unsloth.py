@@ -9,6 +9,7 @@ from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
+from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
 from fitgauge.services.training_fit.launchers.tool import (
     ADAPTERS,
     PREFERENCE,
@@ -125,6 +126,7 @@ UNSLOTH = Tool(
     version="2026.8",
     framework="transformers",
     command=unsloth_command,
+    run_names=RunNames("arguments", TRAINER_NAMES),
     algorithms=PREFERENCE | {"grpo", "rloo"},
     kernels="unsloth",
     unsupported=unsupported_by_trainer,

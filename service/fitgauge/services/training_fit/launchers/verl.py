@@ -12,6 +12,7 @@ from fitgauge.services.training_fit.launchers.common import (
     processes_per_node,
     sequences_per_step,
 )
+from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "grpo", "rloo": "rloo"}
@@ -183,6 +184,14 @@ VERL = Tool(
     framework="fsdp",
     aliases=("easyr1",),
     command=verl_sft_command,
+    run_names=RunNames(
+        "overrides",
+        {
+            "epochs": "trainer.total_epochs",
+            "max_steps": "trainer.total_training_steps",
+            "save_steps": "trainer.save_freq",
+        },
+    ),
     supports=verl_supports,
     trainer="verl",
     # rollout/rollout.yaml; free_cache_engine is sleep level 2 (vllm_async_server.py)

@@ -13,6 +13,7 @@ from accuracy import (
     report_weakest,
     score,
     training_score,
+    training_speeds,
 )
 from accuracy.truth import HERE
 
@@ -71,6 +72,7 @@ def main() -> None:
                 report.document(serving, odds),
                 report_training.document(training),
                 report_speeds.document(),
+                training_speeds.document(),
                 report_weakest.document(),
             )
         )

@@ -20,7 +20,7 @@ included; what follows is taken besides. DoRA as LoRA, of which no run is publis
 Calibrated with the five figures below: no step of any of them, a hundredth, a tenth of a
 millisecond or one read, lowers the mean error (of logarithms, 0.11) over 198 published runs on one
 GPU or on GPUs of fast links (A100, H100, B200, GB200, GB300, L40S, RTX 4090; 3B to 671B) in
-tools/accuracy/training_speeds.jsonl. A test derives them again from the rows."""
+tools/accuracy/training_speeds.jsonl. tests/accuracy/test_training_speeds.py derives them again."""
 
 SERVER_EFFICIENCY = 0.66
 """The same of NVIDIA's server GPUs since Hopper over that of earlier GPUs: their power does not
@@ -52,7 +52,8 @@ SLOW_LINK_SPREAD = (0.79, 1.1, 2.9)
 cross it are not counted by themselves."""
 
 UNMEASURED_SPREAD = (0.5, 1.0, 3.0)
-"""The same of GPUs on which no run is published. Assumed."""
+"""The same of GPUs on which no run is published, and of offloading, whose transfers are not
+counted. Assumed."""
 
 MEASURED_GENERATIONS = ((8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3))
 """Compute capabilities of the GPUs of the runs."""
@@ -83,7 +84,7 @@ class StepTime(NamedTuple):
     high: float
     """Upper end of the interval [s]."""
     basis: Basis
-    """calibrated, or assumed where no run on such a GPU is published."""
+    """calibrated, or assumed where no such run is published."""
     formula: str
     """The expected time with its numbers."""
 
@@ -160,7 +161,8 @@ def _spread(
     spec: ModelSpec, workload: TrainingWorkload, accelerator: Accelerator
 ) -> tuple[tuple[float, float, float], Basis]:
     """Return the interval of a step's time over the expected one, and how it is known."""
-    if accelerator.compute_capability not in MEASURED_GENERATIONS:
+    is_measured = accelerator.compute_capability in MEASURED_GENERATIONS
+    if not is_measured or workload.offload != "none":
         return UNMEASURED_SPREAD, "assumed"
     if workload.gpus > 1 and (accelerator.interconnect_gbps or 0) < FAST_LINK_GBPS:
         return SLOW_LINK_SPREAD, "calibrated"

@@ -35,6 +35,17 @@ _OF_GPUS = (
     "sequence_parallel",
     "rollout_tensor_parallel",
     "other_memory_gib",
+    "samples",
+    "epochs",
+    "token_budget",
+    "mfu",
+    "price_per_gpu_hour",
+    "save_steps",
+    "save_total_limit",
+    "eval_batch_size",
+    "eval_generated_tokens",
+    "merge",
+    "resume_gpu_count",
 )
 """Fields that mean nothing without a GPU."""
 

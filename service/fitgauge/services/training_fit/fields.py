@@ -84,8 +84,8 @@ class StepFields(SharedFields, kw_only=True):
         Annotated[float, Meta(ge=0, le=1)] | None,
         Meta(
             description=(
-                "Rate of dropout before adapters: each keeps a mask of what it reads. Default 0;"
-                " TRL's and ms-swift's own is 0.05."
+                "Rate of dropout before adapters: each keeps a mask of what it reads. Default: the"
+                " tool's own, 0.05 of TRL (the default tool), ms-swift and LitGPT, else 0."
             )
         ),
     ] = None

@@ -290,3 +290,26 @@ def test_dropout_before_adapters_is_in_the_command(command, tool):
     asked = {"framework": tool, "method": "lora", "lora_targets": "all_linear"}
     assert "0.07" in command(**asked, lora_dropout=0.07)
     assert "0.07" not in command(**asked)
+
+
+@pytest.mark.parametrize(
+    ("tool", "default"),
+    [("trl", True), ("ms-swift", True), ("litgpt", True), ("axolotl", False)],
+)
+def test_adapters_drop_what_they_read_as_the_tool_does(answer, tool, default):
+    """The tools that do hold a mask of a byte for every number, and take 0 by a flag."""
+    asked = {
+        "framework": tool,
+        "method": "lora",
+        "lora_targets": "all_linear",
+        "activation_checkpointing": "none",
+    }
+    by_default, without, dropped = (
+        answer(**asked, **rate) for rate in ({}, {"lora_dropout": 0}, {"lora_dropout": 0.05})
+    )
+    peaks = [one.per_gpu.allocated_bytes.expected for one in (by_default, without, dropped)]
+    assert peaks[0] == peaks[2 if default else 1]
+    if default:
+        assert peaks[1] < peaks[2]
+        assert "--lora_dropout 0.05" in by_default.launch.command
+        assert "--lora_dropout 0 " in f"{without.launch.command} "

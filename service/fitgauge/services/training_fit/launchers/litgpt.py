@@ -52,7 +52,7 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
             () if workload.lora_targets == "all_linear" else target_modules(model.spec, workload)
         )
         words += ["--lora_r", workload.lora_rank]
-        words += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
+        words += ["--lora_dropout", f"{workload.lora_dropout:g}"]
         for part, modules in _PARTS.items():
             words += [
                 f"--lora_{part}",
@@ -92,6 +92,7 @@ LITGPT = Tool(
         Default("optimizer_implementation", "foreach",
             "litgpt/utils.py, instantiate_torch_optimizer: torch.optim.AdamW"),
         Default("lora_rank", 8, "litgpt/finetune/lora.py, lora_r", ADAPTERS),
+        Default("lora_dropout", 0.05, "litgpt/finetune/lora.py, lora_dropout", ADAPTERS),
         Default("lora_targets", ["q_proj", "v_proj"],
             "litgpt/finetune/lora.py, lora_query and lora_value", ADAPTERS),
     ),

@@ -86,7 +86,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
         return ["--tuner_type", "full"]
     stored = base_format(workload)
     words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]
-    words += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
+    words += ["--lora_dropout", f"{workload.lora_dropout:g}"]
     words += ["--target_modules", *target_modules(model.spec, workload)]
     words += ["--use_dora", "true"] if workload.method == "dora" else []
     if stored in ("nf4", "nf4_double", "fp4", "int8"):
@@ -128,6 +128,7 @@ MS_SWIFT = Tool(
         Default("activation_checkpointing", "full",
             "swift/trainers/arguments.py, gradient_checkpointing"),
         Default("lora_rank", 8, "swift/arguments/tuner_args.py, lora_rank", ADAPTERS),
+        Default("lora_dropout", 0.05, "swift/arguments/tuner_args.py, lora_dropout", ADAPTERS),
         Default("lora_targets", "all_linear",
             "swift/arguments/tuner_args.py, target_modules: all-linear", ADAPTERS),
     ),

@@ -184,7 +184,7 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
     if not workload.uses_adapters:
         return []
     flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
-    flags += ["--lora_dropout", workload.lora_dropout] if workload.lora_dropout else []
+    flags += ["--lora_dropout", f"{workload.lora_dropout:g}"]
     flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
     flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
     if workload.method == "dora":
@@ -241,6 +241,7 @@ TRL = Tool(
         Default("loss", "recomputed", "trl/trainer/sft_config.py, loss_type: chunked_nll",
             supervised=True),
         Default("lora_rank", 16, "trl/trainer/model_config.py, lora_r", ADAPTERS),
+        Default("lora_dropout", 0.05, "trl/trainer/model_config.py, lora_dropout", ADAPTERS),
     ),
 )  # fmt: skip
 TRL_LAUNCHER = Launcher("TRL", trl_command, _unsupported, TRAINER_FLAGS)

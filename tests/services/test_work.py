@@ -13,6 +13,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.vllm import stage_memory
+from fitgauge.engine.serving.vllm.memory import loading_kind
 from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
@@ -190,7 +191,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count):
     """Return the estimate of every card of the catalog, made for itself, is that of the first of
     its kind, and of those that one workload makes alike."""
     asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
-    laid, first, alike = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}
+    laid, first, alike, loading = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}, {}
     for accelerator in bundled().all():
         workload = serving_workload(
             FitRequest(model=name, gpu="any", concurrency=4),
@@ -206,6 +207,10 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count):
         ), accelerator.name
         for_workload = row.workload_kind(accelerator, workload, laid)
         assert alike.setdefault((workload, for_workload), required) == required, accelerator.name
+        laid.memo.clear()
+        loaded = row.split.loaded(asked.spec, laid, workload, accelerator)
+        kind = loading_kind(accelerator, workload, laid)
+        assert loading.setdefault((workload, kind), loaded) == loaded, accelerator.name
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,9 @@ def test_a_part_has_no_plans(answer):
     assert part.no_plan
 
 
-def test_gpus_alike_are_estimated_once(batches, monkeypatch):
-    """Demands are counted by kind of GPU, not by GPU."""
+@pytest.fixture
+def demands(monkeypatch):
+    """Provide what is estimated, as it is."""
     counted = []
     demand = BatchEstimator._demand
 
@@ -197,9 +198,24 @@ def test_gpus_alike_are_estimated_once(batches, monkeypatch):
         return demand(self, *arguments)
 
     monkeypatch.setattr(BatchEstimator, "_demand", counting)
+    return counted
+
+
+def test_gpus_alike_are_estimated_once(batches, demands):
+    """Demands are counted by kind of GPU, not by GPU."""
     ada = ["L40S", "L40", "L4", "RTX 4090", "RTX 4080", "RTX 6000 Ada", "RTX 4070", "RTX 4060 Ti"]
     batches(fleet_of(MODELS[:1], ada, "[[loads]]\nname = 'one'\n"))
-    assert 0 < len(counted) <= 8
+    assert 0 < len(demands) <= 8
+
+
+def test_fine_tunes_of_one_architecture_are_estimated_once(batches, demands):
+    models = ["mistralai/Mistral-7B-v0.1", "HuggingFaceH4/zephyr-7b-beta"]
+    first, second = batches(fleet_of(models))
+    once = len(demands)
+    assert [row.required_bytes for row in first.rows] == [row.required_bytes for row in second.rows]
+    assert {row.model for row in second.rows} == {models[1]}
+    batches(fleet_of(models[:1]))
+    assert len(demands) == 2 * once
 
 
 def test_a_release_older_than_the_newest_has_its_own_coefficients():

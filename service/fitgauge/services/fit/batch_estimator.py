@@ -110,6 +110,8 @@ class BatchEstimator:
         self._checkpoints = checkpoints or Checkpoints(None)
         self._choices: dict[tuple[str | None, EngineName], CheckpointChoice] = {}
         self._others: dict[str, BatchEstimator] = {}
+        self._profiles: dict[EngineName, EngineProfile] = {}
+        self._prepared: dict[tuple[str | None, EngineName], CachedWeights] = {}
         self._model = model
         self._engines = engines
         self._preparer = preparer
@@ -129,12 +131,17 @@ class BatchEstimator:
 
     def profile(self, engine: EngineName) -> EngineProfile:
         """Return the newest profile of an engine."""
-        return self._engines.profile(engine, None)
+        if engine not in self._profiles:
+            self._profiles[engine] = self._engines.profile(engine, None)
+        return self._profiles[engine]
 
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
         """Return the model's weights. Raises UnsupportedError for an unknown format."""
-        choice = self.choice(quantization, engine)
-        return self._preparer.prepare(choice.model, choice.derived, engine)
+        key = quantization, engine
+        if key not in self._prepared:
+            choice = self.choice(quantization, engine)
+            self._prepared[key] = self._preparer.prepare(choice.model, choice.derived, engine)
+        return self._prepared[key]
 
     def has_checkpoint(self, quantization: str | None, engine: EngineName) -> bool:
         """Return whether the catalog has a published checkpoint in this format, or the engine
@@ -248,9 +255,9 @@ class BatchEstimator:
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the GPUs of one kind have the same demand."""
         row = ENGINES[engine]
-        return row.accelerator_kind(accelerator), self._batch(request, engine, accelerator)
+        return row.accelerator_kind(accelerator), self.default_batch(request, engine, accelerator)
 
-    def _batch(
+    def default_batch(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
     ) -> tuple[int, int]:
         """Return the engine's default (max_num_seqs, max_batched_tokens) on an accelerator."""
@@ -376,7 +383,7 @@ class BatchEstimator:
         weights and on all GPUs of the same default batch."""
         one = structs.replace(request, model="", gpu="", quantization=None, concurrency=1)
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
-        batch = self._batch(request, engine, accelerator)
+        batch = self.default_batch(request, engine, accelerator)
         key = (*structs.astuple(one), engine, count, batch, wide)
         workload = self._workloads.get_or_compute(
             key,

@@ -14,7 +14,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.support import context_refusal
-from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -194,17 +194,26 @@ class ModelCells:
         self, request: FitRequest, group: _Group
     ) -> Iterator[tuple[str, int | None, BatchEstimate | CellNote]]:
         """Yield (name, GPUs, outcome) of every pool of a group."""
-        kinds: defaultdict[Hashable, list[Pool]] = defaultdict(list)
+        engine, kind_of = group.engine, ENGINES[group.engine].accelerator_kind
+        kinds: defaultdict[tuple[Hashable, tuple[int, int]], list[Pool]] = defaultdict(list)
         for pool in group.pools:
-            kinds[self._fitting.kind(request, group.engine, pool.accelerator)].append(pool)
-        for alike in kinds.values():
-            yield from self._fewest(request, group.engine, alike)
+            batch = self._fitting.default_batch(request, engine, pool.accelerator)
+            kinds[kind_of(pool.accelerator), batch].append(pool)
+        workloads: dict[Hashable, Workload] = {}
+        for (_, batch), alike in kinds.items():
+            yield from self._fewest(request, engine, alike, batch, workloads)
 
     def _fewest(
-        self, request: FitRequest, engine: EngineName, pools: Sequence[Pool]
+        self,
+        request: FitRequest,
+        engine: EngineName,
+        pools: Sequence[Pool],
+        batch: tuple[int, int],
+        workloads: dict[Hashable, Workload],
     ) -> Iterator[tuple[str, int | None, BatchEstimate | CellNote]]:
         """Yield the fewest GPUs that hold the model in each of these pools, which are of one kind;
-        where none do, the most that it can use."""
+        where none do, the most that it can use. workloads: those of this load, by the engine's
+        default batch and the number of GPUs."""
         left = {pool.name: pool for pool in pools}
         for count in sorted({count for pool in pools for count in pool.counts}):
             least = self._least_usable(request, engine, count)
@@ -218,7 +227,13 @@ class ModelCells:
             on_count = structs.replace(request, gpu_count=count)
             accelerator = large[0].accelerator
             try:
-                demand = self._fitting.demand(on_count, engine, accelerator, count)
+                if (batch, count) not in workloads:
+                    workloads[batch, count] = self._fitting.workload(
+                        on_count, engine, accelerator, count
+                    )
+                demand = self._fitting.demand_of(
+                    request.quantization, workloads[batch, count], accelerator
+                )
             except IMPOSSIBLE:
                 continue
             steps = CountSteps(self._fitting, on_count, count, accelerator, demand)

@@ -55,7 +55,8 @@ class CountSteps:
             )
         if usable < self._later_usable:
             return None
-        best = chosen(self._fitting, self._request, self._steps, accelerator)
+        others = self._steps[1:] or self._steps
+        best = chosen(self._fitting, self._request, others, accelerator)
         return best if best.verdict == "fits" else None
 
     def _least_usable(self, demand: Demand, share: float | None) -> float:

@@ -158,11 +158,6 @@ class AcceleratorKind(NamedTuple):
             symmetric=False, unified_memory=False, elsewhere="", multiplies_fp8=True
         )
 
-    @property
-    def loading(self) -> "AcceleratorKind":
-        """What loaded weights depend on of it: neither its links nor its vendor."""
-        return self._replace(symmetric=False, unified_memory=False, elsewhere="")
-
 
 def accelerator_kind(accelerator: Accelerator) -> AcceleratorKind:
     """Return the AcceleratorKind of an accelerator."""

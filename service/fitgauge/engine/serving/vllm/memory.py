@@ -136,13 +136,31 @@ def workload_kind(
     )
 
 
+def loading_kind(
+    accelerator: Accelerator, workload: Workload, sharded: ShardedWeights
+) -> AcceleratorKind:
+    """Return the kind of an accelerator as far as it decides what is loaded: neither links nor
+    age, nor the vendor where it is not NVIDIA; its generation where there are experts, whose tiles
+    differ, or a draft."""
+    kind = workload_kind(accelerator, workload, sharded)
+    mixture = sharded.once("experts", lambda: any(share.experts for share in sharded.shares))
+    by_generation = mixture or workload.speculative_tokens > 0
+    return kind._replace(
+        generation=kind.generation if by_generation else 0,
+        symmetric=False,
+        unified_memory=False,
+        early=False,
+        elsewhere="",
+    )
+
+
 def loaded_stages(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
 ) -> tuple[tuple[Term, ...], ...]:
     """Return what every stage holds once the model is loaded, before anything is asked of it.
     Raises UnsupportedError where vLLM refuses."""
     deployed = (
-        workload_kind(accelerator, workload, sharded).loading,
+        loading_kind(accelerator, workload, sharded),
         workload.engine_version,
         workload.tensor_parallel,
         workload.pipeline_parallel,

@@ -63,7 +63,11 @@ def _of_trl(
 
     TRL's loss holds where no framework is named: one that is named, or that shards or offloads for
     transformers, has its own, over whole logits. Liger's kernels bring their own, and a model
-    without a causal head has none."""
+    without a causal head has none. transformers by name is a loop of one's own, with the
+    adapters of PEFT, whose LoraConfig drops nothing; what shards is run by a trainer's script,
+    and those of published runs drop (fms-acceleration, scripts/benchmarks/scenarios.yaml: 0.1;
+    QwenLM/Qwen-VL, finetune.py: 0.05)."""
+    own_loop = request.framework is not None and asked_framework(request) == "transformers"
     own_loss = (
         request.framework is not None
         or asked_framework(request) != "transformers"
@@ -71,7 +75,8 @@ def _of_trl(
         or spec.task != "generate"
     )
     for default in TRL.defaults_for(request, method, count, spec):
-        if default.field != "loss" or not own_loss:
+        own = {"loss": own_loss, "lora_dropout": own_loop}
+        if not own.get(default.field):
             yield default
     if request.precision is None and HALF_BASE.applies(request, method, count, spec):
         yield HALF_BASE

@@ -85,7 +85,8 @@ class StepFields(SharedFields, kw_only=True):
         Meta(
             description=(
                 "Rate of dropout before adapters: each keeps a mask of what it reads. Default: the"
-                " tool's own, 0.05 of TRL (the default tool), ms-swift and LitGPT, else 0."
+                " tool's own: 0.05 of TRL (where none is named, and under FSDP and DeepSpeed),"
+                " ms-swift and LitGPT, else 0."
             )
         ),
     ] = None

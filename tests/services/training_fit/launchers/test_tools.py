@@ -294,7 +294,15 @@ def test_dropout_before_adapters_is_in_the_command(command, tool):
 
 @pytest.mark.parametrize(
     ("tool", "default"),
-    [("trl", True), ("ms-swift", True), ("litgpt", True), ("axolotl", False)],
+    [
+        ("trl", True),
+        ("ms-swift", True),
+        ("litgpt", True),
+        ("axolotl", False),
+        ("fsdp", True),
+        ("deepspeed", True),
+        ("transformers", False),
+    ],
 )
 def test_adapters_drop_what_they_read_as_the_tool_does(answer, tool, default):
     """The tools that do hold a mask of a byte for every number, and take 0 by a flag."""

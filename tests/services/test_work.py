@@ -179,6 +179,8 @@ def test_recommendations_leave_nothing_behind():
 @pytest.mark.parametrize(
     "name",
     [
+        "Qwen/Qwen3-8B",
+        "Qwen/Qwen3-32B-FP8",
         "Qwen/Qwen3-30B-A3B",
         "openai/gpt-oss-20b",
         "Qwen/Qwen3.5-27B",

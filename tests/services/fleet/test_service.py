@@ -181,6 +181,13 @@ def test_a_copy_holds_each_of_its_loads(answer):
     assert counts == [whole.counts[MODELS[-1]]["H100"]] * 2
 
 
+def test_a_model_whose_gpus_are_all_unknown_is_not_said_not_to_fit(answer):
+    text = "[[models]]\nmodel = '7b'\ngpus = ['GPU of 1899']\n[[models]]\nmodel = '13b'\n"
+    whole = answer(text + "[[gpus]]\ngpu = 'GPU of 1899'\n[[gpus]]\ngpu = 'H100'\n")
+    assert (whole.models, whole.fit, whole.do_not_fit) == (1, ["13b"], [])
+    assert [fault.code for fault in whole.faults] == ["unknown-gpu"]
+
+
 def test_a_part_has_no_plans(answer):
     part = answer(fleet_of(MODELS[:2], GPUS[:1]), shard=Shard(1, 2))
     assert (part.models, part.plans) == (1, [])

@@ -1,8 +1,9 @@
 """What a fleet comes to: which models fit, and the fewest and the cheapest GPUs for all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from fitgauge.services.fleet.packing import Demanded, SolverMissingError, plan
+from fitgauge.services.fleet import packing
+from fitgauge.services.fleet.packing import Demanded, SolverMissingError
 from fitgauge.services.fleet.pools import Pool
 from fitgauge.services.fleet.schemas import Fault, FleetAnswer, ModelEntry, Plan
 from fitgauge.services.fleet.service import Batch, FleetQuestion, Shard
@@ -25,9 +26,10 @@ class FleetSummary:
         self._tight: set[str] = set()
 
     def add(self, batch: Batch) -> None:
-        """Add the rows of a model."""
+        """Add the rows of a model; one whose GPUs are all unknown has none."""
         if batch.fault is not None:
             self._faults.append(batch.fault)
+        if not batch.rows:
             return
         name = batch.entry.title
         self._entries.append(batch.entry)
@@ -88,9 +90,9 @@ class FleetSummary:
 
 def _both(demanded: Sequence[Demanded], pools: Sequence[Pool]) -> list[Plan]:
     """Return the fewest GPUs and, where any has a price, the cheapest."""
-    plans = [plan(demanded, pools, "fewest")]
+    plans = [packing.plan(demanded, pools, "fewest")]
     if any(pool.usd_per_hour is not None for pool in pools):
-        plans.append(plan(demanded, pools, "cheapest"))
+        plans.append(packing.plan(demanded, pools, "cheapest"))
     return plans
 
 
@@ -103,17 +105,17 @@ def _sentence(
 ) -> str:
     """Return the summary."""
     only = f", {len(tight)} only tightly" if tight else ""
-    clauses = [f"{len(fit)} of {models} models fit{only}"]
-    words: Mapping[str, str] = {"fewest": "fewest GPUs", "cheapest": "cheapest"}
-    clauses += [f"{words[one.objective]}: {described(one)}" for one in plans]
+    clauses = [f"{len(fit)} of {models} models fit{only}", *map(_clause, plans)]
     sentence = "; ".join(clauses) + "."
     return f"{sentence} {no_plan}" if no_plan else sentence
 
 
-def described(one: Plan) -> str:
-    """Return '24 GPUs (16 x H100, 8 x L40S), 61.20 USD/h'."""
-    uses = ", ".join(f"{use.gpus} x {use.gpu}" for use in one.pools)
-    price = f", {one.usd_per_hour:,.2f} USD/h" if one.usd_per_hour is not None else ""
-    left = sum(one.unplaced.values())
+def _clause(plan: Plan) -> str:
+    """Return 'fewest GPUs: 24 (16 x H100, 8 x L40S), 61.20 USD/h'."""
+    uses = ", ".join(f"{use.gpus} x {use.gpu}" for use in plan.pools) or "none"
+    price = f"{plan.usd_per_hour:,.2f} USD/h" if plan.usd_per_hour is not None else "no price"
+    left = sum(plan.unplaced.values())
     without = f", {left} {'copy' if left == 1 else 'copies'} without GPUs" if left else ""
-    return f"{one.gpus} GPUs ({uses}){price}{without}"
+    if plan.objective == "fewest":
+        return f"fewest GPUs: {plan.gpus} ({uses}), {price}{without}"
+    return f"cheapest: {price} ({uses}){without}"

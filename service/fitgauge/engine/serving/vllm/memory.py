@@ -15,6 +15,7 @@ from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import captures_graphs, communication_term, graph_term
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import (
     AcceleratorKind,
     accelerator_kind,
@@ -25,9 +26,14 @@ from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
+from fitgauge.engine.serving.vllm.profile_run import profiling_terms
 from fitgauge.engine.serving.vllm.quantized import check_checkpoint
 from fitgauge.engine.serving.vllm.repacking import has_fp8_blocks
-from fitgauge.engine.serving.vllm.second_runner import holds_states, sampler_states
+from fitgauge.engine.serving.vllm.second_runner import (
+    holds_states,
+    sampler_states,
+    warm_up_term,
+)
 from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,
@@ -81,8 +87,9 @@ def terms_outside_budget(
     system holds by then; the CUDA graphs of releases that do not take them off the pool, from
     nothing (few sizes to capture) to what the profile says; what NCCL opens after the pass beyond
     what the pass saw, as it connects each algorithm at first use (NCCL_RUNTIME_CONNECT, 2.22 and
-    newer); the states of the second runner's sampler where nothing counts them; and what others
-    hold, as vLLM refuses to start where less is free than its share of the whole GPU.
+    newer); the states of the second runner's sampler where nothing counts them, and its warm-up
+    where it takes more than the pass left; and what others hold, as vLLM refuses to start where
+    less is free than its share of the whole GPU.
 
     Source: v1/worker/gpu_worker.py, init_device (the snapshot) and determine_available_memory
     (what is taken off); v1/worker/utils.py, request_memory ("Free memory on device ... is less
@@ -117,6 +124,9 @@ def terms_outside_budget(
         terms.append(structs.replace(graphs, low=0))
     if holds_states(spec, profile) and not states_in_budget(spec, workload, profile):
         terms.append(sampler_states(spec, workload))
+    if holds_states(spec, profile) and workload.engine_version < releases.SAMPLER_WARMED:
+        held = profiling_terms(spec, profile, workload, accelerator, first=True, last=True)
+        terms.append(warm_up_term(spec, workload, accelerator, sum(term.bytes for term in held)))
     ranks = communicating_ranks(workload)
     if ranks > 1:
         seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))

@@ -6,7 +6,7 @@ max_num_seqs, V words. Source: vllm/v1/worker/gpu/model_runner.py and sample/ (0
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import CrossAttention, ModelSpec, Part, Recurrent
-from fitgauge.engine.quantity import Term, exact_term
+from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.speculative import is_head
@@ -29,6 +29,17 @@ _UNFUSED = Coefficient(
 _COUNTER = 4
 """Bytes of a counter and of 32 marks."""
 _MARKS = 32
+
+_WARMED = Coefficient(
+    low=3.5,
+    expected=3.5,
+    high=3.6,
+    runs=0,
+    source="vllm 0.31 vllm/v1/worker/gpu/warmup.py, warmup_kernels; vLLM pull request 48601",
+)
+"""Copies that FlashInfer's sampler holds with every sampling parameter set: logits in 16 bits and
+float32, masked logits, probabilities. The log of that request ran out of memory at its warm-up:
+73.3 GiB held of 77.6, 1 GiB of states, 3.3 GiB of copies."""
 
 _STATES_SOURCE = "vllm 0.33 vllm/v1/worker/gpu/sample/penalties.py, PenaltiesState"
 
@@ -56,12 +67,9 @@ def second_sampler(
 ) -> Coefficient | None:
     """Return the copies of the logits that the second model runner's sampler holds: without
     FlashInfer, which is for some NVIDIA GPUs, fewer."""
-    least, most = _FUSED
-    capability = accelerator.compute_capability
-    fused = capability is not None and least <= capability <= most
     return (
         profile.second_logits_copies
-        if fused or workload.engine_version < releases.SAMPLER_WARMED
+        if _fused(accelerator) or workload.engine_version < releases.SAMPLER_WARMED
         else _UNFUSED
     )
 
@@ -85,3 +93,35 @@ def sampler_states(spec: ModelSpec, workload: Workload) -> Term:
         f" {_COUNTER} B",
         _STATES_SOURCE,
     )
+
+
+def warm_up_term(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator, pass_bytes: int
+) -> Term:
+    """`sampler_warm_up`: what warming the sampler takes beyond what was left for the pass,
+    max(0, copies x n x V x 4 B - pass_bytes), before `releases.SAMPLER_WARMED`: the pass sees
+    no sampling parameters, the warm-up sets them all for n requests."""
+    copies = _WARMED if _fused(accelerator) else _UNFUSED
+    requests = min(workload.max_num_seqs, workload.max_batched_tokens // 2)
+    one = requests * spec.vocabulary_size * _COUNTER
+    low, size, high = (
+        max(0, int(number * one) - pass_bytes)
+        for number in (copies.low, copies.expected, copies.high)
+    )
+    return Term(
+        name="sampler_warm_up",
+        low=low,
+        bytes=size,
+        high=high,
+        basis="computed",
+        formula=f"max(0, {copies.expected:g} copies x {requests} sequences x"
+        f" {spec.vocabulary_size} words x {_COUNTER} B - {exactly(pass_bytes)} left for the pass)",
+        source=copies.source,
+    )
+
+
+def _fused(accelerator: Accelerator) -> bool:
+    """Return whether FlashInfer samples on this GPU."""
+    least, most = _FUSED
+    capability = accelerator.compute_capability
+    return capability is not None and least <= capability <= most

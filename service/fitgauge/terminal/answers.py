@@ -1,7 +1,5 @@
 """One answer about serving or training: the verdict, a bar for every term, what to change."""
 
-from collections.abc import Iterator
-
 from msgspec import UNSET
 from rich.console import Console
 from rich.markup import escape
@@ -93,8 +91,6 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
             f" [bold]{run.gpu_hours.expected:,.1f}[/bold]   {run.basis}",
             highlight=False,
         )
-    for line in _around(answer):
-        console.print(line, highlight=False, markup=False)
     for name, other in answer.others.items():
         console.print(
             f"  {name}: [bold]{other.verdict.replace('_', ' ')}[/bold]"
@@ -102,28 +98,6 @@ def show_training(answer: TrainingAnswer, console: Console | None = None) -> Non
             highlight=False,
         )
     _advice(answer, console)
-
-
-def _around(answer: TrainingAnswer) -> Iterator[str]:
-    """Yield what evaluation, merging and resuming take."""
-    if answer.evaluation is not UNSET:
-        one = answer.evaluation
-        yield (
-            f"evaluation of {one.batch_size} sequences: {gib(one.required_bytes)}; at most"
-            f" {one.max_batch_size} fit"
-        )
-    if answer.merge is not UNSET:
-        yield (
-            f"merged adapters: {gib(answer.merge.required_bytes)} where the base is loaded,"
-            f" {gib(answer.merge.disk_bytes)} on disk"
-        )
-    if answer.resume is not UNSET:
-        resumed = answer.resume
-        needed = "" if resumed.required_bytes is None else f" ({gib(resumed.required_bytes)})"
-        yield (
-            f"resumed on {resumed.gpu_count} GPUs: {resumed.verdict.replace('_', ' ')}{needed},"
-            f" the checkpoint {resumed.checkpoint}: {resumed.why}"
-        )
 
 
 def _headline(answer: FitAnswer | TrainingAnswer, console: Console) -> None:

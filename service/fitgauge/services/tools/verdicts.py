@@ -25,8 +25,7 @@ from fitgauge.services.tools.wording import (
     short_name,
     shown_warnings,
 )
-from fitgauge.services.training_fit.disk import disk_in_words
-from fitgauge.services.training_fit.run import run_in_words
+from fitgauge.services.training_fit.around import around_in_words
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 
 _VERDICTS: dict[Verdict, str] = {
@@ -145,10 +144,7 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
             f"with {batch} x {length:,} tokens" if isinstance(length, int) else "as asked",
             answer.fit_probability,
         )
-        if answer.run is not UNSET:
-            short.answer += run_in_words(answer.run)
-        if answer.disk is not UNSET:
-            short.answer += one_decimal(disk_in_words(answer.disk))
+        short.answer += one_decimal(around_in_words(answer))
     short.assumed = [
         *call.notes,
         *readings(answer.read_as),

@@ -53,9 +53,9 @@ def training_disk(
 
 
 def disk_in_words(disk: TrainingDisk) -> str:
-    """' A checkpoint takes 1.23 GiB on disk, all of them 2.46 GiB.'"""
+    """Return "A checkpoint takes 1.23 GiB on disk, all of them 2.46 GiB."."""
     total = "" if disk.total_bytes is None else f", all of them {gib(disk.total_bytes)}"
-    return f" A checkpoint takes {gib(disk.checkpoint_bytes)} on disk{total}."
+    return f"A checkpoint takes {gib(disk.checkpoint_bytes)} on disk{total}."
 
 
 def _written(request: TrainingRequest, run: TrainingRun, writer: Writer) -> int | None:

@@ -110,7 +110,7 @@ def run_assumptions(request: TrainingRequest) -> Sequence[Assumption]:
 
 
 def run_in_words(run: TrainingRun) -> str:
-    """' The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4.10 to $12.00).'"""
+    """Return "The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4 to $12)."."""
     unit, name = _unit(run.seconds.expected)
     time = (
         f"{run.seconds.expected / unit:.3g} {name}"
@@ -121,7 +121,7 @@ def run_in_words(run: TrainingRun) -> str:
         if run.usd is None
         else f" and ${run.usd.expected:,.2f} (${run.usd.low:,.2f} to ${run.usd.high:,.2f})"
     )
-    return f" The run of {run.tokens:,} tokens takes {time}{cost}."
+    return f"The run of {run.tokens:,} tokens takes {time}{cost}."
 
 
 def _unit(seconds: float) -> tuple[int, str]:

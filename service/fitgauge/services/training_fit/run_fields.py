@@ -58,13 +58,6 @@ class RunFields(AlgorithmFields, kw_only=True):
             examples=[0.4],
         ),
     ] = None
-    price_per_gpu_hour: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)] | None,
-        Meta(
-            description="USD of one GPU an hour, for the cost. Default: the catalog's prices.",
-            examples=[2.5],
-        ),
-    ] = None
     save_steps: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000_000)] | None,
         Meta(

@@ -27,15 +27,13 @@ from fitgauge.services.common.readings import gpu_readings, other_verdicts, size
 from fitgauge.services.common.unsupported import IMPOSSIBLE, sentence
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
+from fitgauge.services.training_fit.around import Around, around, around_in_words
 from fitgauge.services.training_fit.assumptions import assumptions
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
-from fitgauge.services.training_fit.disk import disk_in_words, training_disk
 from fitgauge.services.training_fit.echo import echo
-from fitgauge.services.training_fit.evaluation import evaluation, evaluation_notes
 from fitgauge.services.training_fit.framework_variants import other_choices
-from fitgauge.services.training_fit.launchers.command import lacking_run, launch, with_files
+from fitgauge.services.training_fit.launchers.command import launch, with_files
 from fitgauge.services.training_fit.lengths import with_lengths
-from fitgauge.services.training_fit.merge import adapter_merge
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
@@ -45,14 +43,8 @@ from fitgauge.services.training_fit.responses import (
     summary,
 )
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
-from fitgauge.services.training_fit.resume import resume
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
-from fitgauge.services.training_fit.run import (
-    run_assumptions,
-    run_in_words,
-    run_settings,
-    training_run,
-)
+from fitgauge.services.training_fit.run import run_assumptions
 from fitgauge.services.training_fit.saved_tensors import saved_segments
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.suggest import SettingsSearch
@@ -136,15 +128,21 @@ class TrainingFitService:
             *gpu_readings(request.gpu or "", match, judgement, stage.need.low, judge),
         ]
         check_host(trained.host_memory, request.host_memory_gib)
-        run, run_notes = (
-            training_run(request, trained, model.spec, accelerator, offers)
-            if starts
-            else (UNSET, [])
+        parts = (
+            Around()
+            if refused
+            else around(
+                request,
+                trained,
+                model,
+                accelerator,
+                offers,
+                lambda changed, gpus: self.check(changed, model, accelerator, gpus, models),
+            )
         )
-        evaluated = evaluation(request, trained, model.spec, accelerator) if starts else UNSET
-        settings = run_settings(request, run) if starts else {}
-        started = launch(model, workload, trained.setup, trained.tool, settings) if starts else None
-        disk = UNSET if refused else training_disk(request, trained, model.spec, run)
+        started = (
+            launch(model, workload, trained.setup, trained.tool, parts.settings) if starts else None
+        )
         return TrainingAnswer(
             verdict=judgement,
             summary=(
@@ -152,8 +150,7 @@ class TrainingFitService:
                 if refused
                 else summary(model, gpus, trained, accelerator)
                 + other_verdicts(read_as, judgement)
-                + ("" if run is UNSET else run_in_words(run))
-                + ("" if disk is UNSET else disk_in_words(disk))
+                + around_in_words(parts)
             ),
             fit_probability=None if refused else round(trained.probability, 4),
             model=answers.model_answer(model),
@@ -173,9 +170,7 @@ class TrainingFitService:
                 *warnings(request, model, match, trained),
                 *display_warnings(request, accelerator, trained),
                 *([NO_SUGGESTION] * no_change_fits),
-                *run_notes,
-                *lacking_run(model, workload, trained.setup, trained.tool, settings),
-                *evaluation_notes(evaluated, accelerator),
+                *parts.notes,
             ],
             assumed=[
                 *assumptions(request, model, judged, understood_as, of_workload),
@@ -185,17 +180,11 @@ class TrainingFitService:
             launch=with_files(started) if full and started else started,
             checkpoint_bytes=checkpoint_size(model, trained, models),
             read_as=read_as,
-            run=run,
-            disk=disk,
-            evaluation=evaluated,
-            merge=UNSET if refused else adapter_merge(request, trained, model.spec, accelerator),
-            resume=UNSET
-            if refused
-            else resume(
-                request,
-                trained,
-                lambda changed, gpus: self.check(changed, model, accelerator, gpus, models),
-            ),
+            run=parts.run,
+            disk=parts.disk,
+            evaluation=parts.evaluation,
+            merge=parts.merge,
+            resume=parts.resume,
             ranks=(
                 answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused

@@ -208,7 +208,7 @@ class DegreeFields(SequenceFields, kw_only=True):
 
 
 class SharedFields(DegreeFields, kw_only=True):
-    """The optimizer, host memory, and the order of a pipeline."""
+    """The optimizer, host memory, the order of a pipeline, and the price."""
 
     optimizer: Annotated[
         Switch | None,
@@ -226,6 +226,16 @@ class SharedFields(DegreeFields, kw_only=True):
     pipeline_schedule: Annotated[
         Schedule | None,
         Meta(description="Order of micro-batches. Default 1f1b."),
+    ] = None
+    price_per_gpu_hour: Annotated[
+        Annotated[float, Meta(ge=0, le=1e6)] | None,
+        Meta(
+            description=(
+                "What one GPU costs an hour. Default: of a run the catalog's prices [USD], of a"
+                " plan none."
+            ),
+            examples=[2.5],
+        ),
     ] = None
 
 

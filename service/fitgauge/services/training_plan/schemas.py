@@ -61,10 +61,6 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
             examples=[1024],
         ),
     ] = None
-    price_per_gpu_hour: Annotated[
-        Annotated[float, Meta(ge=0, le=1e6)] | None,
-        Meta(description="What one GPU costs an hour, in any currency.", examples=[2.5]),
-    ] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=100)] | None,
         Meta(description="Plans of a page. Default 8."),

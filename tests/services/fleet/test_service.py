@@ -85,6 +85,21 @@ def test_a_row_of_a_release_is_what_check_answers(batches, check_fit, release):
             assert one.per_gpu.required_bytes.expected == row.required_bytes
 
 
+def test_the_release_is_of_the_fleets_engine_wherever_it_is_named(batches):
+    head = 'engine_version = "0.19"\nsettings = "defaults"\n'
+    entry = "[[models]]\nmodel = 'Qwen/Qwen3-8B'\n"
+    gpus = "[[gpus]]\ngpu = 'H100'\n"
+    named, left_out, newest = (
+        batches(text)[0].rows[0].required_bytes
+        for text in (
+            head + entry + "engine = 'vllm'\n" + gpus,
+            head + entry + gpus,
+            entry + gpus + "[[loads]]\nname = 'one'\n",
+        )
+    )
+    assert named == left_out != newest
+
+
 def test_rows_that_are_known_are_not_estimated(batches, monkeypatch):
     text = fleet_of(MODELS[:2], GPUS[:3])
     first = [row for batch in batches(text) for row in batch.rows]

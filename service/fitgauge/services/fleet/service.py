@@ -85,10 +85,6 @@ class FleetQuestion(NamedTuple):
         loads = self.fleet.loads
         return [load for load in loads if entry.loads is None or load.name in entry.loads]
 
-    def rows_of(self, entry: ModelEntry) -> int:
-        """Return the number of rows of a model."""
-        return len(self.pools_of(entry)) * len(self.loads_of(entry))
-
 
 class FleetService:
     """Answers fleets."""
@@ -170,10 +166,13 @@ class FleetService:
         unknown."""
         fleet = question.fleet
         fitting = BatchEstimator(model, engines, self._weights, checkpoints=self._checkpoints)
+        is_of_fleet = entry.engine is None or words.engine(entry.engine) == words.engine(
+            fleet.engine
+        )
         request = FitRequest(
             model=model.id,
             engine=entry.engine or fleet.engine,
-            engine_version=None if entry.engine else fleet.engine_version,
+            engine_version=fleet.engine_version if is_of_fleet else None,
             quantization=entry.quantization,
             kv_cache_dtype=entry.kv_cache_dtype,
             settings=fleet.settings,

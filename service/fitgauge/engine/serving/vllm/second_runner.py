@@ -27,7 +27,7 @@ _UNFUSED = Coefficient(
 )
 
 _COUNTER = 4
-"""Bytes of a counter and of 32 marks."""
+"""Bytes of a counter, and of `_MARKS` marks."""
 _MARKS = 32
 
 _WARMED = Coefficient(
@@ -89,7 +89,7 @@ def sampler_states(spec: ModelSpec, workload: Workload) -> Term:
         "sampler_states",
         workload.max_num_seqs * (words + marked) * _COUNTER,
         "computed",
-        f"{workload.max_num_seqs} sequences x ({words} words + {marked} x {_MARKS} marks) x"
+        f"{workload.max_num_seqs} sequences x ({words} counters + {marked} of marks) x"
         f" {_COUNTER} B",
         _STATES_SOURCE,
     )

@@ -22,6 +22,8 @@ from fitgauge.services.compare.service import Comparer
 from fitgauge.services.fit.batch_estimator import BatchEstimator, gpu_class
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.fit.workload import serving_workload
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.gpu_options import GpuPool
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
@@ -124,6 +126,17 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
     rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
     assert len(rows) == 80
     assert counted["vllm"] == 4
+
+
+def test_pages_of_a_list_are_estimated_once(counted):
+    lists, demands, pages = ModelsForGpu(PROFILES, SNAPSHOT), [], []
+    for gpu, offset in (("RTX 4090", None), ("4090", 20), ("RTX 4090", 0), ("H100", 0)):
+        request = ModelsForGpuRequest(gpu=gpu, search="qwen3", offset=offset)
+        pages.append(lists.answer(request, bundled().find(gpu)).items)
+        demands.append(counted["demands"])
+    assert pages[0] == pages[2]
+    assert pages[0][0] not in pages[1]
+    assert 0 < demands[0] == demands[1] == demands[2] < demands[3]
 
 
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):

@@ -1,11 +1,15 @@
 """list_models_that_fit: which of the bundled models run on this GPU?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
+
+from msgspec import json, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import InvalidRequestError
@@ -35,6 +39,9 @@ from fitgauge.services.models_for_gpu.training import TrainedModels
 _CACHED_MODELS = 4096
 """Models laid out in a format: all that fit a 24 GiB GPU in 14 formats, some 30 MiB."""
 
+_LISTS = 8
+"""Lists that are held for their other pages, each of some 0.3 MiB."""
+
 _OF_TRAINING = ("method", "sequence_length")
 _OF_SERVING = (
     "engine",
@@ -63,6 +70,7 @@ class ModelsForGpu:
         self._snapshot = snapshot
         self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
+        self._lists: Memo[Hashable, tuple[FittingModel, ...]] = Memo(_LISTS)
 
     def answer(
         self, request: ModelsForGpuRequest, match: GpuMatch, checkpoint: Checkpoint = no_checkpoint
@@ -71,14 +79,17 @@ class ModelsForGpu:
         format, an engine or a cache format unknown, and for a field of the other task."""
         _refuse_other_fields(request)
         count = sent_count(request.gpu_count, match.count) or 1
-        rows = [
-            (-capability(model, row.parameters), row.model.lower(), row)
-            for model in self._meant(request, checkpoint)
-            for row in self._rows_of(request, model, match, count, checkpoint)
-        ]
-        rows.sort(key=itemgetter(0, 1))
+        of_any_page = structs.replace(request, gpu="", limit=None, offset=None)
+        rows = self._lists.get_or_compute(
+            (json.encode(of_any_page), match.accelerator, count),
+            lambda: self._list(request, match, count, checkpoint),
+        )
         items, following = take_page(
-            rows[request.offset or 0 :], request.limit, request.offset, len(rows), itemgetter(2)
+            islice(rows, request.offset or 0, None),
+            request.limit,
+            request.offset,
+            len(rows),
+            lambda row: row,
         )
         return ModelsForGpuAnswer(
             gpu=answers.gpu_answer(match.accelerator, count),
@@ -87,6 +98,18 @@ class ModelsForGpu:
             next_offset=following,
             warnings=match.warnings,
         )
+
+    def _list(
+        self, request: ModelsForGpuRequest, match: GpuMatch, count: int, checkpoint: Checkpoint
+    ) -> tuple[FittingModel, ...]:
+        """Return the rows of all pages, the most capable first."""
+        rows = [
+            (-capability(model, row.parameters), row.model.lower(), row)
+            for model in self._meant(request, checkpoint)
+            for row in self._rows_of(request, model, match, count, checkpoint)
+        ]
+        rows.sort(key=itemgetter(0, 1))
+        return tuple(row for _, _, row in rows)
 
     def _rows_of(
         self,

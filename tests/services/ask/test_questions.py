@@ -155,6 +155,13 @@ def test_data_of_a_training_is_read(read, question, data):
     assert {name: understood[name] for name in fields if name in understood} == data
 
 
+def test_merging_adapters_is_read(read):
+    assert read("How much memory do I need to merge the LoRA adapter of Qwen3-8B on an A100?")[1][
+        "merge"
+    ]
+    assert "merge" not in read("fine-tune a merged 7b with lora on an A100")[1]
+
+
 def test_tokens_of_a_data_set_are_no_size_of_a_model(read):
     assert read("full fine-tune Qwen3-8B on 1B tokens on an H100")[1]["model"] == "Qwen3-8B"
     assert read("run a 7B token generator on an H100")[1]["model"] == "7b"

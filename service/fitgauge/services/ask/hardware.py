@@ -31,12 +31,13 @@ _BEFORE = 40
 
 
 def choose(
-    text: str, facts: Sequence[Fact], questions: Collection[int], gpus: GpuNames
+    text: str, facts: Sequence[Fact], questions: Collection[int], gpus: GpuNames, *, terse: bool
 ) -> tuple[str | None, list[str], int | None]:
     """Return the GPU that is meant, else several on a par, and the count.
 
-    facts: of hardware; questions: the numbers of the sentences that ask something."""
-    choice = _Choice(text, facts, questions, gpus)
+    facts: of hardware; questions: the numbers of the sentences that ask something; terse: whether
+    the text is names and numbers alone, so that memory is that of a GPU."""
+    choice = _Choice(text, facts, questions, gpus, terse=terse)
     hardware, options = choice.hardware()
     if hardware is not None:
         name, count = choice.name(hardware)
@@ -52,12 +53,19 @@ class _Choice:
     """The hardware of one text."""
 
     def __init__(
-        self, text: str, facts: Sequence[Fact], questions: Collection[int], gpus: GpuNames
+        self,
+        text: str,
+        facts: Sequence[Fact],
+        questions: Collection[int],
+        gpus: GpuNames,
+        *,
+        terse: bool,
     ) -> None:
         self._text = text
         self._facts = facts
         self._questions = questions
         self._gpus = gpus
+        self._terse = terse
 
     def hardware(self) -> tuple[Hardware | None, list[Hardware]]:
         """Return the GPUs that are meant, or several that are on a par."""
@@ -161,6 +169,8 @@ class _Choice:
         before = self._before(fact)
         if _NEEDED.search(before) or _LACKED.search(before):
             return False
+        if self._terse:
+            return True
         return one.named or one.count is not None or _HAD.search(before) is not None
 
     def name(self, one: Hardware) -> tuple[str | None, int | None]:

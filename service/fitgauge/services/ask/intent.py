@@ -32,10 +32,16 @@ _GPUS = re.compile(
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
     r"[^.?]{0,40}\b(?:gpus?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
     r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
+    r"|\b(?:fewest|least)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
     r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)",
     re.IGNORECASE,
+)
+
+_COUNT_OF_GPUS = re.compile(
+    r"\bhow many\b|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
+    r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
 )
 
 _NEED = re.compile(
@@ -88,6 +94,12 @@ _DISK = re.compile(
     re.IGNORECASE,
 )
 
+_MERGE = re.compile(
+    r"\bmerg(?:e|ing)\s+(?:\w+\s+){0,2}(?:lora|adapters?|qlora|peft)\b|\bmerge_and_unload\b"
+    r"|合并\s*(?:lora|适配器|权重)",
+    re.IGNORECASE,
+)
+
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(
     word
@@ -137,6 +149,11 @@ def about_disk(text: str) -> bool:
     return _DISK.search(text) is not None
 
 
+def about_merging(text: str) -> bool:
+    """Return whether a text is about adapters that are merged into their base."""
+    return _MERGE.search(text) is not None
+
+
 def compares(text: str) -> bool:
     """Return whether a text sets things side by side."""
     return _COMPARE.search(text) is not None
@@ -177,11 +194,6 @@ def operation_of(
         return "plan_training"
     if not hardware and wants_gpus:
         return "recommend_gpus"
-    if (
-        wants_gpus
-        and hardware
-        and not counted
-        and re.search(r"how many|多少[张块片个卡]|几[张块片卡台]|몇", low)
-    ):
+    if wants_gpus and hardware and not counted and _COUNT_OF_GPUS.search(low):
         return "recommend_gpus"
     return "check_training_fit" if training else "check_fit"

@@ -13,6 +13,7 @@ from fitgauge.services.ask.hardware import choose
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
+    about_merging,
     about_time,
     about_training,
     asks,
@@ -147,7 +148,9 @@ class _Choice:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
-        gpu, names, count = choose(self._text, self._of("hardware"), self._questions, self._gpus)
+        gpu, names, count = choose(
+            self._text, self._of("hardware"), self._questions, self._gpus, terse=self._is_terse()
+        )
         operation = operation_of(
             self._text,
             training=self._training,
@@ -178,6 +181,13 @@ class _Choice:
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]
+
+    def _is_terse(self) -> bool:
+        """Return whether the text is names and numbers alone: "qwen 7b 16gb"."""
+        text = self._text
+        for fact in self._facts:
+            text = f"{text[: fact.start]}{' ' * (fact.end - fact.start)}{text[fact.end :]}"
+        return not any(letter.isalnum() for letter in text)
 
     def _host_memory(self, gpu: str | None) -> float | None:
         """Return the memory of the machine itself [GiB]; None where the text names none, or the
@@ -248,6 +258,7 @@ class _Choice:
             "epochs": self._largest("epochs"),
             "token_budget": self._largest("data") or next(iter(tokens), None),
         }
+        data["merge"] = about_merging(self._text) or None
         if data["samples"] or data["token_budget"]:
             return data
         if about_time(self._text):

@@ -73,6 +73,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     save_steps: Annotated[
         int | None, Meta(description="Steps between checkpoints, where disk is meant.")
     ] = None
+    merge: Annotated[
+        bool | None, Meta(description="Whether adapters are merged into their base.")
+    ] = None
     tensor_parallel: Annotated[int | None, Meta(description="Tensor-parallel ranks.")] = None
     pipeline_parallel: Annotated[int | None, Meta(description="Pipeline stages.")] = None
     data_parallel: Annotated[int | None, Meta(description="Data-parallel ranks.")] = None

@@ -110,7 +110,8 @@ def run_assumptions(request: TrainingRequest) -> Sequence[Assumption]:
 
 
 def run_in_words(run: TrainingRun) -> str:
-    """Return "The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4 to $12)."."""
+    """Return "The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4 to $12, at
+    $1.26 a GPU hour)."."""
     unit, name = _unit(run.seconds.expected)
     time = (
         f"{run.seconds.expected / unit:.3g} {name}"
@@ -119,7 +120,8 @@ def run_in_words(run: TrainingRun) -> str:
     cost = (
         ""
         if run.usd is None
-        else f" and ${run.usd.expected:,.2f} (${run.usd.low:,.2f} to ${run.usd.high:,.2f})"
+        else f" and ${run.usd.expected:,.2f} (${run.usd.low:,.2f} to ${run.usd.high:,.2f},"
+        f" at ${run.usd.expected / run.gpu_hours.expected:,.2f} a GPU hour)"
     )
     return f"The run of {run.tokens:,} tokens takes {time}{cost}."
 
@@ -185,11 +187,7 @@ def _cost(
     price = offers and offers.price(accelerator.id, count, None, node_size(accelerator, None))
     if not price:
         return None, None
-    low, high = price.usd_per_hour_low / count, price.usd_per_hour_high / count
-    return (
-        Interval(low=hours.low * low, expected=hours.expected * low, high=hours.high * high),
-        price.as_of,
-    )
+    return _scaled(hours, price.usd_per_hour_low / count), price.as_of
 
 
 def _scaled(one: Interval, factor: float) -> Interval:

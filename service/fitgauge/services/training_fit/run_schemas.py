@@ -31,8 +31,8 @@ class TrainingRun(Struct, kw_only=True):
         Interval | None,
         Meta(
             description=(
-                "expected: at the lowest price; low to high: over prices and times. Null without a"
-                " price."
+                "At the catalog's lowest price, or at yours; low to high: over times. Null without"
+                " a price."
             )
         ),
     ]

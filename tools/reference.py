@@ -144,8 +144,8 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
         yield "| Option | Meaning |\n|---|---|"
         for one in own:
             flags = ", ".join([*one.opts, *one.secondary_opts])
-            value = "" if one.is_flag else f" {one.make_metavar(context)}"
-            yield f"| `{flags}{_cell(value)}` | {_cell(one.help or '')} |"
+            value = "" if one.is_flag else f" {_cell(one.make_metavar(context))}"
+            yield f"| `{flags}{value}` | {_cell(one.help or '')} |"
         yield ""
 
 

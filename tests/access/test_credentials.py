@@ -119,7 +119,7 @@ def test_every_decision_is_one_line_that_holds_no_credentials(everything, keys_f
     asked(everything, bearer("fg_planted") | {"X-Request-ID": "edge-2"})
     asked(everything, {"X-Request-ID": "edge-3"})
     everything.get("/health/live")
-    lines = [record.getMessage() for record in caplog.records]
+    lines = [one.getMessage() for one in caplog.records if one.name == "fitgauge.audit"]
     passed = "peer=127.0.0.1 method=POST route=/v1/fit request_id="
     assert lines == [
         f'decision=allowed caller="api-key:ci" {passed}edge-1',

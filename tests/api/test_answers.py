@@ -31,6 +31,13 @@ def test_null_means_left_out(ask):
     assert ask(gpu_count=None, engine=None, detail=None).content == ask().content
 
 
+def test_whole_numbers_of_a_histogram_may_be_written_with_a_point(http):
+    body = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "lengths": {"512": 8.0, "1024": 2e1}}
+    answer = http.post("/v1/training-fit", json=body)
+    assert answer.status_code == 200
+    assert answer.json()["run"]["tokens"] == 512 * 8 + 1024 * 20
+
+
 def test_a_whole_number_may_be_written_with_a_point(http, ask):
     body = b'{"model": "acme/tiny", "gpu": "RTX 4090", "gpu_count": 2.0}'
     answer = http.post("/v1/fit", content=body, headers={"content-type": "application/json"})

@@ -121,10 +121,16 @@ def _with_whole_numbers(raw: bytes) -> object:
         raise _no_json(error, "Send a flat object.") from None
     if not isinstance(sent, dict):
         return sent
-    return {
-        name: [*map(_whole, value)] if isinstance(value, list) else _whole(value)
-        for name, value in sent.items()
-    }
+    return {name: _whole_numbers(value) for name, value in sent.items()}
+
+
+def _whole_numbers(value: object) -> object:
+    """Return the value of a field, 4.0 in it as 4."""
+    if isinstance(value, list):
+        return [*map(_whole, value)]
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    return _whole(value)
 
 
 def _whole(value: object) -> object:

@@ -66,6 +66,16 @@ class Link:
         self.writer.close()
 
 
+def _open(links):
+    """Yield links from the end of the list, without those that the service closed meanwhile."""
+    while links:
+        link = links.pop()
+        if link.reader.at_eof():
+            link.close()
+        else:
+            yield link
+
+
 async def open_loop(ports, rate, seconds, data=None):
     """Send `rate` requests a second whether or not earlier ones are answered; a latency counts from
     the moment a request was due. Requests go to the ports in turns."""
@@ -74,7 +84,7 @@ async def open_loop(ports, rate, seconds, data=None):
 
     async def one(port, due):
         try:
-            link = idle[port].pop() if idle[port] else await Link.to(port)
+            link = next(_open(idle[port]), None) or await Link.to(port)
             status, closes = await link.ask(data)
         except (OSError, EOFError):
             outcome.lost += 1

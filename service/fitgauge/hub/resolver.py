@@ -151,7 +151,7 @@ class Hub:
         if cached is None:
             return None
         if not self._is_fresh(reference, cached.facts):
-            self._revalidate(reference, cached.facts)
+            self.look_up_behind(reference, cached.facts)
         return cached.model
 
     async def resolve(self, reference: Reference) -> Model:
@@ -269,13 +269,17 @@ class Hub:
     async def _key(self, client: Client, shared: SharedModels, reference: Reference) -> str:
         return shared.key(reference, await client.tokens.identity())
 
-    def _revalidate(self, reference: Reference, facts: RepoMetadata) -> None:
-        """Start a check of what is known, unless one is under way or would be refused."""
+    def look_up_behind(self, reference: Reference, facts: RepoMetadata | None = None) -> None:
+        """Start a background lookup, or a check of what is known, unless one is under
+        way or would be refused."""
         if self._settings.offline or self._client is None or reference in self._flights:
             return
         if self._failures.get(reference) or self._breaker.refusal() or self._flights.is_full:
             return
-        self._flights.join(reference, lambda: self._fetch(reference, facts))
+        self._flights.join(
+            reference,
+            lambda: self._fetch(reference, facts) if facts else self._look_up(reference),
+        )
 
     async def _fetch(self, reference: Reference, facts: RepoMetadata | None) -> Model:
         """From the Hub, within `flight_seconds`, by one replica for all that share. facts: those

@@ -36,6 +36,8 @@ from fitgauge.services.common.model_readings import (
 from fitgauge.spans import span
 
 SECOND_BEST_SECONDS = 5.0
+STALE_SECONDS = 300.0
+"""How much longer callers have it at once, while the Hub is asked in the background."""
 
 _BETWEEN = re.compile(r"\s*(?:,|/ |&|;|\bor\b|\band\b|\bvs\.?\s|或|和|还是)\s*", re.IGNORECASE)
 """What stands between the names of several models."""
@@ -46,7 +48,7 @@ class ModelResolver:
     see `peek`.
 
     The snapshot's answer in the Hub's place holds for SECOND_BEST_SECONDS; then the Hub is asked
-    again. `monotonic`: seconds that only pass."""
+    again, in the background within STALE_SECONDS. `monotonic`: seconds that only pass."""
 
     def __init__(
         self, hub: Hub, snapshot: Snapshot, monotonic: Callable[[], float] = time.monotonic
@@ -86,13 +88,23 @@ class ModelResolver:
         if reference is None:
             return None
         model = self._hub.peek(reference)
-        if (
-            model is None
-            and (second_best := self._instead.get(of_caller(reference))) is not None
-            and self._monotonic() < second_best[1]
-        ):
-            model = second_best[0]
+        if model is None:
+            model = self._peek_second_best(of_caller(reference))
         return model and self._as_read(text, model)
+
+    def _peek_second_best(self, reference: Reference) -> Model | None:
+        """Return what the snapshot answered lately; once that is no longer recent, the Hub is
+        asked in the background."""
+        second_best = self._instead.get(reference)
+        if second_best is None:
+            return None
+        model, until = second_best
+        age = self._monotonic() - until
+        if age >= (0 if reference.token_id else STALE_SECONDS):
+            return None
+        if age >= 0:
+            self._hub.look_up_behind(reference)
+        return model
 
     def hold(self, text: str, model: Model) -> None:
         """Take `text` for this Model from now on: a checkpoint of the machine that a command runs

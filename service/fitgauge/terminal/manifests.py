@@ -19,12 +19,11 @@ def show_manifests(answer: ManifestsAnswer, console: Console | None = None) -> N
     """Print one line for every server, then what to change in those that do not fit, then the
     lines that the answers leave out."""
     console = console or open_console()
-    if not answer.servers:
-        console.print(f"No model server in {answer.files} files.", highlight=False)
+    console.print(as_typed(answer.summary), highlight=False, markup=False)
     for server in answer.servers:
         _server(server, console)
         if server.verdict != "fits":
-            _advice(server, console)
+            _advice(server, console, alone=len(answer.servers) == 1)
     notes = [
         f"{file}:{remark.line}: {as_typed(remark.message)}"
         for file, remark, server in remarks(answer)
@@ -64,9 +63,10 @@ def _server(server: ServerAnswer, console: Console) -> None:
         console.print(f"[dim]{gib(server.download_bytes)} to download[/dim]", highlight=False)
 
 
-def _advice(server: ServerAnswer, console: Console) -> None:
-    """Print why a server does not fit, and what to change."""
-    console.print(as_typed(server.summary), highlight=False, markup=False)
+def _advice(server: ServerAnswer, console: Console, *, alone: bool) -> None:
+    """Print why a server does not fit, and what to change. alone: why was said already."""
+    if not alone:
+        console.print(as_typed(server.summary), highlight=False, markup=False)
     for change in server.changes:
         console.print(
             f"  [bold]{change.verdict.replace('_', ' ')}[/bold]: {escape(as_typed(change.change))}"

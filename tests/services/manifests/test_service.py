@@ -65,6 +65,19 @@ def test_a_server_has_the_verdict_of_its_question(check, check_fit):
     assert answer.verdict == fit.verdict
 
 
+def test_the_first_sentence_says_which_fit(check):
+    fits = deployment("Qwen/Qwen3-0.6B, --max-model-len, '4096'")
+    not_fit = deployment("Qwen/Qwen3-32B")
+    many = check(fits, *[not_fit] * 4).summary
+    assert many == (
+        "1 of 5 model servers fit; 4 do not fit (Deployment/chat, Deployment/chat, Deployment/chat"
+        " and 1 more)."
+    )
+    one = check(not_fit)
+    assert one.summary == one.servers[0].summary
+    assert check("kind: Service").summary == "No model server in 1 file."
+
+
 def test_the_question_can_be_sent_as_it_is(check, check_fit):
     (server,) = check(deployment("Qwen/Qwen3-8B")).servers
     fit = check_fit(**server.request)
@@ -236,7 +249,7 @@ def test_sarif_has_a_result_a_remark(check):
 def test_a_comment_is_a_table_that_no_name_breaks(check):
     text = deployment("Qwen/Qwen3-0.6B").replace("name: chat", "name: 'a|b<c>'")
     lines = markdown(check(text)).splitlines()
-    row = next(line for line in lines if "Qwen3-0.6B" in line)
+    row = next(line for line in lines if line.startswith("| ") and "Qwen3-0.6B" in line)
     assert row.replace("\\|", "").count("|") == 6
     assert "<c>" not in row.replace("\\<", "")
 

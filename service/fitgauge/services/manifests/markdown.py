@@ -9,15 +9,14 @@ _SIGNS = {"fits": "✅", "tight": "⚠️", "does_not_fit": "❌", "unsupported"
 
 def markdown(answer: ManifestsAnswer) -> str:
     """Return a table of the servers, then what to change and what the answers leave out."""
-    lines = ["### GPU memory", ""]
+    lines = ["### GPU memory", "", _text(answer.summary), ""]
     if answer.servers:
         lines += ["| | server | model | GPUs | GiB per GPU |", "|---|---|---|---|---|"]
         lines += [_row(server) for server in answer.servers]
-    else:
-        lines.append(f"No model server in {answer.files} files.")
     for server in answer.servers:
         if server.verdict != "fits":
-            lines += ["", f"**{_text(server.name)}**: {_text(server.summary)}"]
+            reason = "" if len(answer.servers) == 1 else f": {_text(server.summary)}"
+            lines += ["", f"**{_text(server.name)}**{reason}"]
             lines += [f"- {one.verdict}: {_text(one.change)}" for one in server.changes]
     notes = [
         f"- `{file}:{remark.line}`: {_text(remark.message)}"

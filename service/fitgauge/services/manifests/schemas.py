@@ -78,6 +78,8 @@ class ManifestsAnswer(Struct, kw_only=True):
     verdict: Verdict | None
     """The worst verdict; null where a server or a file has no answer and none is worse than
     tight."""
+    summary: str
+    """How many servers fit, and some that do not; of one server, its own summary."""
     files: int
     """Files that were read."""
     servers: list[ServerAnswer]

@@ -33,6 +33,7 @@ from fitgauge.services.manifests.schemas import (
     Rule,
     ServerAnswer,
 )
+from fitgauge.services.manifests.summary import summary
 
 Ask = Callable[[FitRequest], Awaitable[FitAnswer]]
 Describe = Callable[[str], Awaitable[ModelDetail]]
@@ -116,6 +117,7 @@ class ManifestChecker:
         answers = [one.answer for one in servers]
         return ManifestsAnswer(
             verdict=_worst([one.verdict for one in answers], unreadable.values()),
+            summary=summary(answers, files),
             files=files,
             servers=answers,
             unreadable=unreadable,

@@ -49,6 +49,7 @@ NoteCode = Literal[
     "field-ignored",
     "flash-attention-unsupported",
     "int8-is-llm-int8",
+    "kv-offload-in-shared-memory",
     "memory-outside-share",
     "requests-queued",
     "server-settings",

@@ -27,6 +27,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import fit_probability, starting_probability
+from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.ladders import Ladders
 from fitgauge.engine.serving.launch import Launch, NodeFlags
 from fitgauge.engine.serving.options import EngineOptions
@@ -295,6 +296,9 @@ class Engine(NamedTuple):
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""
+
+    kv_offload: KvOffload | None = None
+    """How it keeps KV cache in host memory; None: it keeps none there."""
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -48,9 +48,20 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             )
         ),
     ] = None
+    kv_offload_gib: Annotated[
+        Annotated[float, Meta(ge=0, le=65_536)] | None,
+        Meta(
+            description=(
+                "GiB of host memory per GPU for KV cache that leaves the GPU, for later prompts"
+                " that begin alike (kv_offloading_size, hicache_size, host_cache_size, cache_ram)."
+                " Running requests need theirs on the GPU all the same. Default 0: off."
+            ),
+            examples=[64],
+        ),
+    ] = None
 
 
-def sent_options(request: EngineOptions) -> dict[str, int | bool]:
+def sent_options(request: EngineOptions) -> dict[str, int | float | bool]:
     """Return the options that a request sends, by name."""
     values = ((name, getattr(request, name)) for name in EngineOptions.__struct_fields__)
     return {name: value for name, value in values if value is not None}

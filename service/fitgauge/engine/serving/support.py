@@ -7,7 +7,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
-from fitgauge.engine.serving import platforms
+from fitgauge.engine.serving import kv_offload, platforms
 from fitgauge.engine.serving.engine_facts import Capability
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -26,6 +26,7 @@ def refusal(
         or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
         or implemented.refusal(workload, spec, method, accelerator)
+        or kv_offload.refusal(workload, accelerator)
     )
 
 

@@ -1,5 +1,6 @@
 """What is served and how: a serving request with every default filled in."""
 
+from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.options import EngineOptions
 
 EngineName = str
@@ -47,6 +48,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     """Tokens drafted in every step; 0 is off."""
     pooling: bool = False
     """Every request ends with the vector of its text."""
+    kv_offload_gib: float = 0.0
+    """Host memory of every GPU for KV cache; 0 is off."""
     free_bytes: tuple[int, ...] = ()
     """Usable memory of every GPU where layers go over GPUs of several kinds: no request field,
     derived from `gpu`."""
@@ -65,6 +68,11 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
         if self.pooling:
             return min(requests, max(1, -(-self.max_batched_tokens // self.context_length)))
         return requests
+
+    @property
+    def kv_offload_bytes(self) -> int:
+        """Host memory of every GPU for KV cache."""
+        return int(self.kv_offload_gib * GIB)
 
     @property
     def gpus(self) -> int:

@@ -7,12 +7,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
-    HostMemory,
     Launch,
     ModelAnswer,
     RankAnswer,

@@ -2,7 +2,7 @@
 
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.common.schemas import HostMemory
+from fitgauge.services.common.host_schemas import HostMemory
 
 
 def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:

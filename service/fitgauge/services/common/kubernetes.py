@@ -8,6 +8,8 @@ from msgspec import Meta, Struct
 
 from fitgauge.catalog import node_labels
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
+from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
 
 _RESOURCES = (
@@ -34,9 +36,9 @@ _TPU_TOPOLOGIES: dict[str, dict[int, str]] = {
 (1x1), 33221075227 (2x2), 71606592411 (2x4), 60022527150 (v4), 68450608580 (v5p), 17643082555
 (tpu7x)."""
 
-_SHARED_MEMORY = {"AMD": "8Gi"}
-_SHARED_MEMORY_ELSEWHERE = "2Gi"
-"""Size of /dev/shm, in which the processes of tensor parallelism meet: vllm-project/vllm
+_SHARED_MEMORY = {"AMD": 8}
+_SHARED_MEMORY_ELSEWHERE = 2
+"""Size of /dev/shm [GiB], in which the processes of tensor parallelism meet: vllm-project/vllm
 docs/deployment/k8s.md, its examples."""
 
 _HOST_GB = 6
@@ -72,7 +74,8 @@ class Kubernetes(Struct, kw_only=True):
         dict[str, str], Meta(description="Empty if no label of such nodes is known.")
     ]
     shared_memory: Annotated[
-        SharedMemory | None, Meta(description="Null if no processes share a layer.")
+        SharedMemory | None,
+        Meta(description="Null if no processes share a layer or offloaded KV cache."),
     ]
 
 
@@ -90,12 +93,15 @@ def kubernetes(
     accelerator: Accelerator, count: int, workload: Workload, gpus_per_node: int | None
 ) -> Kubernetes | None:
     """Return what to ask a cluster for to serve; see `pods_for`."""
+    offload = ENGINES[workload.engine].kv_offload
+    cache = workload.kv_offload_bytes
     return pods_for(
         accelerator,
         count,
         gpus_per_node,
         together=workload.tensor_parallel > 1,
-        offloaded=workload.cpu_offload_bytes,
+        offloaded=workload.cpu_offload_bytes + cache,
+        in_shared_memory=cache if offload is not None and offload.in_shared_memory else 0,
     )
 
 
@@ -106,24 +112,23 @@ def pods_for(
     *,
     together: bool,
     offloaded: int = 0,
+    in_shared_memory: int = 0,
 ) -> Kubernetes | None:
     """Return what to ask a cluster for, None for what no device plugin offers (Apple, a GPU that
     is only a size).
 
     `asked`: GPUs of a node; `together`: processes share a layer or its gradients, and meet in
-    shared memory; `offloaded`: bytes of one GPU kept on the host. Several nodes:
-    kubernetes-sigs/lws, the API that vLLM's documentation names for deployments over nodes."""
+    shared memory; `offloaded`: bytes of one GPU kept on the host, `in_shared_memory` of them in
+    /dev/shm. Several nodes: kubernetes-sigs/lws, the API that vLLM's documentation names for
+    deployments over nodes."""
     resource = _resource(accelerator)
     if resource is None:
         return None
     pods = nodes(accelerator, count, gpus_per_node)
     each = -(-count // pods)
-    shared = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else None
-    host = (
-        _HOST_GB * each
-        + -(-offloaded * each // 10**9)
-        + (int(shared.removesuffix("Gi")) + 1 if shared else 0)
-    )
+    meeting = _SHARED_MEMORY.get(accelerator.vendor, _SHARED_MEMORY_ELSEWHERE) if together else 0
+    shared = meeting + -(-in_shared_memory * each // GIB)
+    host = _HOST_GB * each + -(-offloaded * each // 10**9) + (meeting + 1 if meeting else 0)
     return Kubernetes(
         kind="Deployment" if pods == 1 else "LeaderWorkerSet",
         pods=pods,
@@ -131,7 +136,7 @@ def pods_for(
         requests={"memory": f"{host}G"},
         node_selector=_node_selector(accelerator, each if pods == 1 else None),
         shared_memory=(
-            SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=shared)
+            SharedMemory(mount_path="/dev/shm", medium="Memory", size_limit=f"{shared}Gi")
             if shared
             else None
         ),

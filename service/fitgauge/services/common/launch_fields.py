@@ -1,6 +1,7 @@
 """The question that a launch answers: what the parser of its log or command reads, as fields of a
 request."""
 
+from math import prod
 from typing import Any
 
 import msgspec
@@ -32,7 +33,19 @@ def launch_fields(log: StartLog) -> dict[str, Any]:
         )
     if log.flags.get("kv_cache_memory_bytes"):
         fields["kv_cache_memory_gib"] = float(log.flags["kv_cache_memory_bytes"]) / GIB
-    return fields
+    return fields | _kv_offload(log, fields)
+
+
+def _kv_offload(log: StartLog, fields: dict[str, Any]) -> dict[str, float]:
+    """Return `kv_offload_gib`, of one GPU, where a flag sets the host memory of a rank, or of all
+    ranks of a replica [GiB]."""
+    degrees = ("tensor_parallel", "pipeline_parallel")
+    ranks = prod(int(fields.get(name) or 1) for name in degrees)
+    of_rank = log.flags.get("kv_offload_rank_gib")
+    of_replica = log.flags.get("kv_offload_replica_gib")
+    if of_rank:
+        return {"kv_offload_gib": float(of_rank)}
+    return {"kv_offload_gib": float(of_replica) / ranks} if of_replica else {}
 
 
 def valid_request(fields: dict[str, Any], notes: list[Note], hint: str) -> FitRequest:

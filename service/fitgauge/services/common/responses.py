@@ -15,9 +15,9 @@ from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.odds import training_probability
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.services.common.fit_schemas import LimitedBy, PerGpu
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.schemas import (
     GpuAnswer,
-    HostMemory,
     ModelAnswer,
     RankAnswer,
     TermAnswer,
@@ -214,11 +214,13 @@ def summary(
 
 def host_in_words(host: HostMemory) -> str:
     """Return how much host memory the offloaded part needs, per GPU and in all."""
+    tokens = host.kv_cache_tokens
+    holds = f", for {tokens:,} tokens of offloaded KV cache" if isinstance(tokens, int) else ""
     if host.total_bytes == host.per_gpu_bytes:
-        return f"It needs {gib(host.total_bytes)} of host memory in addition."
+        return f"It needs {gib(host.total_bytes)} of host memory in addition{holds}."
     return (
         f"It needs {gib(host.per_gpu_bytes)} of host memory per GPU in addition,"
-        f" {gib(host.total_bytes)} in all."
+        f" {gib(host.total_bytes)} in all{holds}."
     )
 
 

@@ -11,6 +11,7 @@ from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.services.common.engine_names import choices_of_engine
+from fitgauge.services.common.host_schemas import HostGib, HostMemory
 from fitgauge.services.common.reading_schemas import Verdict as Verdict
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -22,18 +23,6 @@ Names = (
 Degree = Annotated[int, Meta(ge=1, le=1024)]
 Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 Gib = Annotated[float, Meta(gt=0, le=65_536)]
-HostGib = Annotated[
-    Annotated[float, Meta(ge=1, le=65_536)] | None,
-    Meta(
-        description=(
-            "GiB of the machine's memory for what is offloaded: suggestions stay within it."
-            " Default: not bounded."
-        ),
-        examples=[128],
-    ),
-]
-
-
 SettingsMode = Literal["auto", "defaults"]
 
 ListSettings = Annotated[
@@ -258,13 +247,6 @@ class GpuAnswer(Struct, kw_only=True):
     id: Annotated[str, Meta(description="The id in the catalog.")]
     name: Annotated[str, Meta(description="The name in the catalog.")]
     count: Annotated[int, Meta(description="Number of GPUs.")]
-
-
-class HostMemory(Struct, kw_only=True):
-    """Host memory that is needed in addition [bytes]."""
-
-    per_gpu_bytes: Annotated[int, Meta(description="Of the GPU that offloads most.")]
-    total_bytes: Annotated[int, Meta(description="Of all GPUs together.")]
 
 
 class TermAnswer(Struct, kw_only=True, omit_defaults=True):

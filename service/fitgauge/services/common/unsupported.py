@@ -23,6 +23,7 @@ _CODES: dict[str, ErrorCode] = {
     "draft_model": "incompatible-draft-model",
     "gpu": "unsupported",
     "kv_cache_dtype": "unknown-kv-cache-dtype",
+    "kv_offload_gib": "unsupported",
     "lora_rank": "invalid-value",
     "lora_slots": "unsupported",
     "offload": "unsupported",

@@ -15,14 +15,16 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.engine.serving.doubt import with_doubt
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate, on_gpus
+from fitgauge.engine.serving.kv_offload import offloaded_tokens
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.host_memory import exceeds_host
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.reading_schemas import Verdict
-from fitgauge.services.common.schemas import FitRequest, HostMemory
+from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, refused_field
 from fitgauge.services.common.weight_cache import CachedWeights, WeightCache
 from fitgauge.services.fit.auto_settings import AutoSettings, Launch
@@ -140,22 +142,28 @@ class Estimator:
         )
 
     def host_memory(self, checked: FitEstimate) -> HostMemory | None:
-        """Return the host memory of what is offloaded: what weights and cache take of the GPUs
-        without, less what they take with it."""
+        """Return the host memory of what is offloaded; None where nothing is."""
+        workload, offload = checked.workload, ENGINES[checked.workload.engine].kv_offload
+        sizes, cache = self._offloaded_weights(checked), workload.kv_offload_bytes
+        if offload is None or not cache:
+            return None if sum(sizes) <= 0 else _of_host(workload, sizes)
+        tokens = offloaded_tokens(offload, checked.query.spec, workload, checked.estimate)
+        with_cache = _of_host(workload, [max(0, size) + cache for size in sizes])
+        return structs.replace(with_cache, kv_cache_tokens=tokens)
+
+    def _offloaded_weights(self, checked: FitEstimate) -> list[int]:
+        """Return what weights and cache of every stage take of a GPU without host memory, less
+        what they take with it [bytes]."""
+        nothing = [0] * checked.workload.pipeline_parallel
         if not checked.workload.cpu_offload_bytes:
-            return None
+            return nothing
         whole = self.possible(self.change(checked.pinned.query, {"cpu_offload_gib": None}))
         if whole is None:
-            return None
-        workload = checked.workload
-        ranks = workload.tensor_parallel * workload.data_parallel
+            return nothing
         before, after = whole.estimate.stages, checked.estimate.stages
-        sizes = [
+        return [
             _held_bytes(one) - _held_bytes(other) for one, other in zip(before, after, strict=True)
         ]
-        if sum(sizes) <= 0:
-            return None
-        return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
 
     def exceeds_host(self, checked: FitEstimate) -> bool:
         """Return whether more is offloaded than `host_memory_gib` holds."""
@@ -311,6 +319,12 @@ def _other_degrees(query: FitQuery, refused: str | None) -> Iterator[FitRequest]
                 getattr(request, name) in (None, value) for name, value in fields.items()
             ):
                 yield structs.replace(request, **fields)
+
+
+def _of_host(workload: Workload, sizes: Sequence[int]) -> HostMemory:
+    """Return the host memory of all ranks. sizes: of a GPU of every stage [bytes]."""
+    ranks = workload.tensor_parallel * workload.data_parallel
+    return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
 
 
 def _held_bytes(stage: StageEstimate) -> int:

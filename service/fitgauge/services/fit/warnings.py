@@ -109,6 +109,13 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
         if getattr(request, name):
             yield Note("engine-ignores-field", name, f"{engine} ignores `{name}`.")
     yield from unsupported_flags(request, workload)
+    if row.kv_offload and row.kv_offload.in_shared_memory and workload.kv_offload_bytes:
+        yield Note(
+            "kv-offload-in-shared-memory",
+            "kv_offload_gib",
+            f"{engine} keeps offloaded KV cache in /dev/shm, which must hold"
+            f" {gib(workload.kv_offload_bytes * workload.gpus)} of it: in Docker by `--shm-size`.",
+        )
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
     of_the_gpu = (

@@ -11,7 +11,8 @@ from fitgauge.engine.training.workload import (
     Implementation,
     Kernels,
 )
-from fitgauge.services.common.schemas import Degree, HostGib, Text, Tokens
+from fitgauge.services.common.host_schemas import HostGib
+from fitgauge.services.common.schemas import Degree, Text, Tokens
 from fitgauge.services.training_fit.shared_fields import SharedFields, Switch
 
 

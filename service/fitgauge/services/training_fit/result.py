@@ -8,7 +8,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.fit_schemas import LimitedBy
-from fitgauge.services.common.schemas import HostMemory
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.rl_setup import asked_framework

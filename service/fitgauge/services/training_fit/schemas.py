@@ -9,12 +9,12 @@ from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.amounts import PhaseName
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.fit_schemas import LimitedBy, Limits
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.reading_schemas import Reading
 from fitgauge.services.common.schemas import (
     Assumption,
     GpuAnswer,
-    HostMemory,
     Launch,
     ModelAnswer,
     RankAnswer,

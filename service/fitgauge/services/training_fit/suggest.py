@@ -15,8 +15,9 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.host_memory import exceeds_host
+from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
-from fitgauge.services.common.schemas import HostMemory, Suggestion
+from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
 from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit

@@ -12,6 +12,7 @@ from fitgauge.engine.serving.engine_facts import (
     MemoryFlag,
     Platform,
 )
+from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.llamacpp import (
     container,
     launch,
@@ -57,6 +58,8 @@ ENGINE = Engine(
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
+    options=frozenset({"kv_offload_gib"}),
+    kv_offload=KvOffload(),
     ignored_fields=(
         "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
@@ -101,6 +104,8 @@ OLLAMA = ENGINE._replace(
     checkpoint_kinds=("ollama", "gguf"),
     hub_prefix="hf.co/",
     reads_server_variables=True,
+    options=frozenset(),
+    kv_offload=None,
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
     container_start=container.OLLAMA,
     memory_flags=(

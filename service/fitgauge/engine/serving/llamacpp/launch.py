@@ -1,6 +1,7 @@
 """How to start llama.cpp and Ollama. Source: llama.cpp tools/server/README.md; ollama
 envconfig/config.go."""
 
+from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
 from fitgauge.engine.serving.llamacpp.offload import Offload, layer_split, offloaded
 
@@ -33,6 +34,7 @@ def command(launch: Launch) -> str:
             ("--cache-type-v", cache),
             ("--parallel", settings.max_num_seqs or (workload.concurrency if more else None)),
             ("--ubatch-size", settings.max_batched_tokens),
+            ("--cache-ram", workload.kv_offload_bytes * workload.gpus // MIB or None),
         )
     )
 

@@ -12,6 +12,7 @@ from fitgauge.engine.serving.engine_facts import (
     Platform,
     SplitEstimate,
 )
+from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.container import CONTAINER
@@ -21,7 +22,8 @@ from fitgauge.engine.serving.sglang.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
-    options=frozenset({"enforce_eager"}),
+    options=frozenset({"enforce_eager", "kv_offload_gib"}),
+    kv_offload=KvOffload(),
     title="SGLang",
     aliases=("sgl", "srt"),
     estimate=memory.estimate,

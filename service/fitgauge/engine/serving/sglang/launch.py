@@ -27,6 +27,13 @@ def over_nodes(workload: Workload, nodes: int) -> NodeFlags:
     return NodeFlags(flags, "with --node-rank 1 and so on")
 
 
+def hicache_gigabytes(workload: Workload) -> int:
+    """Return the host memory of one rank for KV cache, in whole units of 10^9 bytes.
+
+    Source: sglang 0.5.23, srt/mem_cache/pool_host/base.py (host_size * 1e9)."""
+    return max(1, workload.kv_offload_bytes // 10**9)
+
+
 def command(launch: Launch) -> str:
     """Return the command line.
 
@@ -57,6 +64,8 @@ def command(launch: Launch) -> str:
     )
     if launch.nodes > 1:
         flags += over_nodes(workload, launch.nodes).flags
+    if workload.kv_offload_bytes:
+        flags += ["--enable-hierarchical-cache", "--hicache-size", hicache_gigabytes(workload)]
     if attention_replicas:
         flags.append("--enable-dp-attention")
     if launch.model.spec.task == "encode":

@@ -21,6 +21,7 @@ from fitgauge.engine.serving.runtime import (
     communication_term,
     elsewhere,
 )
+from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
 from fitgauge.engine.serving.sglang.gpus import architecture, is_large_hopper
 from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, running_requests
@@ -143,7 +144,7 @@ def stage_memory(
         if workload.kv_cache_memory_bytes is None:
             later = memory_in_reserve(
                 spec, profile, workload, stage.layers, accelerator, last=stage.last
-            )
+            ) + hicache.staging_terms(spec, pool, workload, accelerator)
         stages.append(
             StageMemory(
                 len(stage.layers),

@@ -9,6 +9,7 @@ import re
 
 from msgspec import structs
 
+from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.arguments import argument, flag, flags
 from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
@@ -68,7 +69,8 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "max_batched_tokens": ("chunked_prefill_size", int),
     "max_num_seqs": ("max_running_requests", int),
     "enforce_eager": ("disable_cuda_graph", bool), "cpu_offload_gib": ("cpu_offload_gb", float),
-    "dtype": ("dtype", str),
+    "dtype": ("dtype", str), "hicache_on": ("enable_hierarchical_cache", bool),
+    "hicache_gb": ("hicache_size", float),
 }  # fmt: skip
 _SHORT: dict[str, tuple[str, type[Flag]]] = {
     "tensor_parallel": ("tp", int), "pipeline_parallel": ("pp", int),
@@ -97,6 +99,8 @@ def read(lines: list[Line]) -> StartLog:
         values["context_length"] = int(context["context"])
     if chunk and "max_batched_tokens" not in values:
         values["max_batched_tokens"] = int(chunk["tokens"])
+    if values.get("hicache_on"):
+        values["kv_offload_rank_gib"] = float(values.get("hicache_gb", 0)) * 10**9 / GIB
     if values.get("kv_cache_dtype") == "auto":
         del values["kv_cache_dtype"]
     narrow = first(lines, "KV Cache is", _POOL_DTYPE)

@@ -2,6 +2,7 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec
+from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -13,7 +14,11 @@ _SPARSE_ATTENTION = (9, 0)
 def refusal(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> UnsupportedError | None:
-    """Return why SGLang does not run the model on this accelerator; None where it does."""
+    """Return why SGLang does not run the workload on this accelerator; None where it does."""
+    return hicache.refusal(workload) or _without_kernels(spec, accelerator)
+
+
+def _without_kernels(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedError | None:
     capability = accelerator.compute_capability
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     sparse = any(

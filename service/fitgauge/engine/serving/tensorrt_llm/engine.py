@@ -8,6 +8,7 @@ from fitgauge.engine.serving.engine_facts import (
     MemoryFlag,
     Platform,
 )
+from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.tensorrt_llm import launch, memory, start_log
 from fitgauge.engine.serving.tensorrt_llm.architectures import ARCHITECTURES, BUILT
 from fitgauge.engine.serving.tensorrt_llm.container import CONTAINER
@@ -16,7 +17,8 @@ from fitgauge.engine.serving.vllm.weights import shard_weights
 
 ENGINE = Engine(
     name="tensorrt-llm",
-    options=frozenset({"enforce_eager"}),
+    options=frozenset({"enforce_eager", "kv_offload_gib"}),
+    kv_offload=KvOffload(),
     title="TensorRT-LLM",
     aliases=("trtllm", "tensorrt", "trt", "nim"),
     estimate=memory.WARMUP.estimate,

@@ -43,7 +43,11 @@ def _config(launch: Launch) -> dict[str, object]:
     """Return the contents of the file. A kv_cache_config there replaces that of the flags, so it
     repeats their share."""
     workload, config = launch.workload, dict[str, object]()
-    pairs = (("dtype", launch.kv_cache_dtype), ("max_tokens", launch.pool_tokens))
+    pairs = (
+        ("dtype", launch.kv_cache_dtype),
+        ("max_tokens", launch.pool_tokens),
+        ("host_cache_size", workload.kv_offload_bytes or None),
+    )
     cache = {name: value for name, value in pairs if value is not None}
     if cache:
         share = {"free_gpu_memory_fraction": workload.gpu_memory_utilization}

@@ -11,6 +11,7 @@ from fitgauge.engine.serving.engine_facts import (
 from fitgauge.engine.serving.vllm import (
     architectures,
     chart,
+    kv_offload,
     launch,
     memory,
     speculative,
@@ -95,8 +96,16 @@ ENGINE = Engine(
     prefill_measured=True,
     decode_measured=True,
     options=frozenset(
-        {"enforce_eager", "lora_slots", "lora_rank", "speculative_tokens", "pooling"}
+        {
+            "enforce_eager",
+            "lora_slots",
+            "lora_rank",
+            "speculative_tokens",
+            "pooling",
+            "kv_offload_gib",
+        }
     ),
+    kv_offload=kv_offload.OFFLOAD,
     experts_over_all_ranks=True,
     embeddings_on_gpu=True,
     preallocates_kv_cache=True,

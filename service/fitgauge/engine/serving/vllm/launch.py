@@ -40,6 +40,15 @@ def over_nodes(workload: Workload, nodes: int) -> NodeFlags:
     return NodeFlags(flags, "with --node-rank 1 and so on, and --headless")
 
 
+def kv_offloading_size(workload: Workload) -> str | None:
+    """Return the host memory of all ranks of a replica for KV cache [GiB], None for none.
+
+    Source: vllm/config/cache.py, kv_offloading_size (the sum over tensor ranks);
+    v1/kv_offload/cpu/spec.py (divided by all ranks of an engine)."""
+    ranks = workload.tensor_parallel * workload.pipeline_parallel
+    return f"{workload.kv_offload_gib * ranks:.12g}" if workload.kv_offload_gib else None
+
+
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
@@ -61,6 +70,7 @@ def command(launch: Launch) -> str:
         ("--max-num-batched-tokens", settings.max_batched_tokens),
         ("--cpu-offload-gb", settings.cpu_offload_gib or None),
         ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
+        ("--kv-offloading-size", kv_offloading_size(workload)),
     )
     if workload.pooling:
         flags += ["--runner", "pooling"]

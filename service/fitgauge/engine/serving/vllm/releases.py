@@ -136,6 +136,17 @@ STATES_EXPORTED = (0, 32)
 in September 2026, when 0.31 was near, and 0.33.0 has it. Which release between them was first is
 not known here."""
 
+KV_OFFLOADING_SIZE = (0, 19)
+"""Of the releases read, the first with --kv-offloading-size (0.11.0 has none)."""
+
+HYBRIDS_OFFLOADED = (0, 21)
+"""The first release whose hybrid KV cache manager stays on where KV cache is offloaded. Source:
+vLLM pull request 41445; 0.19.0, vllm/config/vllm.py, turns it off for any connector."""
+
+LATENTS_OFFLOADED_ONCE = (0, 33)
+"""Of the releases read, the first that stores one copy of the latents of all tensor ranks in host
+memory (0.25.0 stores every rank's)."""
+
 ROTARY_TABLES_CUT = (0, 33)
 """Of the releases read, the first whose Qwen3-VL and Qwen3.5 have tables of one length (0.19.0
 has four; so had June 2026, see vLLM pull request 44738: 224 MiB more than 32,768 positions

@@ -92,6 +92,7 @@ def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
         gpu_memory_utilization=1.0,
         enforce_eager=False,
         cpu_offload_bytes=0,
+        kv_offload_gib=0.0,
         kv_cache_memory_bytes=None,
         other_memory_bytes=0,
     )

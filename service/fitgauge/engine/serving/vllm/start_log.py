@@ -97,6 +97,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "max_num_seqs": ("max_num_seqs", int),
     "max_batched_tokens": ("max_num_batched_tokens", int),
     "cpu_offload_gib": ("cpu_offload_gb", float),
+    "kv_offload_replica_gib": ("kv_offloading_size", float),
     "block_size": ("block_size", int), "expert_parallel_on": ("enable_expert_parallel", bool),
     "kv_cache_memory_bytes": ("kv_cache_memory_bytes", int),
 }  # fmt: skip

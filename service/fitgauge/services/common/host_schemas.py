@@ -1,0 +1,27 @@
+"""Memory of the machine that holds what leaves its GPUs."""
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+HostGib = Annotated[
+    Annotated[float, Meta(ge=1, le=65_536)] | None,
+    Meta(
+        description=(
+            "GiB of the machine's memory for what is offloaded: suggestions stay within it."
+            " Default: not bounded."
+        ),
+        examples=[128],
+    ),
+]
+
+
+class HostMemory(Struct, kw_only=True):
+    """Host memory that is needed in addition [bytes]."""
+
+    per_gpu_bytes: Annotated[int, Meta(description="Of the GPU that offloads most.")]
+    total_bytes: Annotated[int, Meta(description="Of all GPUs together.")]
+    kv_cache_tokens: Annotated[
+        int | UnsetType,
+        Meta(description="Tokens of KV cache of one replica that `kv_offload_gib` holds."),
+    ] = UNSET

@@ -152,6 +152,13 @@ def search_lines():
     return search.lines()
 
 
+def manifest_lines():
+    """Return what a thousand manifests take."""
+    from bench import manifests
+
+    return manifests.lines()
+
+
 def fleet_lines():
     """Return a fleet of 500 models x 50 GPUs x 4 loads, and what a million rows cost."""
     from bench import fleet
@@ -218,8 +225,8 @@ def main():
     )
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
     for lines in (
-        engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), attack_lines(),
-        page_lines(),
+        engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), manifest_lines(),
+        attack_lines(), page_lines(),
     ):  # fmt: skip
         for line in lines:
             print(line, flush=True)

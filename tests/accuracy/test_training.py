@@ -68,6 +68,17 @@ def test_a_training_step_is_within_two_permille_in_nineteen_cases_of_twenty():
     assert errors[int(0.95 * len(errors))] <= 0.002
 
 
+def test_a_loop_that_names_the_output_holds_its_logits_through_the_backward_pass():
+    kept = [
+        (step.stage.allocated.expected / measured - 1, measured - step.row["bytes"]["steady_peak"])
+        for step, measured in truth.output_kept()
+    ]
+    assert sum(more > 0 for _, more in kept) >= 80
+    errors = sorted(abs(error) for error, _ in kept)
+    assert median(errors) <= 0.0001
+    assert errors[int(0.95 * len(errors))] <= 0.002
+
+
 def test_families_and_settings_of_our_own_measuring_are_met_as_well():
     errors = sorted(
         abs(step.error)

@@ -137,6 +137,23 @@ def provided() -> tuple[Step, ...]:
 
 
 @cache
+def output_kept() -> tuple[tuple[Step, int], ...]:
+    """Return the first set of steps in a loop that names the model's output through the backward
+    pass, with what each then holds at most [bytes]."""
+    return tuple(
+        (
+            step_of(
+                step.row,
+                step.spec,
+                msgspec.structs.replace(step.workload, keeps_output=True),
+            ),
+            step.row["bytes_output_kept"],
+        )
+        for step in provided()
+    )
+
+
+@cache
 def own() -> tuple[Step, ...]:
     """Return the steps of our own measuring."""
     measured = (*rows("training_own"), *rows("training_masks"))

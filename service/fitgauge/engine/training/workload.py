@@ -60,6 +60,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Where a moving average of the trained weights is stored."""
     loss: Loss = "full"
     """How the loss is computed."""
+    keeps_output: bool = False
+    """The loop names the model's output, and so its logits, through the backward pass."""
     logits_tokens: int | None = None
     """Tokens of every sequence whose logits are computed; None for all."""
     activation_checkpointing: Checkpointing = "none"

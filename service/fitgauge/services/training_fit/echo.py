@@ -92,6 +92,7 @@ def workload_fields(
         "kernels": workload.kernels,
         "compile": workload.compile,
         **({"compile_loss": workload.compiles_loss} if workload.compile else {}),
+        "keeps_output": workload.keeps_output,
         "repeats_keys": workload.repeats_keys,
         **(
             {"transformers_version": workload.transformers_version}

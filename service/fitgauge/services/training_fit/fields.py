@@ -72,6 +72,15 @@ class StepFields(SharedFields, kw_only=True):
             )
         ),
     ] = None
+    keeps_output: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "The training loop still names the model's output, its logits, in the backward"
+                " pass. Default: the trainer's; true of NeMo Automodel."
+            )
+        ),
+    ] = None
     repeats_keys: Annotated[
         bool | None,
         Meta(
@@ -242,8 +251,9 @@ class AlgorithmFields(ImageFields, kw_only=True):
         Meta(
             description=(
                 "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
-                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo, verl or"
-                " openrlhf. Of an algorithm but sft by default trl, for its placement alone."
+                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo,"
+                " nemo-automodel, verl or openrlhf. Of an algorithm but sft by default trl, for"
+                " its placement alone."
             )
         ),
     ] = None

@@ -60,6 +60,21 @@ def test_what_was_understood_of_a_tool_sent_back_gives_the_same_answer(train, to
     assert again.understood_as == first.understood_as
 
 
+@pytest.mark.parametrize(
+    ("framework", "tool"),
+    [
+        (None, "nemo"),
+        ("megatron", "nemo"),
+        ("fsdp", "nemo-automodel"),
+        ("transformers", "nemo-automodel"),
+    ],
+)
+def test_nemo_is_automodel_where_pytorch_shards(train, framework, tool):
+    asked = SMALL | {"gpu_count": 2, "method": "full"}
+    said = train(**asked, trainer="nemo", framework=framework).understood_as
+    assert (said["trainer"], said["keeps_output"]) == (tool, tool != "nemo")
+
+
 @pytest.mark.parametrize("tool", [tool.name for tool in TOOLS])
 def test_a_tool_is_the_same_as_framework_and_as_trainer(train, tool):
     one, other = (

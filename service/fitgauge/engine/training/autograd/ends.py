@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import msgspec
+
 from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.choice import end_recipe
 from fitgauge.engine.training.autograd.layers.gemma4 import (
@@ -188,6 +190,7 @@ def head_segment(
     logits, loss = loss_of(
         tape, x, weight, tokens, vocabulary, spec.hidden_size, context.traits, workload
     )
-    return trace_segment(
+    head = trace_segment(
         "head", (), tape, start, loss, ends, workload, checkpointed="none", logits=logits
     )
+    return msgspec.structs.replace(head, logits=0) if workload.keeps_output else head

@@ -16,7 +16,7 @@ from fitgauge.services.training_fit.launchers.litgpt import LITGPT
 from fitgauge.services.training_fit.launchers.llama_factory import LLAMA_FACTORY
 from fitgauge.services.training_fit.launchers.megatron import MEGATRON_LAUNCHER
 from fitgauge.services.training_fit.launchers.ms_swift import MS_SWIFT
-from fitgauge.services.training_fit.launchers.nemo import NEMO
+from fitgauge.services.training_fit.launchers.nemo import AUTOMODEL, NEMO
 from fitgauge.services.training_fit.launchers.openrlhf import OPENRLHF
 from fitgauge.services.training_fit.launchers.tool import Launcher, Tool, Value, word_of
 from fitgauge.services.training_fit.launchers.torchtitan import TORCHTITAN
@@ -37,6 +37,7 @@ TOOLS: tuple[Tool, ...] = (
     LITGPT,
     LIGHTNING,
     NEMO,
+    AUTOMODEL,
     VERL,
     OPENRLHF,
 )
@@ -96,10 +97,15 @@ def tool_named(text: str) -> Tool:
 
 def tool_of(request: TrainingRequest) -> Tool | None:
     """Return the tool a request names as its trainer, else as its framework; None without one.
+    NeMo is Automodel with PyTorch's own frameworks, else Megatron-Bridge.
 
     Raises InvalidRequestError for an unknown trainer.
     """
-    return find_tool(request.framework) if request.trainer is None else tool_named(request.trainer)
+    if request.trainer is None:
+        return find_tool(request.framework)
+    tool = tool_named(request.trainer)
+    of_torch = word_of(request.framework or "").startswith(("fsdp", "transformers"))
+    return AUTOMODEL if tool is NEMO and of_torch else tool
 
 
 def not_modelled(text: str) -> InvalidRequestError | None:

@@ -169,6 +169,23 @@ def test_limits_hold_when_they_are_asked_for(ask, fields):
             assert again.verdict != "does_not_fit", (name, most)
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "8x H100"),
+        ("Qwen/Qwen3-235B-A22B", "8x H100"),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "4x L4"),
+        ("openai/gpt-oss-120b", "4x L4"),
+    ],
+)
+def test_more_requests_are_estimated_with_their_own_batches(ask, model, gpu):
+    """A layout that holds more requests needs a larger batch, whose logits leave less for them."""
+    question = {"model": model, "gpu": gpu, "context_length": 512}
+    most = ask(**question).limits.max_concurrency
+    assert ask(**question, concurrency=most).verdict == "fits"
+    assert ask(**question, concurrency=2 * most).verdict != "fits"
+
+
 def test_limits_reach_what_other_layouts_hold(ask):
     """One request fits by default, and the limit is that of attention replicas."""
     answer = ask(model="deepseek-ai/DeepSeek-V3.2", gpu="8xH200", context_length=131_072)

@@ -1,13 +1,14 @@
 """Limits under `settings: "auto"`: what any layout reaches with its settings at the ends of their
 ladders. Asked again, they fit."""
 
-from dataclasses import replace
 from math import inf
 
 from fitgauge.engine.model.spec import Attention, LatentAttention
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.limits import (
+    EXACT_BITS,
+    STEPS,
     context_limit,
     limits_of,
     limits_with,
@@ -52,14 +53,27 @@ def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, in
     if sure.max_concurrency is None:
         return longest, None
     own = request_limit(checked.pinned, sure_limits(checked), estimator) or 0
-    if sure.max_concurrency <= own:
-        return longest, own
-    more = estimator.change(checked.query, {"concurrency": sure.max_concurrency})
-    ends = _ends(replace(checked, query=more), estimator)
-    if any(end.verdict == "fits" for end, _ in ends):
-        return longest, sure.max_concurrency
-    end, sure = max(ends, key=_requests)
-    return longest, max(own, request_limit(end, sure, estimator) or 0)
+    return longest, _most_requests(checked, estimator, own, sure.max_concurrency)
+
+
+def _most_requests(checked: FitEstimate, estimator: Estimator, best: int, value: int) -> int:
+    """Return the most requests that any layout holds when they are estimated, from `best` on,
+    which fit. value: what the cache alone allows, as if all other memory stayed as it is."""
+    ceiling = value + 1
+    for _ in range(STEPS):
+        if value <= best + (best >> EXACT_BITS):
+            break
+        more = estimator.change(checked.query, {"concurrency": value})
+        ends = [end.pinned for end in estimator.ends_of(more)]
+        fitting = [end for end in ends if end.verdict == "fits"]
+        if fitting:
+            best = value
+        else:
+            ceiling = value
+        value = max((sure_limits(end).max_concurrency or 0 for end in fitting or ends), default=0)
+        if not best < value < ceiling:
+            value = (best + ceiling) // 2
+    return best
 
 
 def _ends(checked: FitEstimate, estimator: Estimator) -> list[tuple[FitEstimate, ServingLimits]]:

@@ -244,6 +244,15 @@ class Estimator:
         default = checked.choice.default if checked.choice else checked
         return self._search(default, checked.query).ends(others=others)
 
+    def ends_of(self, query: FitQuery) -> list[FitEstimate]:
+        """Return the same of a question that is not estimated yet; nothing where the engine
+        refuses it."""
+        try:
+            default = self._with_defaults(query)
+        except IMPOSSIBLE:
+            return []
+        return self._search(default).ends()
+
     def _search(self, default: FitEstimate, query: FitQuery | None = None) -> AutoSettings:
         """Return the search from the engine's defaults on."""
         launch = Launch(default.query, default.request, default.workload, default.prepared.sharded)

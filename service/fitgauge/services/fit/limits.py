@@ -23,7 +23,7 @@ from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.query import FitEstimate
 
-_STEPS, _EXACT_BITS = 16, 7
+STEPS, EXACT_BITS = 16, 7
 """Estimates that close in on a limit, at most, and the share of it that may be missing. One or two
 do where memory other than the cache barely grows with it."""
 
@@ -177,10 +177,10 @@ def _confirmed(
         return 0
     best, ceiling = (requested, None) if fits else (0, requested)
     fixed = checked.estimate.fullest.fixed_bytes
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         if ceiling is not None and not best < value < ceiling:
             value = (best + ceiling) // 2
-        if value <= best + (best >> _EXACT_BITS):
+        if value <= best + (best >> EXACT_BITS):
             return best
         tried = estimator.possible(estimator.change(checked.query, {name: value}))
         if tried is not None and tried.verdict == "fits":

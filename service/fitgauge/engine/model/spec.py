@@ -268,7 +268,8 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     tower: bool = False
     """Whether it is of a tower, which the first pipeline stage holds."""
     windowed: bool | None = None
-    """Whether layers with a window or chunks alone rotate by it, or those without; None: both."""
+    """Whether layers with a window or chunks alone rotate by it, or those without (of compressed
+    attention those that compress); None: both."""
 
 
 Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]

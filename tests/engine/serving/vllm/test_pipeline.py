@@ -71,3 +71,19 @@ def test_layers_that_read_the_towers_deepstack_stand_in_the_first_stage():
 )
 def test_a_stage_without_layers_that_rotate_holds_no_rotary_table(model, layers, scales):
     assert buffer_bytes(spec_of(model), layers=layers, first=False) == scales
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "size"),
+    [
+        ("google/gemma-4-26B-A4B-it", range(5), 262_144 * 256 * 2),
+        ("google/gemma-4-26B-A4B-it", range(5, 6), 262_144 * 512 * 2),
+        ("google/gemma-4-26B-A4B-it", range(6), 262_144 * (256 + 512) * 2),
+        ("deepseek-ai/DeepSeek-V4-Flash", range(2), 1_048_576 * 64 * 4),
+        ("deepseek-ai/DeepSeek-V4-Flash", range(2, 9), 1_048_576 * 64 * 4),
+        ("deepseek-ai/DeepSeek-V4-Flash", range(9), 2 * 1_048_576 * 64 * 4),
+    ],
+)
+def test_a_stage_holds_the_rotary_tables_of_its_own_layers(model, layers, size):
+    """Source: vLLM 0.33.0's own answers for both models over two stages (docs/HUNT.md)."""
+    assert buffer_bytes(spec_of(model), layers=layers) == pytest.approx(size, rel=1e-5)

@@ -167,6 +167,41 @@ def test_a_tower_that_fp8_lists_as_a_whole_is_quantized_but_for_what_its_class_i
 
 
 @pytest.mark.parametrize(
+    ("settings", "form"),
+    [
+        (GPTQ, "gptq"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "format": "pack-quantized",
+                "config_groups": {
+                    "group_0": {
+                        "targets": ["Linear"],
+                        "weights": {
+                            "num_bits": 4, "type": "int", "strategy": "group", "group_size": 128,
+                        },
+                    }
+                },
+            },
+            None,
+        ),
+    ],
+    ids=["gptq", "compressed-tensors"],
+)  # fmt: skip
+def test_experts_of_dbrx_are_no_linears_to_compressed_tensors(settings, form):
+    spec = msgspec.structs.replace(spec_of("databricks/dbrx-instruct"), quantization=settings)
+    scheme = quantized.registered_scheme(spec, published(spec))
+    forms = {
+        stored.name.partition("_")[0] if stored else None
+        for block in spec.blocks
+        for tensor in block.tensors
+        if tensor.kind is Kind.EXPERT
+        for stored in [scheme.format_of(tensor.name.removesuffix(".weight"), tensor, block.part)]
+    }
+    assert forms == {form}
+
+
+@pytest.mark.parametrize(
     ("tensor", "experts", "width"),
     [(1, 1, 1024), (4, 1, 256), (8, 1, 256), (16, 1, 256), (16, 16, 1024)],
 )

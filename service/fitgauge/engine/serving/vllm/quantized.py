@@ -108,6 +108,8 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         rules = [*_unquantized_towers(spec), *(_of_modules(rule, towers=towers) for rule in rules)]
     if scheme.name == "modelopt_mixed":
         rules = [_of_fused(rule) for rule in rules]
+    if scheme.name == "compressed-tensors" and quirks(spec).experts_unnamed:
+        rules = [Rule(form=None, kinds=(Kind.EXPERT,)), *rules]
     whole = [_UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [_UNQUANTIZED]
     return msgspec.structs.replace(
         scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)

@@ -24,6 +24,11 @@ class Quirks(NamedTuple):
     """Triton's MXFP4 kernels lack its experts' activation, so Hopper runs Marlin's. Source:
     fused_moe/experts/gpt_oss_triton_kernels_moe.py, _supports_activation; models/kimi_k3."""
 
+    experts_unnamed: bool = False
+    """Its experts' class has a name of its own, which compressed-tensors does not count as linears,
+    so that they stay in 16 bit. Source: compressed_tensors/utils.py, find_matched_target;
+    models/dbrx.py, DbrxExperts."""
+
     joint_router_kernels: bool = False
     """Runs kernels of router and experts together, from `releases.JOINT_ROUTER_KERNELS` on."""
 
@@ -220,6 +225,9 @@ _FLAGS: dict[str, str] = {
         glm4v glm4v_moe glm_ocr
     """,
     "experts_uncounted": """
+        dbrx
+    """,
+    "experts_unnamed": """
         dbrx
     """,
     "counts_experts_by_default": """

@@ -175,6 +175,8 @@ def _rotates(spec: ModelSpec, table: RotaryTable, layers: range | None) -> bool:
 
 def _is_local(mixer: Mixer) -> bool:
     """Return whether a mixer reads a window or a chunk alone."""
+    if isinstance(mixer, CompressedAttention):
+        return not mixer.ratio
     return bool(getattr(mixer, "window", None) or getattr(mixer, "chunk", None))
 
 

@@ -9,6 +9,8 @@ common/rope.py, nvidia/model.py and nvidia/mtp.py).
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import experts, mtp, stack
 from fitgauge.engine.model.families import layers as parts
@@ -278,12 +280,15 @@ def rotary_tables(config: Config, kinds: list[str]) -> tuple[RotaryTable, ...]:
     """Return one table in F32 for layers that compress (with YaRN, where the config has it), one
     for those that only slide."""
     dim = attention(config, kinds[0] if kinds else SPARSE).rope_dim
-    plain = RotaryTable(positions=stack.context_length(config), dim=dim, dtype="F32")
+    compressing = msgspec.structs.replace(table(config, dim, dtype="F32"), windowed=False)
+    sliding = RotaryTable(
+        positions=stack.context_length(config), dim=dim, dtype="F32", windowed=True
+    )
     compresses = any(kind in RATES for kind in kinds)
     slides = any(kind not in RATES for kind in kinds)
     return (
-        *((table(config, dim, dtype="F32"),) if compresses else ()),
-        *((plain,) if slides else ()),
+        *((compressing,) if compresses else ()),
+        *((sliding,) if slides else ()),
     )
 
 

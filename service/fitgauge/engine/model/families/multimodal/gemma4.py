@@ -228,7 +228,9 @@ def rotary_tables(config: Config, where: list[Place]) -> tuple[RotaryTable, ...]
     head."""
     positions = context_length(config)
     widths = {place.slides: place.head_dim for place in where}
-    return tuple(RotaryTable(positions=positions, dim=dim) for dim in widths.values())
+    return tuple(
+        RotaryTable(positions=positions, dim=dim, windowed=slides) for slides, dim in widths.items()
+    )
 
 
 def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:

@@ -23,7 +23,7 @@ _TOLERANCE = 0.08
 """How far the sizes of two names may lie apart: people round 6.7b to 7b."""
 
 _SHORTEST = 4
-"""Letters of a word that may be misspelled."""
+"""Letters of a word that may be misspelled; of the misspelling one less."""
 
 _LONG = 7
 """Letters from which on a word may hold two mistakes."""
@@ -112,7 +112,7 @@ def _alike(written: str, word: str) -> bool:
     """Return whether a word is the other one, or a misspelling that begins alike."""
     if written == word:
         return True
-    if written[0] != word[0] or min(len(written), len(word)) < _SHORTEST:
+    if written[0] != word[0] or len(word) < _SHORTEST or len(written) < _SHORTEST - 1:
         return False
     mistakes = 2 if min(len(written), len(word)) >= _LONG else 1
     return OSA.distance(written, word, score_cutoff=mistakes) <= mistakes

@@ -55,11 +55,19 @@ def test_a_size_before_a_word_of_the_language_is_its_size(family):
     [
         ("Does mistrel 7b fit on a T4?", "mistral 7b"),
         ("Does lamma 3 8b fit on a T4?", "llama 3 8b"),
+        ("Does qwn3 33b fit on a T4?", "qwen3 33b"),
+        ("Does gema 3 27b fit on a T4?", "gemma 3 27b"),
+        ("Does deepsek r1 fit on a T4?", "deepseek r1"),
         ("Does deepseek-r1-disstill-qwen-7b fit on a T4?", "deepseek-r1-distill-qwen-7b"),
     ],
 )
 def test_a_letter_too_many_or_too_few_is_mended(text, model):
     assert understood(text).model == model
+
+
+@pytest.mark.parametrize("word", ["best", "long", "line", "flat", "does", "mine"])
+def test_a_short_word_of_the_sentence_is_no_misspelling(word):
+    assert understood(f"{word} 7b model on a T4?").model == "7b"
 
 
 @pytest.mark.parametrize(

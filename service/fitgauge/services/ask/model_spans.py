@@ -107,11 +107,13 @@ def _begins(scan: Scan, index: int, words: tuple[str, ...]) -> bool:
 
 
 def _has_size(scan: Scan, index: int) -> bool:
-    """Return whether a size stands here, or behind a version that stands here."""
+    """Return whether a size stands here, behind a version that stands here too, or a version that
+    begins with a letter: "r1"."""
     first, second = scan.peek(index), scan.peek(index + 1)
-    return first is not None and (
-        is_size(first.low) or (is_version(first.low) and second is not None and is_size(second.low))
-    )
+    if first is None or is_size(first.low):
+        return first is not None
+    is_named = not first.low[0].isdigit() or (second is not None and is_size(second.low))
+    return is_named and is_version(first.low)
 
 
 def _is_phrase(scan: Scan, index: int) -> bool:

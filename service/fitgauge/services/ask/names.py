@@ -1,6 +1,7 @@
 """Names of GPUs and of models in a text: which words may belong to one, by catalog and snapshot."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
@@ -44,6 +45,15 @@ _PROSE = frozenset(
 
 _LONG_STEM = 5
 """Letters from which on a family is recognized within another word."""
+
+_SHORTEST_STEM = 3
+"""Letters below which no word is mended."""
+
+_MANY_MODELS = 20
+"""Bundled models of a family from which on a short word is taken for a misspelling of it: with
+fewer, "best 7b" would be a Bert."""
+
+_SHORT = re.compile(r"(?P<stem>[a-z]{3,4})(?P<version>(?:\d(?:\.\d)?)?)")
 
 _FORMATS = re.compile(
     r"(?:awq|gptq|gguf|exl2|bnb|fp8|fp16|bf16|int4|int8|nf4|w\d+a\d+|i?q\d\w*|[48]bits?|mlx)"
@@ -215,7 +225,11 @@ class ModelNames:
     def mended(self, word: str) -> str | None:
         """Return the word of a name that another one is a misspelling of, by one letter, or
         another form of: mistral of "mistrel", distill of "distilled"; None where it is of none."""
-        if len(word) < _LONG_STEM or not word.isalpha() or word in self.vocabulary:
+        if word in self.vocabulary:
+            return None
+        if short := _SHORT.fullmatch(word):
+            return self._mended_short(short["stem"], short["version"])
+        if len(word) < _LONG_STEM or not word.isalpha():
             return None
         form = " ".join(words(word))
         if form in self.vocabulary:
@@ -224,6 +238,17 @@ class ModelNames:
             return family
         near = process.extractOne(word, self._long, scorer=OSA.distance, score_cutoff=1)
         return near[0] if near else None
+
+    def _mended_short(self, stem: str, version: str) -> str | None:
+        """Return the same of a word of so few letters that many mean something else: only a family
+        of many models counts, which begins alike: qwen3 of "qwn3"."""
+        near = (
+            family
+            for family in self._large
+            if family[0] == stem[0] and OSA.distance(stem, family, score_cutoff=1) <= 1
+        )
+        family = next(near, None) if stem not in self.families | _english_words() else None
+        return f"{family}{version}" if family else None
 
     def meant(self, text: str) -> str:
         """Return the id of the one repository that a name means where its size or its line is not
@@ -237,6 +262,16 @@ class ModelNames:
     def _once(self) -> Mapping[str, str]:
         """Long families by their letters without repetitions: llama of "lamma"."""
         return {once(name): name for name in self.families if len(name) >= _LONG_STEM}
+
+    @cached_property
+    def _large(self) -> tuple[str, ...]:
+        """Families of many models, the largest first."""
+        counts = Counter(word for name in self._names for word in set(name) & self.families)
+        return tuple(
+            family
+            for family, count in counts.most_common()
+            if count >= _MANY_MODELS and len(family) > _SHORTEST_STEM
+        )
 
     @cached_property
     def _long(self) -> tuple[str, ...]:

@@ -21,7 +21,10 @@ _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
 _SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
-_SECONDS = {"ms": 0.001, "msec": 0.001, "milliseconds": 0.001, "s": 1.0, "sec": 1.0, "secs": 1.0}
+_SECONDS = {
+    **dict.fromkeys(("ms", "msec", "milliseconds"), 0.001),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+}
 _GLUED_SETTINGS = ("tp", "pp", "dp", "ep", "zero", "bs", "batch", "ctx", "batchsize")
 _MOST_CUTS = 6
 

@@ -121,3 +121,11 @@ def test_models_in_a_row_stay_together():
     result = understood(text)
     assert result.model is None
     assert result.models == ["Llama2 7B", "Llama2 7B-chat", "Llama2 13B", "Llama2 70B"]
+
+
+def test_a_number_of_copies_is_said_to_be_left_out(ask):
+    copies = ask("run 4 replicas of qwen3 8b on one H100").missing
+    assert any(
+        note.startswith("4 replicas:") and "gpu_memory_utilization" in note for note in copies
+    )
+    assert not ask("run qwen3 8b on one H100").missing

@@ -180,7 +180,7 @@ def test_a_load_and_a_promise_are_answered_with_a_speed(call, check_fit):
     assert short["seconds_to_first_token"] == pytest.approx(
         speed.seconds_to_first_token.expected, rel=0.05
     )
-    assert all(f"asked: {one.reached}" in short["answer"] for one in speed.targets)
+    assert all(f": {one.reached}" in short["answer"] for one in speed.targets)
     assert tokens(short) < 450
     assert "seconds_to_first_token" not in call("check_fit", **arguments)
 

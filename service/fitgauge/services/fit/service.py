@@ -37,7 +37,7 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
-from fitgauge.services.fit.speed import in_words, speed_answer
+from fitgauge.services.fit.speed import in_words, speed_answer, targets_in_words
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.texts import text_answer
 from fitgauge.services.fit.warnings import notes
@@ -176,9 +176,10 @@ class FitService:
         answer.fit_probability = round(checked.probability, 4)
         answer.host_memory = self._estimator.host_memory(checked)
         check_host(answer.host_memory, checked.query.request.host_memory_gib)
+        answer.speed = speed_answer(checked)
         answer.summary = answers.summary(
             answer.model.id,
-            checked.query.gpus_in_words + clause(checked),
+            checked.query.gpus_in_words + clause(checked) + targets_in_words(answer.speed),
             workload,
             estimate,
             checked.verdict,
@@ -202,7 +203,6 @@ class FitService:
             answer.assumed += nodes_assumed(checked)
             if full:
                 answer.launch = with_manifests(answer.launch, checked)
-        answer.speed = speed_answer(checked)
         answer.texts = text_answer(checked)
         answer.chosen = chosen_settings(checked)
         answer.defaults = defaults_answer(checked, self._estimator)

@@ -49,6 +49,11 @@ _USUAL_ANSWER = 512
 _SHARE_OF_ANSWER = 4
 """An answer takes at most 1 / 4 of the context where its length is not sent."""
 _SHOWN, _SHOWN_IN_FULL = 1, 5
+_TARGETS = {
+    "min_tokens_per_second_per_request": "{:g} tokens/s a request",
+    "max_seconds_to_first_token": "first token within {:g} s",
+}
+"""What a request asks for, by its field."""
 _SAME_BITS = 0.75
 """Bits of a weight by which formats of one kind differ at most: scales of other groups."""
 _SOURCE = "engine/performance/load.py speed_of; errors: docs/ACCURACY.md, Speed at a load"
@@ -125,15 +130,23 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
 
 
 def in_words(speed: SpeedAnswer) -> str:
-    """Return the speeds that a request asks for and what is expected of them; empty for none."""
+    """Return what is expected of the speeds that a request asks for; empty for none."""
     if not speed.targets:
         return ""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
-    reached = ", ".join(f"{one.value:g} asked: {one.reached}" for one in speed.targets)
     return (
         f" {rates.expected:.3g} tokens a second and request, first token after"
-        f" {first.expected:.2g} s ({reached}; {speed.basis})."
+        f" {first.expected:.2g} s ({speed.basis})."
     )
+
+
+def targets_in_words(speed: SpeedAnswer | None) -> str:
+    """Return whether the speeds that a request asks for are reached, in parentheses; empty for
+    none."""
+    if speed is None or not speed.targets:
+        return ""
+    reached = (f"{_TARGETS[one.field].format(one.value)}: {one.reached}" for one in speed.targets)
+    return f" ({', '.join(reached)})"
 
 
 def _modelled(checked: FitEstimate, load: Load) -> LoadSpeed | None:

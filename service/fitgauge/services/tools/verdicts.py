@@ -6,7 +6,7 @@ from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import Verdict
 from fitgauge.services.common.speed_schemas import SpeedAnswer
 from fitgauge.services.fit.echo import OF_THE_SPEED
-from fitgauge.services.fit.speed import in_words
+from fitgauge.services.fit.speed import in_words, targets_in_words
 from fitgauge.services.tools.arguments import Arguments
 from fitgauge.services.tools.faces import Tool
 from fitgauge.services.tools.needs import needs_answer
@@ -86,7 +86,10 @@ def fit_answer(
         if limit and answer.verdict != "does_not_fit":
             short.max_context = limit
         short.answer = _sentence(
-            f"{written} {_in_words(answer.verdict)} on {place}", short, load, answer.fit_probability
+            f"{written} {_in_words(answer.verdict)} on {place}{targets_in_words(answer.speed)}",
+            short,
+            load,
+            answer.fit_probability,
         )
     if answer.speed is not None and OF_THE_SPEED & understood.keys():
         _speed(short, answer.speed)

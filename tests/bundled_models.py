@@ -8,8 +8,8 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Services
 from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.facade import Services
 
 SNAPSHOT = Snapshot()
 

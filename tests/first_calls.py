@@ -16,10 +16,10 @@ import msgspec
 
 from bundled_models import offline_questions
 from fitgauge.api.tools_document import arguments_schema
-from fitgauge.services import Services
-from fitgauge.services.tools import Tools
+from fitgauge.services.facade import Services
 from fitgauge.services.tools.errors import ToolCallError
 from fitgauge.services.tools.faces import TOOLS
+from fitgauge.services.tools.service import Tools
 
 CALLS = Path(__file__).parent / "services" / "tools" / "calls.jsonl"
 CHARACTERS_A_TOKEN = 3.6

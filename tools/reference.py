@@ -119,7 +119,10 @@ def command_page() -> str:
 
 
 def _commands(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    for name, command in sorted(group.commands.items()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from _commands(f"{path} {name}", command)
         else:

@@ -60,7 +60,8 @@ from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.errors import FitgaugeError
 from fitgauge.extras import create_shared_state, create_tracing
 from fitgauge.hub import Hub
-from fitgauge.questions import create_hub, create_mounted, create_questions
+from fitgauge.mounted_catalog import create_mounted
+from fitgauge.questions import create_hub, create_questions
 from fitgauge.settings import Settings
 
 _BODY_BYTES = 16 * 2**20
@@ -94,6 +95,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     registry = CollectorRegistry()
     mounted = create_mounted(settings)
     services = create_questions(hub, mounted.current.catalog if mounted else bundled(), settings)
+    services.build()
     answers = AnswerCache(services)
     watch_hub(hub, registry)
 

@@ -6,29 +6,15 @@ they are typed ("Use --context-length 40960")."""
 import os
 import re
 import sys
-from collections.abc import Iterable
+from functools import cache
 from io import TextIOBase
 from typing import TextIO, cast
 
 import click
 import msgspec
+from msgspec import structs
 from rich.console import Console
 
-from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.compare.schemas import CompareRequest
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
-from fitgauge.services.recommend.schemas import RecommendRequest
-from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
-
-_REQUESTS = (
-    CompareRequest,
-    FitRequest,
-    ModelsForGpuRequest,
-    RecommendRequest,
-    TrainingPlanRequest,
-    TrainingRequest,
-)
 _ARGUMENTS = {"model", "gpu", "models", "gpus"}
 """Fields that are arguments of a command, not options."""
 
@@ -65,20 +51,18 @@ _TABLE = 160
 """Columns that a table takes in a pipe at most."""
 
 
-def _option_names() -> Iterable[str]:
-    for request in _REQUESTS:
-        yield from (field.name for field in msgspec.structs.fields(request))
-
-
-_FIELDS = {name for name in _option_names() if name not in _ARGUMENTS}
-_FIELD = re.compile(
-    rf"`({'|'.join(sorted(_FIELDS, key=len, reverse=True))})`"
-    rf"|(?<![\w`-])({'|'.join(sorted((n for n in _FIELDS if '_' in n), key=len, reverse=True))})"
-    r"(?![\w`])"
-)
-"""A field in backticks, or a field of several words without them."""
-
 _PATH = re.compile("|".join(sorted(map(re.escape, _COMMANDS), key=len, reverse=True)))
+
+
+@cache
+def _field() -> re.Pattern[str]:
+    """Return what matches a field of a request: in backticks, or of several words without them."""
+    from fitgauge.services.requests import LINKED  # of every service, for the few texts with one
+
+    fields = {field.name for request in LINKED.values() for field in structs.fields(request)}
+    names = sorted(fields - _ARGUMENTS, key=len, reverse=True)
+    words = "|".join(name for name in names if "_" in name)
+    return re.compile(rf"`({'|'.join(names)})`|(?<![\w`-])({words})(?![\w`])")
 
 
 def as_typed(text: str) -> str:
@@ -87,7 +71,9 @@ def as_typed(text: str) -> str:
     text = _PATH.sub(lambda path: _COMMANDS[path[0]], text)
     text = re.sub(r"(^|[.:;] )Send ", r"\1Use ", text)
     text = re.sub(r"\bsend (?=`?[a-z_]+`? )", "use ", text)
-    return _FIELD.sub(lambda field: "--" + (field[1] or field[2]).replace("_", "-"), text)
+    if "_" not in text and "`" not in text:
+        return text
+    return _field().sub(lambda field: "--" + (field[1] or field[2]).replace("_", "-"), text)
 
 
 def open_console() -> Console:

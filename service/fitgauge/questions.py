@@ -4,13 +4,12 @@ No command waits for the imports of the API's framework."""
 
 from pathlib import Path
 
-from fitgauge.catalog.catalog import Catalog, bundled
+from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines, load_engines
-from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Services
 from fitgauge.services.common.model_resolver import ModelResolver
+from fitgauge.services.facade import Services
 from fitgauge.services.own_runs import read_own_runs, with_own_runs
 from fitgauge.settings import Settings
 
@@ -19,12 +18,6 @@ def create_hub(settings: Settings) -> Hub:
     """Return the Hub client for these settings and huggingface_hub's environment variables."""
     hosts = tuple(settings.hub_redirect_hosts.split(","))
     return Hub(HubSettings(wait_seconds=settings.hub_wait_seconds, redirect_hosts=hosts))
-
-
-def create_mounted(settings: Settings) -> OverlayReload | None:
-    """Return the mounted catalog of the settings, if any. Raises InvalidCatalogError where it is
-    invalid."""
-    return OverlayReload(Path(settings.catalog), bundled()) if settings.catalog else None
 
 
 def create_models(hub: Hub) -> ModelResolver:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
-from huggingface_hub import constants, get_token
+from huggingface_hub import constants
 from msgspec import Meta, Struct
 
 from fitgauge.errors import InvalidSettingsError
@@ -211,6 +211,8 @@ def unknown(environment: Mapping[str, str] = os.environ) -> list[str]:
 
 def in_force(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[Setting]:
     """Return every setting with its value and where it comes from."""
+    from huggingface_hub import get_token  # and the transport, which no other setting needs
+
     rows = []
     for field, value in msgspec.structs.asdict(settings).items():
         shown = _without_password(value) if isinstance(value, str) else value

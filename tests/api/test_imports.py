@@ -24,13 +24,3 @@ def test_what_no_setting_asks_for_is_not_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_no_command_waits_for_the_framework_of_the_api():
-    code = (
-        "import sys\n"
-        "import fitgauge.cli\n"
-        "print([name for name in ('litestar', 'uvicorn', 'fitgauge.app') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -14,7 +14,7 @@ from fitgauge.errors import UnknownAnswerError
 from fitgauge.services.common.answer_ids import LONGEST_ID, answer_id, read_answer_id
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
-from fitgauge.services.provenance import LINKED
+from fitgauge.services.requests import LINKED
 
 QUESTIONS = {
     "/v1/fit": {"model": "acme/tiny", "gpu": "RTX 4090", "context_length": 4096},

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from bundled_models import SNAPSHOT, offline_questions
-from fitgauge.manifest_command import manifest_checker
+from fitgauge.commands.manifests import manifest_checker
 from fitgauge.services.manifests.service import Source
 
 SERVERS = 1000

@@ -1,6 +1,8 @@
 """What people type for a model on the Hub."""
 
 import pytest
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,3 +84,17 @@ def test_only_a_commit_is_pinned():
     assert Reference("acme/tiny", COMMIT).pinned
     assert not Reference("acme/tiny", "main").pinned
     assert not Reference("acme/tiny").pinned
+
+
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,99}(/[A-Za-z0-9._-]{1,99})?", fullmatch=True))
+def test_takes_the_ids_that_huggingface_hub_takes(text):
+    try:
+        validate_repo_id(text)
+        valid = True
+    except HFValidationError:
+        valid = False
+    try:
+        assert parse_reference(text) == Reference(text)
+        assert valid
+    except InvalidRequestError:
+        assert not valid

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from bundled_models import offline_questions
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.facade import Services
 
 
 @pytest.fixture(scope="session")

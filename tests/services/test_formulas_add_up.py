@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from arithmetic import value_of
-from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitRequest, TermAnswer
+from fitgauge.services.facade import Services
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fitgauge.cli import main
 from fitgauge.services.explain_log.schemas import ComparisonRow, LogAnswer, LogCase
-from fitgauge.terminal import show_ledger
+from fitgauge.terminal.logs import show_ledger
 
 ROOT = Path(__file__).parents[2]
 LOG = """\

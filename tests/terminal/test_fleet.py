@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from fitgauge.cli import main
+from fitgauge.commands.fleet import fleet as fleet_command
 
 DOCS = Path(__file__).parents[2] / "docs" / "fleet"
 FLEET = """
@@ -146,7 +147,7 @@ def test_the_job_of_the_page_runs_as_many_parts_as_it_has_pods(tmp_path):
     name, file, *rest = container["args"]
     options = dict(zip(rest[::2], rest[1::2], strict=True))
     assert (spec["completionMode"], str(spec["completions"])) == ("Indexed", options["--shard"])
-    assert main.commands[name].make_context(name, [str(DOCS / Path(file).name), *rest])
+    assert fleet_command.make_context(name, [str(DOCS / Path(file).name), *rest])
     mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
     claims = {one["name"]: one for one in spec["template"]["spec"]["volumes"]}
     claim = claims[mounts[options["--results"]]]["persistentVolumeClaim"]["claimName"]

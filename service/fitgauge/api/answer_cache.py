@@ -18,8 +18,9 @@ from msgspec import Struct
 from fitgauge.api.callers import while_connected
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
-from fitgauge.services import CacheDependencies, Services
 from fitgauge.services.common.answered import AnswerFacts, facts_of, note
+from fitgauge.services.facade import Services
+from fitgauge.services.serving_questions import CacheDependencies
 
 Body = TypeVar("Body", bound=Struct)
 Answer = TypeVar("Answer", bound=Struct)

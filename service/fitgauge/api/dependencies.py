@@ -5,7 +5,7 @@ from litestar.di import Provide
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.api.conditions import Conditions
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.services import Services
+from fitgauge.services.facade import Services
 
 
 def dependencies(

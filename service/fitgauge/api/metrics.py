@@ -14,8 +14,8 @@ from prometheus_client.registry import Collector
 from fitgauge.api.admission import Admission
 from fitgauge.api.answer_cache import AnswerCache
 from fitgauge.hub import Hub
-from fitgauge.services import Services
 from fitgauge.services.common.answered import Answered
+from fitgauge.services.facade import Services
 
 _HUB_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
-from rapidfuzz import fuzz, process
-from rapidfuzz.distance import OSA
-
 from fitgauge.catalog.accelerators import Accelerators
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import FILLERS, VENDORS, Spelling, clean, counts, read
@@ -124,6 +121,8 @@ class Lookup:
                 )
         if match := self._phrase(text):
             return match
+        from rapidfuzz import fuzz, process  # of names that are not there alone
+
         names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
             offer.instance: offer.instance.lower()
             for offer in self._offers.all()
@@ -302,6 +301,9 @@ class Lookup:
 
     def _mend(self, text: str) -> str:
         """Return `text` with typos corrected in words of letters; words with digits stay."""
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
         vocabulary = [
             word
             for word in self._vocabulary | VENDORS.keys() | FILLERS

@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from rapidfuzz import fuzz
-from rapidfuzz.distance import OSA
-
 from fitgauge.catalog.name_parts import (
     DESCRIPTIVE,
     FILLERS,
@@ -114,6 +111,8 @@ def _alike(written: str, word: str) -> bool:
         return True
     if written[0] != word[0] or len(word) < _SHORTEST or len(written) < _SHORTEST - 1:
         return False
+    from rapidfuzz.distance import OSA  # of misspellings alone
+
     mistakes = 2 if min(len(written), len(word)) >= _LONG else 1
     return OSA.distance(written, word, score_cutoff=mistakes) <= mistakes
 
@@ -121,4 +120,6 @@ def _alike(written: str, word: str) -> bool:
 def _likeness(one: str, other: str) -> float:
     """Return how alike two names are, from 0 to 100: as a whole, and in their best matching
     part."""
+    from rapidfuzz import fuzz
+
     return (fuzz.QRatio(one, other) + fuzz.partial_ratio(one, other)) / 2

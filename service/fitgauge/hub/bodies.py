@@ -13,9 +13,6 @@ LARGE = 256 * 2**10
 """bytes: a resolve that reads a longer body needs the permit to be large"""
 LARGE_RESOLVES = 4
 """how many may be large at once"""
-MAX_VALUES = 100_000
-"""values of one JSON text. Parsed, each takes up to some 250 bytes, a hundred times what it
-takes as text."""
 
 
 class LargePermit:
@@ -94,9 +91,3 @@ async def drain(response: httpx2.Response) -> None:
     if length.isascii() and length.isdigit() and int(length[:9]) <= LARGE:
         async for _ in response.aiter_raw():
             pass
-
-
-def refuse_too_many_values(body: bytes, name: str) -> None:
-    """Raise MalformedModelError where a JSON text may hold more than MAX_VALUES values."""
-    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise MalformedModelError(f"{name} has more than {MAX_VALUES:,} values.")

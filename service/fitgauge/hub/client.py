@@ -34,7 +34,8 @@ from fitgauge.hub.bodies import (
     read_body,
 )
 from fitgauge.hub.circuit_breaker import CircuitBreaker
-from fitgauge.hub.errors import error_of, is_missing_file, offline, unreachable
+from fitgauge.hub.errors import error_of, is_missing_file
+from fitgauge.hub.no_answer import offline, unreachable
 from fitgauge.hub.redirects import RedirectPolicy
 from fitgauge.hub.request_context import REQUEST_IDS
 from fitgauge.hub.settings import HubSettings

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from fitgauge.errors import HubUnreachableError, MalformedModelError, ModelWithoutWeightsError
-from fitgauge.hub.bodies import refuse_too_many_values
+from fitgauge.hub.json_bounds import refuse_too_many_values
 
 MAX_ELEMENTS = 2**53
 

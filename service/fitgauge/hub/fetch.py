@@ -1,16 +1,18 @@
 """One resolve: from a Reference to Facts in two parallel requests, whatever the number of
 shards; four for a GGUF repository."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError, ModelError, RenamedModelError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
-from fitgauge.hub.client import Answer, Client, HubRequest
 from fitgauge.hub.description import (
     Description,
     read_description,
@@ -21,6 +23,9 @@ from fitgauge.hub.description import (
 from fitgauge.hub.gguf import Metadata, read_metadata
 from fitgauge.hub.metadata import GgufModel, RepoMetadata, model_of, read_json
 from fitgauge.hub.reference import Reference
+
+if TYPE_CHECKING:
+    from fitgauge.hub.client import Answer, Client, HubRequest
 
 MAX_DESCRIPTION = 4 * 2**20
 MAX_CONFIG = 4 * 2**20

@@ -12,11 +12,6 @@ from contextlib import suppress
 
 import httpx2
 
-HUB_HOSTS = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
-"""Where the Hub sends downloads on to: hub-docs, models-downloading.md, "behind a proxy or
-firewall" (cas-server.xethub.hf.co, us.aws.cdn.hf.co, cdn-lfs-us-1.hf.co, cdn-lfs.huggingface.co,
-...)."""
-
 
 class RedirectPolicy:
     """Allows the endpoint's own origin, and `hosts`: name, *.name or name:port.

@@ -5,15 +5,17 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 from huggingface_hub import constants
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
 
 from fitgauge.errors import InvalidRequestError
+from fitgauge.hub.request_context import token_id
 
 MAX_LENGTH = 200
 HINT = "Send a Hub ID such as org/name, org/name@revision or org/name-GGUF:Q4_K_M."
 
 _PARTS = re.compile(r"(?P<repo>[^@:]+)(?:@(?P<revision>[^@:]+))?(?::(?P<file>[^@:]+))?")
+_REPO_ID = re.compile(r"(\b[\w\-.]{1,96}\b/)?\b[\w\-.]{1,96}\b", re.ASCII)
+_FORBIDDEN = ("--", "..")
+"""As `validate_repo_id` of huggingface_hub has it, whose import takes as long as an answer."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _OTHER_KINDS = ("datasets", "spaces", "kernels", "buckets", "collections", "papers", "docs", "api")
@@ -42,6 +44,11 @@ class Reference(msgspec.Struct, frozen=True):
     def pinned(self) -> bool:
         """Whether the revision is a commit, which never changes."""
         return self.revision is not None and bool(_COMMIT.fullmatch(self.revision))
+
+
+def of_caller(reference: Reference) -> Reference:
+    """Return the reference as the caller's own token reads it; itself without one."""
+    return msgspec.structs.replace(reference, token_id=token_id())
 
 
 def parse_reference(text: str) -> Reference:
@@ -124,10 +131,9 @@ def _checked(repo_id: str, revision: str | None, file: str | None) -> Reference:
             not _NAME.fullmatch(part) or ".." in part or "//" in part or part.endswith("/")
         ):
             raise _refuse(part)
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError:
-        raise _refuse(repo_id) from None
+    forbidden = any(part in repo_id for part in _FORBIDDEN) or repo_id.endswith(".git")
+    if forbidden or not _REPO_ID.fullmatch(repo_id):
+        raise _refuse(repo_id)
     return Reference(repo_id, revision, file)
 
 

@@ -1,14 +1,14 @@
 """The Hub as the service sees it: a Reference in, a Model out, within the time a caller waits."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from fitgauge.engine.model.spec import Model
 from fitgauge.errors import (
@@ -20,18 +20,20 @@ from fitgauge.errors import (
 )
 from fitgauge.hub.cache import CachedModel, Disk, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
-from fitgauge.hub.client import Client, Params
-from fitgauge.hub.errors import offline
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.metadata import RepoMetadata
-from fitgauge.hub.reference import Reference
-from fitgauge.hub.request_context import CALLERS_TOKEN, token_id
+from fitgauge.hub.no_answer import not_running, offline
+from fitgauge.hub.reference import Reference, of_caller
+from fitgauge.hub.request_context import CALLERS_TOKEN
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.shared import POLL_SECONDS, SharedModels, SharedState
 from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.hub.turns import Turns
 from fitgauge.hub.watch import HubWatch, unwatched
+
+if TYPE_CHECKING:
+    from fitgauge.hub.client import Client, Params
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -120,13 +122,26 @@ class Hub:
         self._shared = SharedModels(state, self._settings, self._clock)
         return self._shared
 
-    async def start(self) -> None:
-        """Open the session with the Hub; sends nothing."""
+    async def start(self, *, ahead: bool = True) -> None:
+        """Start the threads. ahead: import the transport too, which takes as long as an estimate
+        from the shell, and open the session before a request waits for it; sends nothing."""
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="fitgauge-hub")
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="fitgauge-hub-reader")
-        self._client = Client(self._settings, self._breaker, self._pool, self._readers, self.watch)
-        if not self._settings.offline:
-            self._client.open()
+        if ahead and not self._settings.offline:
+            self._connected().open()
+
+    def _connected(self) -> Client:
+        """Return the client, made where there is none yet. Raises HubUnreachableError where the
+        resolver is not running."""
+        if self._pool is None or self._readers is None:
+            raise not_running()
+        if self._client is None:
+            from fitgauge.hub.client import Client
+
+            self._client = Client(
+                self._settings, self._breaker, self._pool, self._readers, self.watch
+            )
+        return self._client
 
     async def close(self) -> None:
         """End what is under way. What was fetched is on disk already."""
@@ -200,8 +215,7 @@ class Hub:
         Raises what `resolve` does."""
         if self._settings.offline:
             raise offline(self._settings.shown_endpoint)
-        if (client := self._client) is None:
-            raise not_running()
+        client = self._connected()
         try:
             async with asyncio.timeout(self._settings.flight_seconds):
                 async with client.trip(reference.repo_id, reference.revision) as trip:
@@ -226,8 +240,7 @@ class Hub:
         """
         if self._settings.offline:
             raise offline(self._settings.shown_endpoint)
-        if (client := self._client) is None:
-            raise not_running()
+        client = self._connected()
         if refusal := self._breaker.refusal():
             raise refusal
         try:
@@ -242,37 +255,38 @@ class Hub:
         is in neither."""
         if reference.token_id:
             return await self._fetch(reference, None)
-        if self._client is None:
+        if self._pool is None:
             raise not_running()
         facts = await self._in_thread(self._disk.read, reference)
         if facts is None and (shared := self._shared) is not None:
-            there = await shared.read(await self._key(self._client, shared, reference), reference)
+            there = await shared.read(await self._key(shared, reference), reference)
             facts = there if isinstance(there, RepoMetadata) else None
             if facts is not None:
                 await self._in_thread(self._disk.write, reference, facts)
         if facts is None:
             return await self._fetch(reference, None)
         try:
-            return await self._adopt(self._client, reference, facts)
+            return await self._adopt(reference, facts)
         except ModelError:
             return await self._fetch(
                 reference, None
             )  # an older version could read what this one cannot
 
-    async def _adopt(self, client: Client, reference: Reference, facts: RepoMetadata) -> Model:
+    async def _adopt(self, reference: Reference, facts: RepoMetadata) -> Model:
         """Return the Model of metadata that were fetched before, now in memory. Raises a
         ModelError where they cannot be read."""
-        cached = await client.parse(CachedModel.of, facts)
+        loop = asyncio.get_running_loop()
+        cached = await loop.run_in_executor(self._readers, CachedModel.of, facts)
         self._memory.put(reference, cached)
         return cached.model
 
-    async def _key(self, client: Client, shared: SharedModels, reference: Reference) -> str:
-        return shared.key(reference, await client.tokens.identity())
+    async def _key(self, shared: SharedModels, reference: Reference) -> str:
+        return shared.key(reference, await self._connected().tokens.identity())
 
     def look_up_behind(self, reference: Reference, facts: RepoMetadata | None = None) -> None:
         """Start a background lookup, or a check of what is known, unless one is under
         way or would be refused."""
-        if self._settings.offline or self._client is None or reference in self._flights:
+        if self._settings.offline or self._pool is None or reference in self._flights:
             return
         if self._failures.get(reference) or self._breaker.refusal() or self._flights.is_full:
             return
@@ -286,11 +300,10 @@ class Hub:
         known already."""
         if self._settings.offline:
             raise offline(self._settings.shown_endpoint)
-        if (client := self._client) is None:
-            raise not_running()
+        client = self._connected()
         if (shared := self._shared) is None or reference.token_id:
             return (await self._from_hub(client, reference, facts)).model
-        key = await self._key(client, shared, reference)
+        key = await self._key(shared, reference)
         until = self._monotonic() + self._settings.flight_seconds
         while True:
             async with shared.claim(key) as ours:
@@ -301,7 +314,7 @@ class Hub:
                     raise there
                 if there is not None and self._is_newer(reference, there, facts):
                     with suppress(ModelError):
-                        model = await self._adopt(client, reference, there)
+                        model = await self._adopt(reference, there)
                         await self._in_thread(self._disk.write, reference, there)
                         return model
                 if ours or self._monotonic() >= until:
@@ -389,13 +402,3 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, partial(work, *arguments, **named)
         )
-
-
-def of_caller(reference: Reference) -> Reference:
-    """Return the reference as the caller's own token reads it; itself without one."""
-    return msgspec.structs.replace(reference, token_id=token_id())
-
-
-def not_running() -> HubUnreachableError:
-    """Return the error of a resolver that was not started."""
-    return HubUnreachableError("The Hub resolver is not running.", hint="Call start() first.")

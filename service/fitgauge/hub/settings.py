@@ -6,8 +6,12 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from fitgauge.hub.redirects import HUB_HOSTS
 from fitgauge.redaction import redacted
+
+HUB_HOSTS = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
+"""Where the Hub sends downloads on to: hub-docs, models-downloading.md, "behind a proxy or
+firewall" (cas-server.xethub.hf.co, us.aws.cdn.hf.co, cdn-lfs-us-1.hf.co, cdn-lfs.huggingface.co,
+...)."""
 
 
 def default_cache() -> Path:

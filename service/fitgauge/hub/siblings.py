@@ -16,8 +16,8 @@ from fitgauge.engine.model.dtypes import dtype, size_of
 from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import HubUnreachableError, MalformedModelError
-from fitgauge.hub.bodies import refuse_too_many_values
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
+from fitgauge.hub.json_bounds import refuse_too_many_values
 from fitgauge.hub.reference import Reference
 
 LISTED = 50

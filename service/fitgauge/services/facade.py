@@ -1,77 +1,60 @@
-"""Facade over all services, for the API and the terminal."""
+"""Facade over all services, for the API and the terminal.
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
-from typing import Any
+Each service is imported and built when a question first needs it: a command asks one question, and
+all imports together take longer than its answer. The API builds them all at its start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from fitgauge.catalog.catalog import Catalog
-from fitgauge.catalog.engines import Engines
-from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.catalog.training import load_training
-from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.start_log.measurements import StartLog
-from fitgauge.errors import HubError, ModelError, UnknownAcceleratorError
-from fitgauge.logs.trace import TraceReader
-from fitgauge.services.ask.requests import REQUESTS as ASKED
-from fitgauge.services.ask.schemas import AskAnswer, AskRequest
-from fitgauge.services.ask.service import AskService
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.answer_facts import AnswerAgain, AsOf
 from fitgauge.services.common.answer_ids import read_answer_id
 from fitgauge.services.common.answered import AnswerFacts, facts_of, note
 from fitgauge.services.common.details import gpu_detail, model_detail
-from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
 from fitgauge.services.common.hub_names import HubNames
-from fitgauge.services.common.long_questions import (
-    QUESTION_SECONDS,
-    Checkpoint,
-    LongQuestions,
-)
-from fitgauge.services.common.model_resolver import ModelResolver
-from fitgauge.services.common.model_schemas import ModelDetail
-from fitgauge.services.common.name_readings import (
-    find_gpu,
-    model_readings,
-)
+from fitgauge.services.common.long_questions import QUESTION_SECONDS, LongQuestions
 from fitgauge.services.common.name_search import Names, search_names
 from fitgauge.services.common.pages import take_page
-from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import as_invalid_request
-from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
-from fitgauge.services.compare.service import Comparer, Comparison
-from fitgauge.services.compare.tables import Tables
-from fitgauge.services.explain_log.parsed_log import (
-    RAN_OUT,
-    ParsedLog,
-    read,
-    read_run,
-    without_names,
-)
-from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
-from fitgauge.services.explain_log.service import LogExplainer
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fit.service import FitService
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.services.models_for_gpu.service import ModelsForGpu
-from fitgauge.services.provenance import LINKED, Provenance
-from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
-from fitgauge.services.recommend.service import Recommender
-from fitgauge.services.recommend.smallest_training import smallest_training
+from fitgauge.services.provenance import Provenance
+from fitgauge.services.requests import LINKED
 from fitgauge.services.serving_questions import CacheDependencies, ServingQuestions
-from fitgauge.services.training_fit.rl_models import RlModels
-from fitgauge.services.training_fit.rl_setup import named_model
-from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
-from fitgauge.services.training_fit.service import TrainingFitService
-from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
-from fitgauge.services.training_plan.service import Planner
-from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
-from fitgauge.services.utilization.service import explain_utilization
-from fitgauge.services.utilization.trace import explain_trace
+from fitgauge.services.shared import Shared
 from fitgauge.spans import span
+
+if TYPE_CHECKING:
+    from fitgauge.catalog.catalog import Catalog
+    from fitgauge.catalog.engines import Engines
+    from fitgauge.engine.model.spec import Model
+    from fitgauge.engine.serving.start_log.measurements import StartLog
+    from fitgauge.services.ask.schemas import AskAnswer, AskRequest
+    from fitgauge.services.ask.service import AskService
+    from fitgauge.services.common.fit_schemas import FitAnswer
+    from fitgauge.services.common.model_resolver import ModelResolver
+    from fitgauge.services.common.model_schemas import ModelDetail
+    from fitgauge.services.common.schemas import FitRequest
+    from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
+    from fitgauge.services.compare.service import Comparison
+    from fitgauge.services.compare.tables import Tables
+    from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+    from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
+    from fitgauge.services.models_for_gpu.service import ModelsForGpu
+    from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
+    from fitgauge.services.recommend.service import Recommender
+    from fitgauge.services.run_questions import RunQuestions
+    from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+    from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
+    from fitgauge.services.training_questions import TrainingQuestions
+    from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
 
 _FEW_FORMATS = 3
 """Formats of all bundled models that are estimated in well below a second."""
@@ -89,19 +72,61 @@ class Services:
     ) -> None:
         """question_seconds: the processor time that a long question may take."""
         self._models = models
-        self._checkpoints = Checkpoints(models)
-        self._hub_names = HubNames(models.hub)
         self._engines = engines
-        serving = FitService(engines, self._checkpoints)
-        self._training = TrainingFitService(load_training(), engines)
-        self._ledger = LogExplainer(serving, self._training)
-        self._models_for_gpu = ModelsForGpu(engines, models.snapshot, self._checkpoints)
+        self._catalog = catalog
+        self._hub_names = HubNames(models.hub)
         self._long = LongQuestions(question_seconds)
+        checkpoints = Checkpoints(models)
+        serving = FitService(engines, checkpoints)
+        self._shared = Shared(models, engines, checkpoints, serving, self._long)
         self._questions = ServingQuestions(models, serving, self._long)
-        self._tables = Tables(models, Comparer(engines, self._checkpoints), self._long)
-        self._planner = Planner(load_training())
         self._provenance = Provenance(models.snapshot, engines)
-        answers: dict[str, Callable[[Any], Awaitable[Struct]]] = {
+
+    @cached_property
+    def _training(self) -> TrainingQuestions:
+        from fitgauge.services.training_questions import TrainingQuestions
+
+        return TrainingQuestions(self._shared)
+
+    @cached_property
+    def _runs(self) -> RunQuestions:
+        from fitgauge.services.run_questions import RunQuestions
+
+        return RunQuestions(self._shared, self._training.fit)
+
+    @cached_property
+    def _models_for_gpu(self) -> ModelsForGpu:
+        from fitgauge.services.models_for_gpu.service import ModelsForGpu
+
+        return ModelsForGpu(self._engines, self._models.snapshot, self._shared.checkpoints)
+
+    @cached_property
+    def _tables(self) -> Tables:
+        from fitgauge.services.compare.service import Comparer
+        from fitgauge.services.compare.tables import Tables
+
+        comparer = Comparer(self._engines, self._shared.checkpoints)
+        return Tables(self._models, comparer, self._long)
+
+    @cached_property
+    def _recommender(self) -> Recommender:
+        """Of the catalog in force."""
+        from fitgauge.services.recommend.service import Recommender
+
+        return Recommender(self._engines, self._catalog, self._shared.checkpoints)
+
+    @cached_property
+    def _ask(self) -> AskService:
+        from fitgauge.services.ask.requests import REQUESTS
+        from fitgauge.services.ask.service import AskService
+
+        answers = {operation: self._answers[operation] for operation in REQUESTS}
+        return AskService(self._models.snapshot, self._catalog, answers)
+
+    @property
+    def _answers(self) -> Mapping[str, Callable[[Any], Awaitable[Struct]]]:
+        """What answers each operation."""
+        return {
             "check_fit": self._fit_answer,
             "check_training_fit": self._training_answer,
             "recommend_gpus": self.recommend_gpus,
@@ -111,15 +136,17 @@ class Services:
             "explain_log": self.explain_log,
             "explain_utilization": self.explain_utilization,
         }
-        self._linked = {operation: answers[operation] for operation in LINKED}
-        self._ask = AskService(models.snapshot, catalog, {name: answers[name] for name in ASKED})
-        self.use(catalog)
+
+    def build(self) -> None:
+        """Build every service now, so that no question waits for imports."""
+        _ = self._runs, self._models_for_gpu, self._tables, self._recommender, self._ask
 
     def use(self, catalog: Catalog) -> None:
         """Switch to this catalog. Questions in progress finish with the previous one."""
         self._catalog = catalog
-        self._recommender = Recommender(self._engines, catalog, self._checkpoints)
-        self._ask.use(catalog)
+        vars(self).pop("_recommender", None)
+        if "_ask" in vars(self):
+            self._ask.use(catalog)
 
     def hold_model(self, text: str, model: Model) -> None:
         """Take a name for this model from now on."""
@@ -143,14 +170,12 @@ class Services:
     async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors."""
         catalog = self._catalog
-        dependencies, answer = await self._questions.answer(request, catalog, self._recommender)
+        dependencies, answer = await self._questions.answer(
+            request, catalog, lambda: self._recommender
+        )
         self._provenance.link(answer, request, catalog)
         note(facts_of("check_fit", answer))
         return dependencies, answer
-
-    def _gpu(self, gpu: str, model: str) -> GpuMatch:
-        """Return the GPU that is meant. Raises the errors of fitgauge.errors."""
-        return find_gpu(self._catalog, self._models.snapshot, gpu, model)
 
     @as_invalid_request
     async def check_training_fit(
@@ -158,39 +183,11 @@ class Services:
     ) -> tuple[CacheDependencies, TrainingAnswer]:
         """Return the answer about training and what it depends on. Raises the errors of
         fitgauge.errors."""
-        dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = None if request.gpu is None else self._gpu(request.gpu, request.model)
-        model = await self._models.find(request.model)
-        rl_models = await self._rl_models(request)
-        alone = rl_models.reward is None and rl_models.critic is None
-
-        def answers(checkpoint: Checkpoint) -> TrainingAnswer:
-            training = self._training.with_checkpoint(checkpoint)
-            if gpu is not None:
-                return training.answer(request, model, gpu, rl_models, dependencies.catalog.offers)
-            judged = training.alone(request, model, rl_models)
-            smallest = smallest_training(
-                request, model, rl_models, judged.main, training, dependencies.catalog
-            )
-            return training.needs(request, model, judged, smallest, rl_models)
-
-        with span("estimate", operation="check_training_fit"):
-            answer = await self._long.run(answers)
-        answer.read_as = [
-            *model_readings(model, lambda _: None, answer.verdict),
-            *answer.read_as,
-        ]
-        self._provenance.link(answer, request, dependencies.catalog)
+        catalog = self._catalog
+        dependencies, answer = await self._training.check(request, catalog)
+        self._provenance.link(answer, request, catalog)
         note(facts_of("check_training_fit", answer))
-        # An answer that depends on further models is not cached: their validity is not checked.
-        return dependencies._replace(model=model if alone else None), answer
-
-    async def _rl_models(self, request: TrainingRequest) -> RlModels:
-        """Return the reward model and the critic that a request names. Raises the errors of
-        fitgauge.errors."""
-        names = (named_model(request.reward_model), named_model(request.critic_model))
-        reward, critic = [await self._models.find(name) if name else None for name in names]
-        return RlModels(reward, critic)
+        return dependencies, answer
 
     @as_invalid_request
     async def plan_training(
@@ -198,16 +195,11 @@ class Services:
     ) -> tuple[CacheDependencies, TrainingPlanAnswer]:
         """Return the layouts that train a model and what the answer depends on. Raises the errors
         of fitgauge.errors."""
-        dependencies = CacheDependencies(self._catalog, request.model)
-        gpu = self._gpu(request.gpu, request.model)
-        model = await self._models.find(request.model)
-        with span("search", operation="plan_training"):
-            answer = await self._long.run(
-                lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
-            )
-        self._provenance.link(answer, request, dependencies.catalog)
+        catalog = self._catalog
+        dependencies, answer = await self._training.plan(request, catalog)
+        self._provenance.link(answer, request, catalog)
         note(facts_of("plan_training", answer))
-        return dependencies._replace(model=model), answer
+        return dependencies, answer
 
     async def ask(self, request: AskRequest) -> AskAnswer:
         """Return what a question in plain words means, and its answer. Raises QueueFullError."""
@@ -281,57 +273,30 @@ class Services:
         """Compare what a start-up log measured with the estimate. Raises the errors of
         fitgauge.errors."""
         catalog = self._catalog
-        reading = await self._long.run(lambda _: read(request, self._engines))
-        answer = await self._explained_log(reading, request)
+        answer = await self._runs.explain_log(request, catalog)
         self._provenance.date(answer, catalog)
         return answer
 
     @as_invalid_request
     async def explain_run(self, log: StartLog, request: ExplainLogRequest) -> LogAnswer:
         """Compare a run with its estimate, as `explain_log` does; `request.log` is not read."""
-        return await self._explained_log(read_run(log, request, self._engines), request)
-
-    async def _explained_log(self, reading: ParsedLog, request: ExplainLogRequest) -> LogAnswer:
-        """Return the answer about a log that was understood."""
-        launched, full = reading.serving or reading.training, request.detail == "full"
-        if launched is None:
-            return self._ledger.answer(reading, None, None, full=full)
-        try:
-            gpu = self._catalog.find(launched.gpu or "")
-        except UnknownAcceleratorError:
-            if request.gpu or reading.log.outcome not in RAN_OUT:
-                raise
-            return self._ledger.answer(without_names(reading, "gpu"), None, None, full=full)
-        try:
-            model = await self._models.find(launched.model)
-        except (ModelError, HubError):
-            if request.model or reading.log.outcome not in RAN_OUT:
-                raise
-            return self._ledger.answer(without_names(reading, "model"), None, None, full=full)
-        return await self._long.resume(
-            lambda _: self._ledger.answer(reading, model, gpu, full=full)
-        )
+        return await self._runs.explain_run(log, request, self._catalog)
 
     @as_invalid_request
     async def explain_utilization(self, request: UtilizationRequest) -> UtilizationAnswer:
         """Return how much of its GPUs a training run uses. Raises the errors of fitgauge.errors."""
-        gpu = self._catalog.find(request.gpu)
-        model = None
-        if request.model is not None:
-            model = await self._models.find(request.model)
-        answer = explain_utilization(request, model, gpu)
-        self._provenance.link(answer, request, self._catalog)
+        catalog = self._catalog
+        answer = await self._runs.explain_utilization(request, catalog)
+        self._provenance.link(answer, request, catalog)
         return answer
 
     @as_invalid_request
     async def explain_trace(self, chunks: AsyncIterator[bytes]) -> UtilizationAnswer:
         """Return how the GPUs spend their time in a profiler trace, read in chunks. Raises
         InvalidRequestError where it is not a trace."""
-        reader = TraceReader()
-        async for chunk in chunks:
-            await self._long.resume(partial(_feed, reader, chunk))
-        answer = explain_trace(await self._long.resume(lambda _: reader.finish()), self._catalog)
-        self._provenance.date(answer, self._catalog)
+        catalog = self._catalog
+        answer = await self._runs.explain_trace(chunks, catalog)
+        self._provenance.date(answer, catalog)
         return answer
 
     def holds(self, dependencies: CacheDependencies, model: Model | None) -> bool:
@@ -349,7 +314,7 @@ class Services:
         """Return the answer of a permalink, computed again. Raises UnknownAnswerError, and the
         errors of fitgauge.errors."""
         operation, request = read_answer_id(answer_id, LINKED)
-        answer = await self._linked[operation](request)
+        answer = await self._answers[operation](request)
         fields = msgspec.to_builtins(request)
         sent = {name: value for name, value in fields.items() if value is not None}
         return AnswerAgain(operation, sent, msgspec.to_builtins(answer))
@@ -394,7 +359,3 @@ class Services:
         answer = gpu_detail(self._catalog.find(text).accelerator, self._catalog.offers, full=True)
         self._provenance.date(answer, self._catalog)
         return answer
-
-
-def _feed(reader: TraceReader, chunk: bytes, _: Checkpoint) -> None:
-    reader.feed(chunk)

@@ -13,26 +13,11 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId, AsOf
 from fitgauge.services.common.answer_ids import answer_id
 from fitgauge.services.common.fit_schemas import FitAnswer
-from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.compare.schemas import CompareAnswer
 from fitgauge.services.explain_log.schemas import LogAnswer
-from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
-from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
-from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
-from fitgauge.services.utilization.schemas import UtilizationRequest
-
-LINKED: Mapping[str, type[msgspec.Struct]] = {
-    "check_fit": FitRequest,
-    "check_training_fit": TrainingRequest,
-    "recommend_gpus": RecommendRequest,
-    "list_models_that_fit": ModelsForGpuRequest,
-    "compare_fit": CompareRequest,
-    "plan_training": TrainingPlanRequest,
-    "explain_utilization": UtilizationRequest,
-}
-"""Operations whose answers have a permalink. A log has none: it would stand in access logs and
-histories of browsers."""
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer
+from fitgauge.services.recommend.schemas import RecommendAnswer
+from fitgauge.services.requests import LINKED
 
 _OPERATIONS = {request: operation for operation, request in LINKED.items()}
 

@@ -1,8 +1,9 @@
 """check_fit from request to answer: names resolved, drafts attached, checkpoints and longer models
 looked up, and what a cached answer depends on."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -29,8 +30,10 @@ from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
-from fitgauge.services.recommend.service import Recommender
 from fitgauge.spans import span
+
+if TYPE_CHECKING:
+    from fitgauge.services.recommend.service import Recommender
 
 
 def price_speeds(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
@@ -81,14 +84,15 @@ class ServingQuestions:
         self._longer = LongerModels(models)
 
     async def answer(
-        self, request: FitRequest, catalog: Catalog, recommender: Recommender
+        self, request: FitRequest, catalog: Catalog, recommender: "Callable[[], Recommender]"
     ) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
+        recommender: gives the one of the catalog.
 
         Where the model does not surely fit, or no checkpoint is known in the format to serve, look
         up quantized repositories of it, briefly."""
         if request.gpu is None:
-            return await self._needs(request, catalog, recommender)
+            return await self._needs(request, catalog, recommender())
         snapshot = self._models.snapshot
         gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
@@ -152,7 +156,7 @@ class ServingQuestions:
         return dependencies, self._serving.answer_for(checked, siblings)
 
     async def _needs(
-        self, request: FitRequest, catalog: Catalog, recommender: Recommender
+        self, request: FitRequest, catalog: Catalog, recommender: "Recommender"
     ) -> tuple[CacheDependencies, FitAnswer]:
         """Return what a model needs where no GPU is named. Raises the errors of
         fitgauge.errors."""

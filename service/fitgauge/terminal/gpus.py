@@ -3,9 +3,8 @@
 from rich.console import Console
 
 from fitgauge.catalog.instances import Offers
-from fitgauge.console import as_typed, open_console
+from fitgauge.console import open_console
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.machine import MachineQuestion
 from fitgauge.terminal.drawing import bare_table, gib, usd
 
 
@@ -47,15 +46,3 @@ def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -
         table.add_row(offer.cloud, offer.instance, *size, cost, offer.as_of or "")
     console.print()
     console.print(table)
-
-
-def show_machine(
-    question: MachineQuestion, *, divides: bool = False, console: Console | None = None
-) -> None:
-    """Print the GPUs of this machine that the answer below is about. divides: say which engine is
-    asked about, since few divide a model over GPUs of several kinds."""
-    console = console or open_console()
-    console.print(f"This machine: {question.description}", highlight=False, markup=False)
-    if divides:
-        note = f"`engine` not set: {question.engine} divides layers over GPUs of several kinds."
-        console.print(f"[dim]- {as_typed(note)}[/dim]")

@@ -18,12 +18,12 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.cli import main
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.hub import Hub, HubSettings
-from fitgauge.services import Services
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
+from fitgauge.services.facade import Services
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError, UnknownModelError
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.parsing import engine_format
 from fitgauge.services.compare.schemas import CompareRequest
+from fitgauge.services.facade import Services
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Check = Callable[..., FitAnswer]

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from fitgauge.services import Services
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.services.facade import Services
 
 TORCH = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB. GPU 0 has a total"

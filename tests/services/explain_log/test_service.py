@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from accuracy.truth import Run
 from fitgauge.errors import FitgaugeError, InvalidRequestError
-from fitgauge.services import Services
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.services.facade import Services
 from notes import codes
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

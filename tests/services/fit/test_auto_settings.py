@@ -14,10 +14,10 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.facade import Services
 from fitgauge.services.fit.auto_settings import MOST_ESTIMATES
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService

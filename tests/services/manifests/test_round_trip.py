@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fitgauge.manifest_command import manifest_checker
+from fitgauge.commands.manifests import manifest_checker
 from fitgauge.services.manifests.service import Source
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fitgauge.manifest_command import manifest_checker
+from fitgauge.commands.manifests import manifest_checker
 from fitgauge.services.manifests.markdown import markdown
 from fitgauge.services.manifests.sarif import sarif
 from fitgauge.services.manifests.service import Source

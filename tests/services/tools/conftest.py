@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fitgauge.services import Services
-from fitgauge.services.tools import Tools
+from fitgauge.services.facade import Services
+from fitgauge.services.tools.service import Tools
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ from fitgauge.api.callers import while_connected
 from fitgauge.api.documentation import MODEL_ERRORS, errors
 from fitgauge.api.query_parameters import strict_query
 from fitgauge.api.request_parsing import ApiRequest
-from fitgauge.services import Services
 from fitgauge.services.common.answer_facts import AnswerAgain
 from fitgauge.services.common.answer_ids import LONGEST_ID
+from fitgauge.services.facade import Services
 
 EXAMPLE = "1iyZdH8gRtbEA"
 """Qwen/Qwen3-32B on an RTX 4090."""

@@ -7,8 +7,8 @@ from litestar.params import JSONBody
 from fitgauge.api.callers import while_connected
 from fitgauge.api.documentation import BODY_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services import Services
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest
+from fitgauge.services.facade import Services
 
 _EXAMPLE = "Will Qwen3 32B in AWQ fit on 2x RTX 4090 with 32k context for 8 users?"
 

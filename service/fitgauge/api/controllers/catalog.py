@@ -9,7 +9,6 @@ from fitgauge.api.documentation import errors
 from fitgauge.api.query_parameters import strict_query
 from fitgauge.catalog.accuracy import accuracy
 from fitgauge.catalog.overlay_reload import OverlayReload
-from fitgauge.services import Services
 from fitgauge.services.common.catalog_status import (
     AccuracyList,
     CatalogState,
@@ -18,6 +17,7 @@ from fitgauge.services.common.catalog_status import (
     standing,
 )
 from fitgauge.services.common.problem_schemas import Health
+from fitgauge.services.facade import Services
 
 
 class CatalogController(Controller):

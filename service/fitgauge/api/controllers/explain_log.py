@@ -7,8 +7,8 @@ from litestar.params import JSONBody
 from fitgauge.api.callers import while_connected
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services import Services
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
+from fitgauge.services.facade import Services
 
 _LOG = """\
 INFO [core.py:106] Initializing a V1 LLM engine (v0.19.0) with config: model='Qwen/Qwen3-8B',\

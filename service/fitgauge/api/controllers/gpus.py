@@ -9,9 +9,9 @@ from litestar.params import PathParameter, QueryParameter
 
 from fitgauge.api.documentation import NAME_SCHEMA, errors
 from fitgauge.api.query_parameters import strict_query
-from fitgauge.services import Services
 from fitgauge.services.common.gpu_schemas import GpuDetail, GpuList
 from fitgauge.services.common.pages import PAGE_ITEMS
+from fitgauge.services.facade import Services
 
 
 class GpusController(Controller):

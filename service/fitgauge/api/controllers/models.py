@@ -9,8 +9,8 @@ from litestar.params import PathParameter
 
 from fitgauge.api.documentation import MODEL_ERRORS, NAME_SCHEMA, errors
 from fitgauge.api.query_parameters import strict_query
-from fitgauge.services import Services
 from fitgauge.services.common.model_schemas import ModelDetail
+from fitgauge.services.facade import Services
 
 
 class ModelsController(Controller):

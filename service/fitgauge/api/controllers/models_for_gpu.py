@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from fitgauge.api.callers import while_connected
 from fitgauge.api.documentation import BODY_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services import Services
+from fitgauge.services.facade import Services
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer, ModelsForGpuRequest
 
 

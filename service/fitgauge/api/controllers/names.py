@@ -9,8 +9,8 @@ from litestar.params import QueryParameter
 
 from fitgauge.api.documentation import errors
 from fitgauge.api.query_parameters import strict_query
-from fitgauge.services import Services
 from fitgauge.services.common.name_search import Names
+from fitgauge.services.facade import Services
 
 
 class NamesController(Controller):

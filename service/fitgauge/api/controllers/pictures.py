@@ -17,10 +17,10 @@ from fitgauge.pictures.drawing import Theme
 from fitgauge.pictures.png import png
 from fitgauge.pictures.rows import MOST_ROWS, compare_svg, recommend_svg
 from fitgauge.pictures.texts import Language
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.facade import Services
 from fitgauge.services.recommend.schemas import RecommendAnswer, RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 

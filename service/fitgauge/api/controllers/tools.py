@@ -17,10 +17,10 @@ from fitgauge.api.tool_requests import (
     on_unknown_tool,
 )
 from fitgauge.api.tools_document import VERSION, VERSION_30, tools_document
-from fitgauge.services import Services
-from fitgauge.services.tools import Tools
+from fitgauge.services.facade import Services
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError
 from fitgauge.services.tools.schemas import ToolAnswer
+from fitgauge.services.tools.service import Tools
 
 MANIFESTS = manifests()
 _LARGEST_LOG = 2 * 1024 * 1024

@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.media_types import UPLOADS
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
-from fitgauge.services import Services
+from fitgauge.services.facade import Services
 from fitgauge.services.utilization.schemas import UtilizationAnswer, UtilizationRequest
 
 

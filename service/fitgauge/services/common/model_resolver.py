@@ -24,8 +24,7 @@ from fitgauge.errors import (
     UnknownModelError,
 )
 from fitgauge.hub import Hub
-from fitgauge.hub.reference import HINT, MAX_LENGTH, Reference, parse_reference
-from fitgauge.hub.resolver import of_caller
+from fitgauge.hub.reference import HINT, MAX_LENGTH, Reference, of_caller, parse_reference
 from fitgauge.hub.siblings import ListedNames
 from fitgauge.services.common.model_readings import (
     is_fuller,

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from rapidfuzz import process
-
 from fitgauge.catalog.other_engines import OtherEngine, other_engine
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.quantization.requested import canonical_name
@@ -51,6 +49,8 @@ def engine(text: str | None) -> EngineName:
         return name
     if other := other_engine(word):
         raise _not_covered(other)
+    from rapidfuzz import process  # of names that are not there alone
+
     names = {word: row.name for row in ENGINES.values() for word in row.words}
     close = process.extract(word, list(names), limit=4, score_cutoff=60)
     near = tuple(dict.fromkeys(names[alias] for alias, _, _ in close))

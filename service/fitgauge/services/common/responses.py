@@ -1,25 +1,19 @@
 """Convert an Estimate to the response schemas."""
 
-from collections.abc import Iterable
-
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import Bytes, Term, gib
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
-from fitgauge.engine.serving.fit import ServingLimits, Verdict, fit_probability, verdict
+from fitgauge.engine.serving.fit import ServingLimits, Verdict
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.training.estimate import TrainingStage
-from fitgauge.engine.training.odds import training_probability
-from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.services.common.fit_schemas import LimitedBy, PerGpu
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     ModelAnswer,
-    RankAnswer,
     TermAnswer,
 )
 
@@ -27,9 +21,6 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
 
 MOST_SUGGESTIONS = 5
-
-_MOST_WHOLE_STAGES = 8
-"""Stages that are listed with all their terms."""
 
 
 def model_answer(model: Model) -> ModelAnswer:
@@ -90,71 +81,6 @@ def term_answers(terms: tuple[Term, ...], full: bool) -> list[TermAnswer]:
         )
         for term in terms
     ]
-
-
-def rank_answers(estimate: Estimate) -> list[RankAnswer]:
-    """Return every pipeline stage of an engine."""
-    ranks = []
-    for stage in estimate.stages:
-        budget = estimate.budget_of(stage)
-        probability = fit_probability(stage.required, budget)
-        ranks.append(_rank_answer(stage, stage.required, budget, probability))
-        if estimate.gpus:
-            ranks[-1].gpu = estimate.gpu_of(stage).name
-    return _brief(ranks)
-
-
-def training_rank_answers(
-    stages: Iterable[TrainingStage], usable: Bytes, profile: TrainingProfile
-) -> list[RankAnswer]:
-    """Return every pipeline stage of a training run on GPUs with `usable` memory [bytes]."""
-    return _brief(
-        [
-            _rank_answer(
-                stage, stage.need, usable, training_probability(stage.demand, usable, profile)
-            )
-            for stage in stages
-        ]
-    )
-
-
-def _brief(ranks: list[RankAnswer]) -> list[RankAnswer]:
-    """Return the stages; of many, each with the terms that differ from those of an earlier one
-    that has most of them: 126 whole stages are 125,000 characters."""
-    if len(ranks) <= _MOST_WHOLE_STAGES:
-        return ranks
-    whole: list[RankAnswer] = []
-    brief = []
-    for rank in ranks:
-        like = min(whole, key=lambda one: len(_differing(rank, one)), default=None)
-        differing = rank.terms if like is None else _differing(rank, like)
-        if like is None or 2 * len(differing) > len(rank.terms):
-            whole.append(rank)
-            brief.append(rank)
-        else:
-            brief.append(structs.replace(rank, terms=differing, terms_of=like.stage))
-    return brief
-
-
-def _differing(rank: RankAnswer, other: RankAnswer) -> list[TermAnswer]:
-    """Return the terms that another stage of the same terms has not; all where it has others."""
-    theirs = {term.name: term for term in other.terms}
-    if sorted(term.name for term in rank.terms) != sorted(theirs):
-        return rank.terms
-    return [term for term in rank.terms if term != theirs[term.name]]
-
-
-def _rank_answer(
-    stage: StageEstimate | TrainingStage, need: Bytes, limit: Bytes, probability: float
-) -> RankAnswer:
-    return RankAnswer(
-        stage=stage.stage,
-        layers=stage.layers,
-        verdict=verdict(probability),
-        required_bytes=need,
-        headroom_bytes=limit.expected - need.expected,
-        terms=term_answers(stage.terms, full=False),
-    )
 
 
 def summary(

@@ -20,6 +20,7 @@ from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.host_memory import check_host
 from fitgauge.services.common.need_schemas import SmallestGpus
+from fitgauge.services.common.ranks import rank_answers
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Assumption, FitRequest
@@ -211,7 +212,7 @@ class FitService:
         if answer.speed is not None:
             answer.summary += in_words(answer.speed)
         if (full and workload.pipeline_parallel > 1) or estimate.gpus:
-            answer.ranks = answers.rank_answers(estimate)
+            answer.ranks = rank_answers(estimate)
 
     def _readings(self, checked: FitEstimate) -> list[Reading]:
         """Return what was guessed of the model and the GPU."""

@@ -35,6 +35,7 @@ from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch, with_files
 from fitgauge.services.training_fit.lengths import with_lengths
 from fitgauge.services.training_fit.needs import needs_answer, on_one_gpu
+from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.responses import (
     checkpoint_size,
     other_methods,
@@ -186,7 +187,7 @@ class TrainingFitService:
             merge=parts.merge,
             resume=parts.resume,
             ranks=(
-                answers.training_rank_answers(trained.stages, accelerator.usable, self._profile)
+                training_rank_answers(trained.stages, accelerator.usable, self._profile)
                 if full and workload.pipeline_parallel > 1 and not refused
                 else UNSET
             ),

@@ -29,6 +29,7 @@ from fitgauge.services.training_fit.launchers.command import unsupported_setting
 from fitgauge.services.training_fit.launchers.registry import (
     defaults_note,
 )
+from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -199,7 +200,7 @@ class Planner:
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=settings,
-            stages=answers.training_rank_answers(every, usable, self._profile),
+            stages=training_rank_answers(every, usable, self._profile),
             launch=plan_launch(model, workload, tool_of(request)),
         )
 

@@ -6,18 +6,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from fitgauge import terminal
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
-from fitgauge.chat_commands import data_option
+from fitgauge.commands.chat import data_option
+from fitgauge.commands.errors import or_exit
+from fitgauge.commands.local_catalog import local_catalog
 from fitgauge.console import echo_error, echo_json
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.local_services import local_catalog, or_exit
 from fitgauge.questions import create_engines
 from fitgauge.services.truth_export import exported
 from fitgauge.services.truth_gaps import FIGURES, gaps, weakest
 from fitgauge.settings import from_environment
+from fitgauge.terminal.truth import show_gaps
 
 
 @click.group()
@@ -45,7 +46,7 @@ def export(data: Path) -> None:
 @click.argument("gpu", required=False)
 @click.option("--engine", type=click.Choice(sorted(ENGINES)), help="Of this engine alone.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def show_gaps(gpu: str | None, engine: str | None, as_json: bool) -> None:
+def list_gaps(gpu: str | None, engine: str | None, as_json: bool) -> None:
     """List what was never measured: classes of GPU by engine, and the figures that rest on least.
     With GPU: what each engine was measured for on its class."""
     catalog = or_exit(local_catalog)
@@ -56,4 +57,4 @@ def show_gaps(gpu: str | None, engine: str | None, as_json: bool) -> None:
     if as_json:
         echo_json({"gaps": rows, "figures": figures[:FIGURES]})
     else:
-        terminal.show_gaps(rows, figures[:FIGURES])
+        show_gaps(rows, figures[:FIGURES])

@@ -10,12 +10,12 @@ from typing import IO
 import click
 import msgspec
 
-from fitgauge import terminal
+from fitgauge.commands.local_catalog import local_catalog
+from fitgauge.commands.local_services import on_hub
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.hub import Hub
 from fitgauge.hub.local_files import is_path, read_local
-from fitgauge.local_services import local_catalog, on_hub
 from fitgauge.questions import create_engines, create_models
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fleet.drift import DriftSummary, Releases
@@ -24,6 +24,7 @@ from fitgauge.services.fleet.schemas import Fault, Fleet, FleetRow, Line
 from fitgauge.services.fleet.service import WHOLE, FleetService, Shard
 from fitgauge.services.fleet.summary import FleetSummary
 from fitgauge.settings import Settings
+from fitgauge.terminal.fleet import show_drift, show_fleet
 
 _NO_ANSWER = 2
 _INDEX = "JOB_COMPLETION_INDEX"
@@ -160,7 +161,7 @@ async def _answered(
     answer = summary.answer()
     out.write([*answer.faults, answer])
     if not as_json:
-        terminal.show_fleet(answer)
+        show_fleet(answer)
     if shard.total > 1:
         return 0
     return _code(bool(answer.do_not_fit), answer.faults, tight=bool(answer.tight))
@@ -180,7 +181,7 @@ async def _drift(service: FleetService, fleet: Fleet, against: str, *, as_json: 
     answer = summary.answer()
     out.write([*answer.faults, answer])
     if not as_json:
-        terminal.show_drift(answer)
+        show_drift(answer)
     return _code(bool(answer.stop), answer.faults)
 
 

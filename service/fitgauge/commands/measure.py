@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from fitgauge import terminal
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.command_options import as_request, question_options
+from fitgauge.commands.errors import or_exit
+from fitgauge.commands.local_catalog import local_catalog
+from fitgauge.commands.local_services import answered
+from fitgauge.commands.options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
 from fitgauge.engine.quantity import GIB
-from fitgauge.local_services import answered, local_catalog, or_exit
 from fitgauge.logs.detect import detect
 from fitgauge.machine import machine_question, memory_of_machine, this_machine
 from fitgauge.measure import NotInstalledError, append, on_cpu, probe_start, probed, run, start_of
 from fitgauge.redaction import redacted
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.explain_log.schemas import (
@@ -26,7 +26,9 @@ from fitgauge.services.explain_log.schemas import (
     LogAnswer,
     LogCase,
 )
+from fitgauge.services.facade import Services
 from fitgauge.services.public_rows import public_case
+from fitgauge.terminal.logs import show_ledger
 
 _PROBED = "transformers"
 """The engine that is a library: it is measured by a script."""
@@ -108,7 +110,7 @@ def measure(
     if as_json:
         echo_json({"comparison": answer, "row": row})
     else:
-        terminal.show_ledger(answer)
+        show_ledger(answer)
         click.echo("\n" + msgspec.json.encode(row).decode())
     _keep(row, write, asks=not as_json)
     sys.exit(0 if answer.outcome == "served" else 1)

@@ -1,77 +1,31 @@
 """`fitgauge check -f`: manifests and folders of them, read here, answered by the services."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fitgauge import terminal
 from fitgauge.catalog.engines import load_engines
+from fitgauge.commands.answers import EXIT_CODES
+from fitgauge.commands.local_services import answered
 from fitgauge.console import echo_json
-from fitgauge.local_services import answered
-from fitgauge.services import Services
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.facade import Services
 from fitgauge.services.manifests.markdown import markdown
 from fitgauge.services.manifests.sarif import sarif
 from fitgauge.services.manifests.schemas import ManifestsAnswer
 from fitgauge.services.manifests.service import ManifestChecker, Source
 from fitgauge.services.manifests.yaml_text import LONGEST
-
-EXIT_CODES = {"fits": 0, "tight": 3, "does_not_fit": 1, "unsupported": 4}
-"""Exit codes by verdict; 2: no answer."""
+from fitgauge.terminal.manifests import show_manifests
 
 _NO_ANSWER = 2
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _STANDARD_INPUT = "-"
-_OPTIONS = (
-    click.option(
-        "-f",
-        "--file",
-        "files",
-        multiple=True,
-        metavar="PATH",
-        help="A manifest (Kubernetes, Helm output or values, Compose, Ray Serve), a folder of them,"
-        " or - for standard input. May be repeated.",
-    ),
-    click.option("--model", "file_model", help="With -f: the model of servers that name none."),
-    click.option("--gpu", "file_gpu", help="With -f: the GPU where a manifest names none."),
-    click.option("--sarif", "as_sarif", is_flag=True, help="With -f: as SARIF 2.1.0."),
-    click.option("--markdown", "as_markdown", is_flag=True, help="With -f: as a review comment."),
-)
-
-
-def manifest_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of manifests to `check`, and answer where they are used."""
-
-    @wraps(command)
-    def with_manifests(
-        *,
-        files: tuple[str, ...],
-        file_model: str | None,
-        file_gpu: str | None,
-        as_sarif: bool,
-        as_markdown: bool,
-        **fields: Any,  # noqa: ANN401 - one for every field of the contract
-    ) -> None:
-        if files:
-            overrides = _set(fields) | {"model": file_model, "gpu": file_gpu}
-            answer = _checked(files, overrides)
-            _show(answer, fields["as_json"], as_sarif, as_markdown)
-            sys.exit(_exit_code(answer))
-        if file_model or file_gpu or as_sarif or as_markdown:
-            raise click.UsageError("--model, --gpu, --sarif and --markdown need -f PATH.")
-        if fields["model"] is None:
-            context = click.get_current_context()
-            raise click.MissingParameter(ctx=context, param=context.command.params[0])
-        command(**fields)
-
-    for option in reversed(_OPTIONS):
-        with_manifests = option(with_manifests)
-    return with_manifests
+_OWN_FIELDS = ("machine", "as_json")
+"""Options of `check` that are no fields of the contract."""
 
 
 def manifest_checker(services: Services) -> ManifestChecker:
@@ -83,15 +37,19 @@ def manifest_checker(services: Services) -> ManifestChecker:
     return ManifestChecker(ask, services.get_model, services.catalog, load_engines())
 
 
-def _set(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the contract that are set. Raises click.UsageError where model or GPU
-    are arguments."""
-    if fields["model"] is not None:
-        raise click.UsageError("With -f, name the model with --model and the GPU with --gpu.")
-    others = ("model", "gpu", "machine", "as_json")
-    return {
-        name: value for name, value in fields.items() if value is not None and name not in others
+def check_manifests(
+    paths: Sequence[str], fields: dict[str, Any], *, as_sarif: bool, as_markdown: bool
+) -> None:
+    """Answer about the manifests at these paths, and exit. fields: of `check`, with the model and
+    the GPU of servers that name none."""
+    overrides = {
+        name: value
+        for name, value in fields.items()
+        if name in ("model", "gpu") or (value is not None and name not in _OWN_FIELDS)
     }
+    answer = _checked(paths, overrides)
+    _show(answer, fields["as_json"], as_sarif, as_markdown)
+    sys.exit(_exit_code(answer))
 
 
 def _checked(paths: Sequence[str], overrides: dict[str, Any]) -> ManifestsAnswer:
@@ -133,7 +91,7 @@ def _show(answer: ManifestsAnswer, as_json: bool, as_sarif: bool, as_markdown: b
     elif as_json:
         echo_json(answer)
     else:
-        terminal.show_manifests(answer)
+        show_manifests(answer)
 
 
 def _exit_code(answer: ManifestsAnswer) -> int:

@@ -14,6 +14,12 @@ from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 from fitgauge.services.training_fit.length_files import LONGEST_FILE, read_lengths
 
 _Request = TypeVar("_Request")
+machine_option = click.option(
+    "--machine/--no-machine",
+    default=True,
+    help="Without GPU: ask about this machine's GPUs and what is free of them (default), or only"
+    " say what the model needs.",
+)
 _TYPES = {"integer": int, "number": float, "string": str}
 
 

@@ -1,0 +1,78 @@
+"""check_training_fit and plan_training from request to answer: names resolved, what a cached
+answer depends on, and the searches that take long."""
+
+from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.training import load_training
+from fitgauge.services.common.long_questions import Checkpoint
+from fitgauge.services.common.name_readings import find_gpu, model_readings
+from fitgauge.services.recommend.smallest_training import smallest_training
+from fitgauge.services.serving_questions import CacheDependencies
+from fitgauge.services.shared import Shared
+from fitgauge.services.training_fit.rl_models import RlModels
+from fitgauge.services.training_fit.rl_setup import named_model
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
+from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
+from fitgauge.services.training_plan.service import Planner
+from fitgauge.spans import span
+
+
+class TrainingQuestions:
+    """Resolves what a question of training names, and lets the services answer it."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._models = shared.models
+        self._long = shared.long
+        self.fit = TrainingFitService(load_training(), shared.engines)
+        """What answers check_training_fit about models that are at hand."""
+        self._planner = Planner(load_training())
+
+    async def check(
+        self, request: TrainingRequest, catalog: Catalog
+    ) -> tuple[CacheDependencies, TrainingAnswer]:
+        """Return the answer and what it depends on. Raises the errors of fitgauge.errors."""
+        dependencies = CacheDependencies(catalog, request.model)
+        snapshot = self._models.snapshot
+        gpu = None
+        if request.gpu is not None:
+            gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
+        model = await self._models.find(request.model)
+        rl_models = await self._rl_models(request)
+        alone = rl_models.reward is None and rl_models.critic is None
+
+        def answers(checkpoint: Checkpoint) -> TrainingAnswer:
+            training = self.fit.with_checkpoint(checkpoint)
+            if gpu is not None:
+                return training.answer(request, model, gpu, rl_models, catalog.offers)
+            judged = training.alone(request, model, rl_models)
+            smallest = smallest_training(request, model, rl_models, judged.main, training, catalog)
+            return training.needs(request, model, judged, smallest, rl_models)
+
+        with span("estimate", operation="check_training_fit"):
+            answer = await self._long.run(answers)
+        answer.read_as = [
+            *model_readings(model, lambda _: None, answer.verdict),
+            *answer.read_as,
+        ]
+        # An answer that depends on further models is not cached: their validity is not checked.
+        return dependencies._replace(model=model if alone else None), answer
+
+    async def _rl_models(self, request: TrainingRequest) -> RlModels:
+        """Return the reward model and the critic that a request names. Raises the errors of
+        fitgauge.errors."""
+        names = (named_model(request.reward_model), named_model(request.critic_model))
+        reward, critic = [await self._models.find(name) if name else None for name in names]
+        return RlModels(reward, critic)
+
+    async def plan(
+        self, request: TrainingPlanRequest, catalog: Catalog
+    ) -> tuple[CacheDependencies, TrainingPlanAnswer]:
+        """Return the layouts that train a model and what the answer depends on. Raises the errors
+        of fitgauge.errors."""
+        gpu = find_gpu(catalog, self._models.snapshot, request.gpu, request.model)
+        model = await self._models.find(request.model)
+        with span("search", operation="plan_training"):
+            answer = await self._long.run(
+                lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
+            )
+        return CacheDependencies(catalog, request.model, model), answer

@@ -82,6 +82,7 @@ def zero_workload(row: Row) -> TrainingWorkload:
     """Return the question of a rank of DeepSpeed's ZeRO."""
     return TrainingWorkload(
         framework="deepspeed",
+        optimizer_implementation="fused",
         zero_stage=row["zero_stage"],
         data_parallel=row["ranks"],
         sequence_length=row["seq"],

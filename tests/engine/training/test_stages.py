@@ -135,6 +135,24 @@ def test_zero_2_copies_what_its_bucket_holds_once_the_passes_are_over():
     assert buckets == 2 * (500_000_000 + model.parameters)
 
 
+@pytest.mark.parametrize(
+    ("implementation", "made"), [("fused", 0), ("foreach", 1), ("for_loop", 2)]
+)
+def test_a_step_of_zero_holds_what_adamw_makes_of_a_flat_partition(implementation, made):
+    model = spec("Qwen/Qwen3-8B")
+
+    def temporaries(**settings):
+        asked = {"framework": "deepspeed", "optimizer_implementation": implementation, **settings}
+        (stage,) = stages(model, work(**asked))
+        return part(stage.phases[2], "optimizer_temporaries")
+
+    masters = 4 * model.parameters // 4
+    for stage in (1, 2):
+        assert temporaries(zero_stage=stage, data_parallel=4) == pytest.approx((1 + made) * masters)
+    assert temporaries(zero_stage=3, data_parallel=4) == (1 + made) * 4 * 10**9
+    assert temporaries(zero_stage=2, data_parallel=4, offload="optimizer") == 0
+
+
 def test_each_zero_stage_needs_less_than_the_one_before():
     model = spec("Qwen/Qwen3-8B")
     totals = [

@@ -10,11 +10,15 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.launchers.tool import Default
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.workload import trainer_steps
 
 
 def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
     """Return the unset fields that the framework's version decides."""
-    steps = workload.framework in ("transformers", "fsdp") and workload.optimizer == "adamw"
+    of_torch = workload.framework in ("transformers", "fsdp") or (
+        workload.framework == "deepspeed" and trainer_steps(request)
+    )
+    steps = of_torch and workload.optimizer == "adamw"
     shards = (
         workload.framework == "fsdp"
         and workload.uses_adapters

@@ -18,6 +18,7 @@ from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
+from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.rl_setup import (
     asked_framework,
     asked_length,
@@ -92,6 +93,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "runtime_bytes": None if request.runtime_gib is None else int(request.runtime_gib * GIB),
         "base_precision": request.base_precision or "fp32",
     }
+    if framework == "deepspeed" and not trainer_steps(request):
+        derived["optimizer_implementation"] = request.optimizer_implementation or "fused"
     workload = TrainingWorkload(**(_sent(request) | derived))
     if (
         method == "full"
@@ -104,6 +107,13 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         )
     _refuse(workload, spec, count)
     return workload
+
+
+def trainer_steps(request: TrainingRequest) -> bool:
+    """Return whether transformers' Trainer makes the optimizer under DeepSpeed, since the tool's
+    configurations name none; DeepSpeed's own AdamW is fused."""
+    tool = tool_of(request)
+    return tool is not None and tool.steps_under_deepspeed
 
 
 def _sent(request: TrainingRequest) -> dict[str, Any]:

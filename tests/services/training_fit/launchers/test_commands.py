@@ -161,5 +161,15 @@ def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(answer):
     assert "zero_allow_untested_optimizer" not in config()
 
 
+@pytest.mark.parametrize("tool", ["trl", "axolotl", "ms-swift", "llama-factory"])
+def test_deepspeed_steps_by_the_trainers_adamw_where_the_tools_configurations_name_none(
+    answer, tool
+):
+    asked = answer(trainer=tool, framework="deepspeed")
+    trainers = tool in ("ms-swift", "llama-factory")
+    assert ('"optimizer":' not in asked.launch.command) == trainers
+    assert ("optimizer_implementation" not in asked.understood_as) == trainers
+
+
 def test_adapters_of_a_reward_model_are_told_their_task(words):
     assert words("--lora_task_type", method="lora", algorithm="reward") == ["SEQ_CLS"]

@@ -5,7 +5,7 @@ import msgspec
 
 from fitgauge.engine.quantity import NOTHING, Bytes
 from fitgauge.engine.training.states.sharding import RankStates
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Implementation, TrainingWorkload
 
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's reduce_bucket_size and allgather_bucket_size. Source:
@@ -14,6 +14,10 @@ LIVE_ELEMENTS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance. Source: the same."""
 PREFETCH_ELEMENTS = 50_000_000
 """DeepSpeed's stage3_prefetch_bucket_size. Source: the same."""
+_MADE: dict[Implementation, int] = {"fused": 0, "foreach": 1, "for_loop": 2}
+"""Tensors as long as its own that AdamW makes of a flat one: square roots, and their quotient.
+Source: torch/optim/adamw.py, _multi_tensor_adamw, _single_tensor_adamw; DeepSpeed's own is fused
+(deepspeed/ops/adam/fused_adam.py)."""
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -26,7 +30,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gathered: Bytes
     """Parameters gathered during the passes [bytes]."""
     step_copies: int = 0
-    """fp32 gradients of a step [bytes]."""
+    """fp32 gradients of a step, and what its AdamW makes [bytes]."""
     ordered: int = 0
     """Copy of the gradients that are reduced once the passes are over [bytes]."""
     frees_gradients: bool = False
@@ -75,7 +79,13 @@ def exchange(
         return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
     filled = min(BUCKET_ELEMENTS, trained) * width
     if workload.framework == "deepspeed" and not zero:
-        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING, ordered=filled)
+        return Exchange(
+            buckets=NOTHING,
+            standing=NOTHING,
+            gathered=NOTHING,
+            step_copies=_made(workload, rank.master_weights),
+            ordered=filled,
+        )
     if not zero:
         copies = trained * width
         return Exchange(
@@ -86,7 +96,12 @@ def exchange(
         and workload.gradient_dtype == "fp32"
         and workload.offload == "none"
     ):
-        return Exchange(buckets=NOTHING, standing=more(NOTHING, trained * width), gathered=NOTHING)
+        return Exchange(
+            buckets=NOTHING,
+            standing=more(NOTHING, trained * width),
+            gathered=NOTHING,
+            step_copies=_made(workload, rank.master_weights),
+        )
     whole = BUCKET_ELEMENTS * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
     copies = _step_copy(workload, rank)
@@ -133,15 +148,23 @@ def more(size: Bytes, by: int) -> Bytes:
 def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
     """Return an fp32 gradient for every number the rank steps, where DeepSpeed steps on the
     device, or Megatron from gradients of 16 bit (megatron/core/optimizer/distrib_optimizer.py,
-    shard_model_grad.float()); of ZeRO-3 one sub-group of 1e9."""
+    shard_model_grad.float()); of ZeRO-3 one sub-group of 1e9. Under DeepSpeed with what AdamW
+    makes of it."""
     if workload.offload != "none":
         return 0
     if workload.framework == "megatron":
         return rank.master_weights if workload.gradient_dtype == "bf16" else 0
     if workload.framework != "deepspeed" or workload.zero_stage == 0:
         return 0
-    return (
+    stepped = (
         min(rank.master_weights, 4 * LIVE_ELEMENTS)
         if workload.zero_stage == 3
         else rank.master_weights
     )
+    return stepped + _made(workload, stepped)
+
+
+def _made(workload: TrainingWorkload, stepped: int) -> int:
+    """Return what AdamW makes on the device of flat tensors of `stepped` bytes."""
+    on_device = workload.offload == "none" and workload.optimizer == "adamw"
+    return stepped * _MADE[workload.optimizer_implementation] if on_device else 0

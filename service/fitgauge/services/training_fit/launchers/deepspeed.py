@@ -13,8 +13,8 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
     """Return DeepSpeed's JSON: batch sizes, precision, optimizer, ZeRO with the buckets of the
     estimate, offload. Source: its docs, "Configuration JSON".
 
-    AdamW is in it, since DeepSpeed then takes its own on the host (CPUAdam); transformers fills
-    in "auto". `indent`: -1 for one line.
+    AdamW is in it, since DeepSpeed then takes its own, fused or on the host (CPUAdam), unless
+    transformers' Trainer is to make it; transformers fills in "auto". `indent`: -1 for one line.
     """
     half = {"mixed_fp16": "fp16"}.get(workload.precision, "bf16")
     zero: dict[str, object] = {"stage": workload.zero_stage}
@@ -57,7 +57,8 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
         config |= {"zero_force_ds_cpu_optimizer": False} if workload.offload != "none" else {}
     if workload.gradient_dtype is not None:
         config["data_types"] = {"grad_accum_dtype": workload.gradient_dtype}
-    if workload.optimizer == "adamw":
+    own = workload.offload != "none" or workload.optimizer_implementation == "fused"
+    if workload.optimizer == "adamw" and own:
         config["optimizer"] = {
             "type": "AdamW",
             "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},

@@ -92,6 +92,7 @@ LLAMA_FACTORY = Tool(
     run_names=RunNames("yaml", TRAINER_NAMES),
     algorithms=PREFERENCE | {"ppo"},
     unsupported=unsupported_by_trainer,
+    steps_under_deepspeed=True,  # examples/deepspeed/ds_z3_config.json
     defaults=(
         Default("precision", "mixed_bf16",
             "src/llamafactory/model/adapter.py, cast_trainable_params_to_fp32; bf16 in examples"),

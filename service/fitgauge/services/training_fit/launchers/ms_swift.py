@@ -115,6 +115,7 @@ MS_SWIFT = Tool(
     run_names=TRAINER_FLAGS,
     algorithms=PREFERENCE | {"ppo", "grpo"},
     unsupported=unsupported_by_trainer,
+    steps_under_deepspeed=True,  # swift/config/zero3.json
     defaults=(
         Default("precision", "bf16",
             "swift/arguments/base_args/model_args.py, torch_dtype: the checkpoint's", ("full",)),

@@ -164,6 +164,8 @@ class Tool:
     """Its command's names of how long it trains and when it saves."""
     writer: Writer = "trainer"
     """Whose code writes its checkpoints."""
+    steps_under_deepspeed: bool = False
+    """Its DeepSpeed configurations name no optimizer, so transformers' Trainer makes it."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
 

@@ -264,20 +264,21 @@ def _usual_fragmentation(
     """Return the fragmentation where memory is plenty: a share of what is allocated, and a
     multiple of the logits, the largest blocks.
 
-    frozen: weights that never change [bytes]. Where experts exchange tokens, their blocks have no
-    part in the larger share, of those that every step allocates."""
-    share = profile.fragmentation[allocator_kind(workload)]
-    times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    rest, resting, formula = allocated, 0.0, ""
-    if workload.expert_parallel > 1:
-        rest, resting = allocated - frozen, share.expected * frozen
-        formula = f"{share.expected:.8g} x {exactly(frozen)} of frozen weights + " if frozen else ""
-        share = profile.fragmentation_dispatched
-    formula += (
-        f"{share.expected:.8g} x {exactly(rest)} allocated + {times:.8g} x {exactly(logits)}"
-        " of logits"
+    frozen: weights that never change [bytes]: blocks that are allocated once and stay leave no
+    gaps. The interval is a share of all that is allocated."""
+    share = (
+        profile.fragmentation_dispatched
+        if workload.expert_parallel > 1
+        else profile.fragmentation[allocator_kind(workload)]
     )
-    usual = share.term("fragmentation", rest, times * logits + resting, formula)
+    times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
+    counted = f"({exactly(allocated)} - {exactly(frozen)} of frozen weights)" if frozen else ""
+    formula = (
+        f"{share.expected:.8g} x {counted or exactly(allocated)} allocated + {times:.8g} x"
+        f" {exactly(logits)} of logits"
+    )
+    less = share.expected * frozen
+    usual = share.term("fragmentation", allocated, times * logits - less, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 

@@ -14,7 +14,7 @@ LIVE_ELEMENTS = 1_000_000_000
 """DeepSpeed's stage3_max_live_parameters and stage3_max_reuse_distance. Source: the same."""
 PREFETCH_ELEMENTS = 50_000_000
 """DeepSpeed's stage3_prefetch_bucket_size. Source: the same."""
-_MADE: dict[Implementation, int] = {"fused": 0, "foreach": 1, "for_loop": 2}
+_FLAT_TEMPORARIES: dict[Implementation, int] = {"fused": 0, "foreach": 1, "for_loop": 2}
 """Tensors as long as its own that AdamW makes of a flat one: square roots, and their quotient.
 Source: torch/optim/adamw.py, _multi_tensor_adamw, _single_tensor_adamw; DeepSpeed's own is fused
 (deepspeed/ops/adam/fused_adam.py)."""
@@ -83,7 +83,7 @@ def exchange(
             buckets=NOTHING,
             standing=NOTHING,
             gathered=NOTHING,
-            step_copies=_made(workload, rank.master_weights),
+            step_copies=_temporaries(workload, rank.master_weights),
             ordered=filled,
         )
     if not zero:
@@ -100,7 +100,7 @@ def exchange(
             buckets=NOTHING,
             standing=more(NOTHING, trained * width),
             gathered=NOTHING,
-            step_copies=_made(workload, rank.master_weights),
+            step_copies=_temporaries(workload, rank.master_weights),
         )
     whole = BUCKET_ELEMENTS * width
     bucket = Bytes(low=filled // 10, expected=whole, high=whole)
@@ -161,10 +161,10 @@ def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
         if workload.zero_stage == 3
         else rank.master_weights
     )
-    return stepped + _made(workload, stepped)
+    return stepped + _temporaries(workload, stepped)
 
 
-def _made(workload: TrainingWorkload, stepped: int) -> int:
+def _temporaries(workload: TrainingWorkload, stepped: int) -> int:
     """Return what AdamW makes on the device of flat tensors of `stepped` bytes."""
     on_device = workload.offload == "none" and workload.optimizer == "adamw"
-    return stepped * _MADE[workload.optimizer_implementation] if on_device else 0
+    return stepped * _FLAT_TEMPORARIES[workload.optimizer_implementation] if on_device else 0

@@ -32,12 +32,19 @@ OLD_ZERO_GRAD = (
 ROUTING = "what Megatron and DeepSpeed hold to route tokens to experts is not derived"
 RUN_CAUSES = {
     "t106": (
-        "whether layers were recomputed is not printed; estimated as the project's other recipes,"
-        " which do"
+        "asked with today's configuration; that of the time had adapters on q and v alone, and"
+        " without recomputation these need 30.2 GiB (torchtune 30b8519e8, recipes/configs/llama3_1/"
+        "8B_lora_single_device.yaml)"
     ),
     "t402": (
         "axolotl's docs say that under FSDP2 not all layers of quantized experts are sharded"
-        " (docs/expert_quantization.qmd); counted as if they were"
+        " (docs/expert_quantization.qmd); counted as if they were, and what loading reserves"
+        " (qlora_fsdp.yaml: cpu_ram_efficient_loading false) is not counted"
+    ),
+    "t405": "what loading reserves, 3.7 GiB as the source says, is not counted",
+    "t156": (
+        "a packed row of ms-swift holds chosen and rejected together (swift/dataset/packing.py,"
+        " create_packed_idx); asked as two rows of that length"
     ),
     "t394": (
         "what stays on the GPU beside FSDP's offload is not derived for this project; which"
@@ -49,7 +56,10 @@ RUN_CAUSES = {
     ),
     "t110": "not explained; the unit differs from the other rows of its table",
     "t108": "not explained: FSDP's offload of parameters, gradients and states",
-    "t438": "neither precision nor unit is printed",
+    "t438": (
+        "the source's loss never holds logits (Apple's cut cross-entropy); asked as a loss in"
+        " chunks, which does"
+    ),
     "t172": f"the GPU is full, which shows the GPU and not the need; {ROUTING}",
     "t173": ROUTING,
     "t174": ROUTING,

@@ -224,7 +224,8 @@ def test_a_tool_without_a_command_here_says_whose_it_is(answer):
 @pytest.mark.parametrize("algorithm", ["sft", "dpo", "ppo", "grpo"])
 @pytest.mark.parametrize("tool", [*(tool.name for tool in TOOLS), "megatron", "fsdp"])
 def test_a_command_names_what_to_replace_in_it(answer, tool, algorithm):
-    launch = answer(algorithm=algorithm, gpu_count=8, framework=tool).launch
+    fits = {"gpu_count": 8, "sequence_length": 2048}  # Lightning's fp32 too: a command is printed
+    launch = answer(algorithm=algorithm, framework=tool, **fits).launch
     words = set(
         re.findall(r"(?<![\w$])[A-Z]{4,}(?:_[A-Z]+)*(?:\.[a-z]+)?(?![\w=])", launch.command)
     )

@@ -261,8 +261,9 @@ def test_a_model_without_heads_is_not_told_that_it_has_one(questions):
 
 
 def test_adapters_are_sharded_over_the_gpus_at_hand_before_more_are_asked_for(train):
-    """LoRA of 32B does not surely fit four H100 as a copy on each; sharded over them it does."""
-    question = {"model": "Qwen/Qwen3-32B", "gpu": "H100", "gpu_count": 4}
+    """LoRA of 32B with 6,144 tokens does not surely fit four H100 as a copy on each; sharded over
+    them it does."""
+    question = {"model": "Qwen/Qwen3-32B", "gpu": "H100", "gpu_count": 4, "sequence_length": 6144}
     (lora,) = [
         one.request
         for one in train(**question, method="full").suggestions

@@ -132,9 +132,10 @@ class Sample(NamedTuple):
 
 
 def frozen_bytes(run: Published) -> int:
-    """Return the weights that no step changes [bytes]."""
+    """Return the weights that no step changes, where that counts (engine, estimate.py) [bytes]."""
     stage = run.trained.fullest
-    adapts = run.trained.workload.uses_adapters
+    workload = run.trained.workload
+    adapts = workload.uses_adapters and workload.framework != "megatron"
     return sum(term.bytes for term in stage.tensors if term.name == "weights" and adapts)
 
 

@@ -265,20 +265,27 @@ def _usual_fragmentation(
     multiple of the logits, the largest blocks.
 
     frozen: weights that never change [bytes]: blocks that are allocated once and stay leave no
-    gaps. The interval is a share of all that is allocated."""
-    share = (
-        profile.fragmentation_dispatched
-        if workload.expert_parallel > 1
-        else profile.fragmentation[allocator_kind(workload)]
-    )
+    gaps. Under Megatron, none of whose runs with adapters tells it, they have the usual share. The
+    interval is a share of all that is allocated."""
+    share = profile.fragmentation[allocator_kind(workload)]
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
+    more, formula = times * logits, ""
+    if workload.framework == "megatron":
+        if workload.expert_parallel > 1:
+            usual_share, share = share.expected, profile.fragmentation_dispatched
+            more += usual_share * frozen
+            allocated -= frozen
+            if frozen:
+                formula = f"{usual_share:.8g} x {exactly(frozen)} of frozen weights + "
+        frozen = 0
+    elif workload.expert_parallel > 1:
+        share = profile.fragmentation_dispatched
     counted = f"({exactly(allocated)} - {exactly(frozen)} of frozen weights)" if frozen else ""
-    formula = (
+    formula += (
         f"{share.expected:.8g} x {counted or exactly(allocated)} allocated + {times:.8g} x"
         f" {exactly(logits)} of logits"
     )
-    less = share.expected * frozen
-    usual = share.term("fragmentation", allocated, times * logits - less, formula)
+    usual = share.term("fragmentation", allocated, more - share.expected * frozen, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 

@@ -8,6 +8,7 @@ import pytest
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from whole_lists import whole_list
 
@@ -127,7 +128,8 @@ def test_a_budget_that_nobody_meets_names_the_cheapest_that_would(recommend):
 def test_one_gpu_is_recommended_where_train_check_fits_it_on_one(recommend, train_check):
     for method in ("lora", "qlora", "full"):
         for gpu in ("RTX 4090", "L40S", "H200"):
-            if train_check(gpu=gpu, method=method).verdict == "fits":
+            asked = {"gpu": gpu, "method": method, "micro_batches": DEFAULT_GLOBAL_BATCH}
+            if train_check(**asked).verdict == "fits":
                 (option,) = recommend(gpus=gpu, method=method).training_options
                 assert (option.gpu.count, option.method) == (1, method)
 

@@ -13,7 +13,8 @@ from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
 from fitgauge.services.ask.schemas import AskRequest
 
-MODELS = ModelNames(Snapshot())
+SNAPSHOT = Snapshot()
+MODELS = ModelNames(SNAPSHOT)
 READER = Reader(GpuNames(bundled()), MODELS)
 
 SETTINGS = sorted("_".join(phrase) for phrase in vocabulary.PHRASES if len(phrase) > 1)
@@ -129,3 +130,42 @@ def test_a_number_of_copies_is_said_to_be_left_out(ask):
         note.startswith("4 replicas:") and "gpu_memory_utilization" in note for note in copies
     )
     assert not ask("run qwen3 8b on one H100").missing
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("qwen2.5 vl 7b on a 4090 with 10 images per request", "10 images:"),
+        ("can llama 3 8b run on cpu?", "on cpu:"),
+        ("can I run llama 3 8b on a raspberry pi 5 8gb", "raspberry pi:"),
+    ],
+)
+def test_what_no_request_has_a_field_for_is_said(ask, text, note):
+    answer = ask(text)
+    assert [one for one in answer.missing if one.startswith(note)]
+    assert answer.understood.gpu_count is None
+
+
+def test_pixels_are_no_gpus():
+    assert understood("qwen2.5 vl 7b on a 4090, images of 1024x1024").gpu_count is None
+    assert understood("llama 3 70b on 4x3090").gpu_count == 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "glm 4.5 air", "glm 5.1", "yi 1.5 34b chat", "gpt j 6b", "polyglot ko 5.8b", "t5 large",
+        "phi 3 mini 4k instruct", "phi 4 reasoning plus", "open llama 7b", "step 3.7 flash",
+        "qwen3 embedding 4b", "nomic embed text v1.5", "mistral 7b v0.1", "c4ai command r plus",
+    ],
+)  # fmt: skip
+def test_a_bundled_name_is_read_whole_however_it_is_parted(name):
+    for written in (name, name.replace(" ", "-")):
+        result = understood(f"does {written} run on 4x RTX 3090?")
+        assert SNAPSHOT.read(result.model).id == SNAPSHOT.read(name).id
+        assert (result.gpu, result.gpu_count) == ("RTX 3090", 4)
+
+
+def test_a_number_behind_a_name_that_counts_is_none_of_it():
+    result = understood("does phi 4 gpus with 24gb suffice?")
+    assert (result.model, result.gpu_count) == ("phi", 4)

@@ -8,6 +8,7 @@ from fitgauge.services.ask.gpu_spans import is_gpu_word
 from fitgauge.services.ask.names import is_size, is_version
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
+_COUNT = re.compile(r"\d+k?")
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
 
@@ -27,13 +28,14 @@ def read_model(scan: Scan, index: int) -> int | None:
     first = scan.pieces[index]
     if not first.low[0].isalpha() or not scan.models_left:
         return None
-    phrase = scan.longest_phrase(index)
+    whole = _whole_name(scan, index)
+    phrase = scan.longest_phrase(index) if whole is None else None
     if phrase is not None and (
         phrase[0] == "ENGINE" or phrase[2] > index or _is_phrase(scan, index)
     ):
         return None
     start = _Start(scan, index)
-    named, last = start.named, start.last
+    named, last = start.named or whole is not None, max(start.last, whole or 0)
     sized, sized_by_dash, versioned = False, False, False
     place = last + 1
     while place < len(scan.pieces) and place < index + 24:
@@ -57,7 +59,7 @@ def read_model(scan: Scan, index: int) -> int | None:
             versioned = True
         last = place
         place += 1
-    is_complete = sized or versioned or start.titled
+    is_complete = sized or versioned or start.titled or whole is not None
     family = named and (is_complete or first.low not in DESCRIPTIVE)
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
@@ -66,6 +68,23 @@ def read_model(scan: Scan, index: int) -> int | None:
     scan.emit("FAMILY" if alone else "MODEL", _spelled(scan, index, last), index, last)
     read_formats_within(scan, index, last)
     return last + 1
+
+
+def _whole_name(scan: Scan, index: int) -> int | None:
+    """Return the last piece of the longest bundled name that stands here whole, however its words
+    are parted; None where none does. A number at its end that counts something is none of it."""
+    text, place, last = "", index, None
+    while place < len(scan.pieces) and len(text) < scan.models.longest_whole:
+        piece = scan.pieces[place]
+        if piece.kind == "word":
+            text += piece.low
+            counts = _COUNT.fullmatch(piece.low) and place > index
+            if text in scan.models.whole and place > index and not counts:
+                last = place
+        elif not (piece.kind == "sign" and piece.low in "-_:" and piece.glued):
+            break
+        place += 1
+    return last
 
 
 class _Start:

@@ -146,6 +146,21 @@ class ModelNames:
         return [words(model_id.partition("/")[2] or model_id) for model_id in ids]
 
     @cached_property
+    def whole(self) -> frozenset[str]:
+        """Every name of two words or more without what parts them: glm4.5air; none that is all
+        prose."""
+        return frozenset(
+            "".join(name)
+            for name in self._names
+            if len(name) > 1 and not all(_is_prose(word) for word in name)
+        )
+
+    @cached_property
+    def longest_whole(self) -> int:
+        """Letters of the longest of them."""
+        return max(map(len, self.whole), default=0)
+
+    @cached_property
     def vocabulary(self) -> frozenset[str]:
         """Every word of a name."""
         return frozenset(word for name in self._names for word in name)
@@ -300,6 +315,10 @@ def _families(names: Iterable[tuple[str, ...]]) -> Iterable[str]:
         for second in others[:1]:
             if _tells(second) and (first in DESCRIPTIVE or second not in english):
                 yield second
+
+
+def _is_prose(word: str) -> bool:
+    return word in _english_words() or word in DESCRIPTIVE or word.isdigit()
 
 
 def _tells(word: str) -> bool:

@@ -17,6 +17,7 @@ _PRODUCT = re.compile(
     r"(\d{1,3}) ?[*x] ?(\d{1,3}) ?(?:gi?b?)? ?= ?(\d{1,5}) ?gi?b?(?![a-z0-9])", re.IGNORECASE
 )
 _LONGEST_PRODUCT = 24
+_PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
 _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
@@ -156,6 +157,9 @@ def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
         named = re.match(r"\d{4}(?=[a-z]{5})", low)
         if named and gpus.anchors(named[0]):
             return named.end()
+        pixels = _PIXELS.fullmatch(low)
+        if pixels and not gpus.anchors(pixels[1]):
+            return None
         if count := re.match(r"\d{1,4}x(?=[a-z0-9])", low):
             return count.end()
         match = _NUMBER.fullmatch(low)

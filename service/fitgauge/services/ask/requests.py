@@ -11,8 +11,8 @@ from msgspec import structs
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.reading import Reading, known_engine
+from fitgauge.services.ask.remarks import remarks
 from fitgauge.services.ask.schemas import Operation
-from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
@@ -44,14 +44,6 @@ _OF_ONE = ("check_fit", "check_training_fit", "plan_training", "recommend_gpus")
 
 _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
-
-_COPIES = re.compile(
-    r"\b(?:[2-9]|[1-9]\d{1,2}|"
-    + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
-    + ")"
-    r" (?:replicas|copies|instances)\b"
-)
-"""Several servers of one model: no request has their number."""
 
 _ADAPTERS = ("full", "lora", "qlora")
 _SHORT_LIST = 10
@@ -129,11 +121,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         chosen = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
-    if reading.operation == "check_fit" and (copies := _COPIES.search(reading.text.lower())):
-        notes.append(
-            f"{copies[0]}: the answer is of one. Several on one GPU share it: send each its part as"
-            " `gpu_memory_utilization`."
-        )
+    if reading.operation == "check_fit":
+        notes += remarks(reading.text)
     method = fields.get("method")
     if method is not None and method not in _ADAPTERS:
         fields["algorithm"] = fields.pop("method")

@@ -85,6 +85,7 @@ _SETTINGS: Mapping[str, str] = {
         "dialogues|data points|datapoints|beispiele"
     ),
     "EPOCHS": "epochs|epoch|num train epochs|num epochs|epochen",
+    "OTHER": "|".join(f"raspberry pi {number}" for number in range(3, 6)),
     "UNIT": (  # what a number may count that no request has a field for
         "layers|layer|steps|step|iterations|hours|minutes|seconds|"
         "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"

@@ -1,0 +1,36 @@
+"""What a question says that no request has a field for, each with what to do about it."""
+
+import re
+
+from fitgauge.services.ask.vocabulary import NUMBER_WORDS
+
+_REMARKS = (
+    (
+        re.compile(
+            r"\b(?:[2-9]|[1-9]\d{1,2}|"
+            + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
+            + r") (?:replicas|copies|instances)\b"
+        ),
+        "the answer is of one. Several on one GPU share it: send each its part as"
+        " `gpu_memory_utilization`.",
+    ),
+    (
+        re.compile(r"\b\d+ images?\b|\bimages? per (?:request|prompt)\b"),
+        "images take tokens of the context: count them in `context_length`.",
+    ),
+    (
+        re.compile(
+            r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b|\bwithout (?:a |any )?gpu\b"
+            r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
+        ),
+        "runs without a GPU are not estimated. What a model needs on a GPU is about what it needs"
+        " in the memory of the machine.",
+    ),
+)
+
+
+def remarks(text: str) -> list[str]:
+    """Return a sentence for each, with the words of the question that it is about."""
+    low = text.lower()
+    matches = ((pattern.search(low), sentence) for pattern, sentence in _REMARKS)
+    return [f"{match[0]}: {sentence}" for match, sentence in matches if match]

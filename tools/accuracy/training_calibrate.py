@@ -120,23 +120,12 @@ class Sample(NamedTuple):
     """Bytes reserved."""
     peak: float
     """Bytes allocated."""
-    changing: float
-    """The same without frozen weights."""
     logits: int
     """Bytes of the logits in fp32."""
 
     def share(self, times: float) -> Seen:
-        """Return the share of what changes that is fragmented, less `times` the logits."""
-        extra = self.held - self.peak - times * self.logits
-        return Seen(self.campaign, extra / self.changing)
-
-
-def frozen_bytes(run: Published) -> int:
-    """Return the weights that no step changes, where that counts (engine, estimate.py) [bytes]."""
-    stage = run.trained.fullest
-    workload = run.trained.workload
-    adapts = workload.uses_adapters and workload.framework != "megatron"
-    return sum(term.bytes for term in stage.tensors if term.name == "weights" and adapts)
+        """Return the share of the peak that is fragmented, less `times` the logits."""
+        return Seen(self.campaign, (self.held - self.peak - times * self.logits) / self.peak)
 
 
 def samples(runs: Iterable[Published]) -> list[Sample]:
@@ -148,19 +137,14 @@ def samples(runs: Iterable[Published]) -> list[Sample]:
         printed = allocated(run.row)
         if held is not None and (printed or not routed(run)):
             peak = printed or stage.allocated.expected
-            logits, changing = (
-                logits_bytes(run.model.spec, workload, stage.stage),
-                peak - frozen_bytes(run),
-            )
-            kind, source = allocator_kind(workload), campaign(run.row)
-            result.append(Sample(kind, source, held, peak, changing, logits))
+            logits = logits_bytes(run.model.spec, workload, stage.stage)
+            result.append(Sample(allocator_kind(workload), campaign(run.row), held, peak, logits))
     return result
 
 
 def dispatched(runs: Iterable[Published]) -> list[Seen]:
     """Of every run whose ranks exchanged the tokens of their experts, what was held over what is
-    counted, less 1; all of them train all weights. None of them prints the peak, so that uneven
-    routing is in it too."""
+    counted, less 1. None of them prints the peak, so that uneven routing is in it too."""
     result = []
     for run in runs:
         held = reserved(run)
@@ -191,7 +175,7 @@ def fragmentation(seen: list[Sample]) -> tuple[float, dict[AllocatorKind, float]
             }
             total += sum(
                 abs(one.share(times).value - result[name])
-                * one.changing
+                * one.peak
                 / one.held
                 / alike[one.campaign]
                 for one in own
@@ -227,10 +211,9 @@ def spread(
         )
         if peak is None and experts and held:
             spec, workload = run.model.spec, run.trained.workload
-            share, frozen = shares[allocator_kind(workload)], frozen_bytes(run)
-            peak = (
-                held * GIB - times * logits_bytes(spec, workload, stage.stage) + share * frozen
-            ) / (1 + share)
+            peak = (held * GIB - times * logits_bytes(spec, workload, stage.stage)) / (
+                1 + shares[allocator_kind(workload)]
+            )
         certain = sum(term.bytes for term in stage.tensors if term.name in STATES)
         rest, whole = stage.allocated.expected - certain, stage.allocated.expected
         if peak is not None and rest > LEAST_UNCERTAIN * whole:
@@ -272,13 +255,7 @@ def coefficients(
     for name, share in shares.items():
         few = sum(one.kind == name for one in seen) < FEW
         alike = [one for one in seen if few or one.kind == name or {one.kind, name} <= POOLED]
-        off = [
-            Seen(
-                one.campaign,
-                (one.share(times).value - shares[one.kind]) * one.changing / one.peak,
-            )
-            for one in alike
-        ]
+        off = [Seen(one.campaign, one.share(times).value - shares[one.kind]) for one in alike]
         low, high = min(quantile(off, 0.05), 0), max(quantile(off, 0.95), 0)
         fitted[name] = coefficient(
             share + low, share, share + high, sum(one.kind == name for one in seen)

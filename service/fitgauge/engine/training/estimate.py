@@ -264,28 +264,20 @@ def _usual_fragmentation(
     """Return the fragmentation where memory is plenty: a share of what is allocated, and a
     multiple of the logits, the largest blocks.
 
-    frozen: weights that never change [bytes]: blocks that are allocated once and stay leave no
-    gaps. Under Megatron, none of whose runs with adapters tells it, they have the usual share. The
-    interval is a share of all that is allocated."""
+    frozen: weights that never change [bytes]. Where experts exchange tokens, their blocks have no
+    part in the larger share, of those that every step allocates."""
     share = profile.fragmentation[allocator_kind(workload)]
     times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    more, formula = times * logits, ""
-    if workload.framework == "megatron":
-        if workload.expert_parallel > 1:
-            usual_share, share = share.expected, profile.fragmentation_dispatched
-            more += usual_share * frozen
-            allocated -= frozen
-            if frozen:
-                formula = f"{usual_share:.8g} x {exactly(frozen)} of frozen weights + "
-        frozen = 0
-    elif workload.expert_parallel > 1:
+    rest, resting, formula = allocated, 0.0, ""
+    if workload.expert_parallel > 1:
+        rest, resting = allocated - frozen, share.expected * frozen
+        formula = f"{share.expected:.8g} x {exactly(frozen)} of frozen weights + " if frozen else ""
         share = profile.fragmentation_dispatched
-    counted = f"({exactly(allocated)} - {exactly(frozen)} of frozen weights)" if frozen else ""
     formula += (
-        f"{share.expected:.8g} x {counted or exactly(allocated)} allocated + {times:.8g} x"
-        f" {exactly(logits)} of logits"
+        f"{share.expected:.8g} x {exactly(rest)} allocated + {times:.8g} x {exactly(logits)}"
+        " of logits"
     )
-    usual = share.term("fragmentation", allocated, more - share.expected * frozen, formula)
+    usual = share.term("fragmentation", rest, times * logits + resting, formula)
     return msgspec.structs.replace(usual, low=max(0, usual.low))
 
 

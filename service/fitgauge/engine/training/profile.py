@@ -27,7 +27,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     runtime_bytes: Coefficient
     """CUDA context, libraries and their workspaces."""
     fragmentation: dict[AllocatorKind, Coefficient]
-    """Share of the peak less frozen weights, where memory is plenty."""
+    """Share of the peak, where memory is plenty."""
     fragmentation_logits: Coefficient
     """Times a decoder's logits in fp32, added to the share: no other block is as large, and the
     loss may take copies one token shorter."""

@@ -20,6 +20,7 @@ from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
 from fitgauge.services.fit.batch_estimator import BatchEstimator, gpu_class
+from fitgauge.services.fit.demands import ModelDemands
 from fitgauge.services.fit.service import FitService
 from fitgauge.services.fit.workload import serving_workload
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
@@ -37,11 +38,14 @@ PROFILES = load_engines()
 def counted(monkeypatch):
     """Provide how often demands are worked out, and what comes beside the weights by engine."""
     calls = Counter()
-    demand = BatchEstimator._demand
 
-    def counting(self, *arguments):
-        calls["demands"] += 1
-        return demand(self, *arguments)
+    def demanding(work):
+        def counting(self, *arguments):
+            demand = work(self, *arguments)
+            calls["demands"] += demand is not None
+            return demand
+
+        return counting
 
     def beside(engine, work):
         def counting_beside(*arguments):
@@ -50,7 +54,8 @@ def counted(monkeypatch):
 
         return counting_beside
 
-    monkeypatch.setattr(BatchEstimator, "_demand", counting)
+    for name in ("idle_stages", "_whole"):
+        monkeypatch.setattr(ModelDemands, name, demanding(getattr(ModelDemands, name)))
     for name, row in list(ENGINES.items()):
         if row.split is not None:
             split = row.split._replace(stage_memory=beside(name, row.split.stage_memory))
@@ -125,7 +130,7 @@ def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):
     asked, found = model_of("Qwen/Qwen3-32B"), [bundled().find("H100"), bundled().find("4x H100")]
     rows = list(Comparer(PROFILES).compare(request, [asked], found).rows)
     assert len(rows) == 80
-    assert counted["vllm"] == 4
+    assert counted["vllm"] == counted["demands"] == 4
 
 
 def test_pages_of_a_list_are_estimated_once(counted):

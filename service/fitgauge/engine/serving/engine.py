@@ -11,7 +11,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import NOTHING, Bytes, Term, total
 from fitgauge.engine.serving.container import ContainerImage, ContainerStart, HelmChart
-from fitgauge.engine.serving.doubt import capped, doubt
+from fitgauge.engine.serving.doubt import doubt
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
@@ -26,7 +26,7 @@ from fitgauge.engine.serving.engine_facts import (
     Version,
 )
 from fitgauge.engine.serving.estimate import Estimate
-from fitgauge.engine.serving.fit import fit_probability, starting_probability
+from fitgauge.engine.serving.fit import Allowance, rest_probability
 from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.ladders import Ladders
 from fitgauge.engine.serving.launch import Launch, NodeFlags
@@ -120,10 +120,11 @@ class Engine(NamedTuple):
     """Fill in what the engine derives from model and accelerator."""
 
     budget: Callable[[Accelerator, Workload], Bytes] = all_usable
-    """What the engine may use of an accelerator."""
+    """What the engine may use of an accelerator, however many requests it answers."""
 
     terms_outside_budget: Callable[..., tuple[Term, ...]] | None = None
-    """What it holds outside that share of the whole device; None where the budget is all."""
+    """What it holds outside that share of the whole device, however many requests it answers; None
+    where the budget is all."""
 
     accelerator_kind: Callable[[Accelerator], Hashable] = one_kind
     """Accelerators of one kind hold the same, but for what `split.for_accelerator` changes."""
@@ -342,21 +343,15 @@ class Engine(NamedTuple):
             return NOTHING
         return total(self.terms_outside_budget(spec, profile, workload, accelerator, layers=layers))
 
-    def startup_probability(
-        self,
-        required: Bytes,
-        outside: Bytes,
-        profile: EngineProfile,
-        workload: Workload,
-        accelerator: Accelerator,
-    ) -> float:
-        """Return the chance that the engine starts: its budget holds what the fullest stage
-        requires, and the device what lies outside the budget [both bytes]; no surer than measured
-        runs of the kind allow.
+    def allowance(
+        self, outside: Bytes, profile: EngineProfile, workload: Workload, accelerator: Accelerator
+    ) -> Allowance:
+        """Return what an accelerator has for a launch, the same for any number of requests.
+        outside: what is held of it outside the engine's share [bytes].
 
         A pool given outright is no share of the device: then what is required alone decides.
         Source: vllm/v1/worker/utils.py, request_memory."""
-        budget, by = self.budget(accelerator, workload), doubt(profile, accelerator)
-        if not self.budget_is_device_share or workload.kv_cache_memory_bytes is not None:
-            return capped(fit_probability(required, budget), by)
-        return capped(starting_probability(required, budget, outside, accelerator.usable), by)
+        budget, rest = self.budget(accelerator, workload), 1.0
+        if self.budget_is_device_share and workload.kv_cache_memory_bytes is None:
+            rest = rest_probability(outside, budget, accelerator.usable)
+        return Allowance(budget, outside, rest, doubt(profile, accelerator))

@@ -29,11 +29,23 @@ CheckpointKind = Literal["gguf", "mlx", "ollama"]
 """A repository of GGUF files or of MLX weights on the Hub; a tag of Ollama's library."""
 
 
+CacheBytes = Callable[[CacheLayout, Workload], int]
+"""What the cache of a stage takes for the requests of a workload [bytes]."""
+
+
+ForAccelerator = Callable[
+    [Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator],
+    tuple[StageMemory, ...],
+]
+"""Turns the memory of a kind of accelerators into that of one of them."""
+
+
 class SplitEstimate(NamedTuple):
     """An estimate in two parts: what the weights take, and all other memory.
 
     The second part is the same for every number format of the weights, so that a search over
-    formats estimates it once. `estimate.stage_estimates` of both parts is the whole estimate."""
+    formats estimates it once. `estimate.stage_estimates` of both parts, and of the cache, is the
+    whole estimate."""
 
     loaded: Callable[
         [ModelSpec, ShardedWeights, Workload, Accelerator], tuple[tuple[Term, ...], ...]
@@ -43,20 +55,13 @@ class SplitEstimate(NamedTuple):
     stage_memory: Callable[
         [ModelSpec, Workload, Accelerator, EngineProfile, MixedMemo], tuple[StageMemory, ...]
     ]
-    """All other memory, by pipeline stage. The memo holds earlier results of the same model and
-    engine."""
+    """All other memory, by pipeline stage, but for the cache that `cache_bytes` counts. The memo
+    holds earlier results of the same model and engine."""
 
-    cache_bytes: Callable[[CacheLayout, Workload], int] | None = None
-    """What the cache of a stage takes for the requests of a workload [bytes]; None where more than
-    the cache depends on their number."""
+    cache_bytes: CacheBytes | None = None
+    """The cache of a stage; None where more than the cache depends on the number of requests."""
 
-    for_accelerator: (
-        Callable[
-            [Sequence[tuple[Term, ...]], Sequence[StageMemory], Workload, Accelerator],
-            tuple[StageMemory, ...],
-        ]
-        | None
-    ) = None
+    for_accelerator: ForAccelerator | None = None
     """Turn `stage_memory` of a kind of accelerators into that of one of them, by its memory: never
     less than before. None where all of a kind hold the same."""
 

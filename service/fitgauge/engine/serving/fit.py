@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from math import erf, sqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from fitgauge.engine.quantity import Bytes, Term, largest_where
-from fitgauge.engine.serving.doubt import Doubt
+from fitgauge.engine.quantity import NOTHING, Bytes, Term, largest_where
+from fitgauge.engine.serving.doubt import Doubt, capped
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 
 Verdict = Literal["fits", "tight", "does_not_fit"]
@@ -39,6 +39,31 @@ class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrency: int | None
     """The most requests at the requested context; None for a model that caches nothing of a
     request, which memory does not limit."""
+
+
+class Allowance(NamedTuple):
+    """What a GPU has for a launch, however many requests that answers."""
+
+    budget: Bytes
+    """What the engine may use of it [bytes]."""
+    outside: Bytes
+    """What is held of it outside the engine's share [bytes]."""
+    rest_probability: float
+    """How likely that fits in addition to the engine's share."""
+    by: Doubt
+    """How far what is required is to be trusted."""
+
+    def probability(self, required: Bytes) -> float:
+        """Return the chance that the engine starts and runs requests that require so much of the
+        budget [bytes]; no surer than measured runs of the kind allow."""
+        within = fit_probability(required, self.budget)
+        return capped(min(within, self.rest_probability), self.by)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether what lies outside the engine's share surely leaves it that."""
+        chance = min(fit_probability(NOTHING, self.budget), self.rest_probability)
+        return verdict(chance) == "fits"
 
 
 def fit_probability(required: Bytes, budget: Bytes) -> float:
@@ -86,12 +111,17 @@ def starting_probability(required: Bytes, budget: Bytes, outside: Bytes, usable:
     required: of the budget; outside: held beyond it; usable: of the GPU, whose spread the
     budget's is a share of. All in bytes. The weaker of the two conditions decides, as both rest
     on the same GPU."""
-    spare = Bytes(
+    return min(fit_probability(required, budget), rest_probability(outside, budget, usable))
+
+
+def rest_probability(outside: Bytes, budget: Bytes, usable: Bytes) -> float:
+    """Return the chance that what lies outside the budget fits the rest of the device."""
+    rest = Bytes(
         low=usable.low - budget.low,
         expected=usable.expected - budget.expected,
         high=usable.high - budget.high,
     )
-    return min(fit_probability(required, budget), fit_probability(outside, spare))
+    return fit_probability(outside, rest)
 
 
 def verdict(probability: float) -> Verdict:

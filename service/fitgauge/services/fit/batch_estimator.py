@@ -1,7 +1,6 @@
 """One model over many GPUs: what it demands is worked out once for GPUs that an engine treats
 alike, and set against each of them."""
 
-from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,26 +9,20 @@ from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo, MixedMemo
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model, ModelSpec
-from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.doubt import doubt, doubted
-from fitgauge.engine.serving.engine_facts import SplitEstimate
-from fitgauge.engine.serving.estimate import (
-    StageMemory,
-    StageSum,
-    fullest_required,
-    stage_sums,
-)
-from fitgauge.engine.serving.fit import Verdict, verdict
+from fitgauge.engine.serving.doubt import doubted
+from fitgauge.engine.serving.fit import Allowance, Verdict, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
@@ -41,33 +34,18 @@ from fitgauge.services.common.weight_cache import (
     scheme_of,
 )
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
+from fitgauge.services.fit.demands import Demand, LaunchDemand, ModelDemands
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
-_WORKLOADS, _STAGE_MEMORIES = 4096, 512
-"""Cached workloads and memory in addition to the weights, of one question: at most some 5 MiB."""
+_WORKLOADS = 4096
+"""Cached workloads of one question."""
 
 
 def gpu_class(accelerator: Accelerator) -> Hashable:
     """Return what decides whether an engine runs a format on a GPU."""
     return maker(accelerator), accelerator.compute_capability, accelerator.gfx
-
-
-class Demand(NamedTuple):
-    """What a workload requires of the fullest of its GPUs: the same on all GPUs of one kind."""
-
-    workload: Workload
-    """The workload, settled."""
-    required: Bytes
-    """What the fullest GPU needs [bytes]; with `parts`, the least that any of a kind needs."""
-    layers: int
-    """Layers on that GPU."""
-    fixed_bytes: int
-    """What of it is no cache."""
-    parts: tuple[tuple[tuple[Term, ...], ...], tuple[StageMemory, ...]] | None = None
-    """Where GPUs of a kind differ by their memory: the loaded terms and the other memory of every
-    stage."""
 
 
 class BatchEstimate(NamedTuple):
@@ -77,14 +55,17 @@ class BatchEstimate(NamedTuple):
     """The workload, settled."""
     required: Bytes
     """What the fullest GPU needs [bytes]."""
-    budget: Bytes
-    """What the engine may use of it [bytes]."""
-    outside: Bytes
-    """What the engine and others hold of it outside the engine's share [bytes]."""
+    allowance: Allowance
+    """What it has for the launch."""
     probability: float
     """How likely that suffices."""
     changed: Settings = MappingProxyType({})
     """Settings other than the engine's defaults."""
+
+    @property
+    def budget(self) -> Bytes:
+        """What the engine may use of the GPU [bytes]."""
+        return self.allowance.budget
 
     @property
     def verdict(self) -> Verdict:
@@ -119,10 +100,7 @@ class BatchEstimator:
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._single: dict[Hashable, Workload] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
-        self._demands: Memo[Hashable, Demand] = Memo(_WORKLOADS)
-        self._stage_memories: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_STAGE_MEMORIES)
-        self._sums: Memo[Hashable, tuple[StageSum, ...]] = Memo(_STAGE_MEMORIES)
-        self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
+        self._demands = ModelDemands(model.spec, self.profile, self._sharded, checkpoint)
 
     @property
     def spec(self) -> ModelSpec:
@@ -142,6 +120,9 @@ class BatchEstimator:
             choice = self.choice(quantization, engine)
             self._prepared[key] = self._preparer.prepare(choice.model, choice.derived, engine)
         return self._prepared[key]
+
+    def _sharded(self, quantization: str | None, engine: EngineName) -> ShardedWeights:
+        return self.prepared(quantization, engine).sharded
 
     def has_checkpoint(self, quantization: str | None, engine: EngineName) -> bool:
         """Return whether the catalog has a published checkpoint in this format, or the engine
@@ -232,25 +213,36 @@ class BatchEstimator:
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
     def against(
-        self, demand: Demand, accelerator: Accelerator, outside: Bytes | None = None
+        self, demand: Demand, accelerator: Accelerator, allowance: Allowance | None = None
     ) -> BatchEstimate:
-        """Return a demand set against a GPU of its kind. outside: what is held of it outside the
-        engine's share, where that is known from another share [bytes]."""
-        workload, required, layers, fixed_bytes, parts = demand
-        row = ENGINES[workload.engine]
-        if parts is not None and row.split is not None and row.split.for_accelerator is not None:
-            workload = row.with_defaults(workload, self._model.spec, accelerator)
-            required, layers, fixed_bytes = fullest_required(
-                parts[0], row.split.for_accelerator(*parts, workload, accelerator)
-            )
-        budget, profile = row.budget(accelerator, workload), self.profile(row.name)
-        required = doubted(required, fixed_bytes, doubt(profile, accelerator))
-        if outside is None:
-            outside = row.bytes_outside_budget(
-                self._model.spec, profile, workload, accelerator, layers=layers
-            )
-        chance = row.startup_probability(required, outside, profile, workload, accelerator)
-        return BatchEstimate(workload, required, budget, outside, chance)
+        """Return a demand set against a GPU of its kind, whose `allowance` may be at hand."""
+        if demand.parts is not None:
+            row = ENGINES[demand.workload.engine]
+            settled = row.with_defaults(demand.workload, self._model.spec, accelerator)
+            demand = demand.on(settled, accelerator)
+        if allowance is None:
+            allowance = self.allowance(demand, accelerator)
+        required = doubted(demand.required, demand.fixed_bytes, allowance.by)
+        return BatchEstimate(demand.workload, required, allowance, allowance.probability(required))
+
+    def allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
+        """Return what a GPU has for the launch of a demand: the same for any number of requests
+        whose fullest GPU has as many layers."""
+        workload = demand.workload
+        row, profile = ENGINES[workload.engine], self.profile(workload.engine)
+        outside = row.bytes_outside_budget(
+            self._model.spec, profile, workload, accelerator, layers=demand.layers
+        )
+        return row.allowance(outside, profile, workload, accelerator)
+
+    def allowance_at(
+        self, share: float, judged: BatchEstimate, accelerator: Accelerator
+    ) -> Allowance:
+        """Return what a GPU has for the same launch with another share of it, of an engine whose
+        budget alone depends on that (`Engine.budget_is_device_share`)."""
+        workload = structs.replace(judged.workload, gpu_memory_utilization=share)
+        row, profile = ENGINES[workload.engine], self.profile(workload.engine)
+        return row.allowance(judged.allowance.outside, profile, workload, accelerator)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the GPUs of one kind have the same demand."""
@@ -284,24 +276,23 @@ class BatchEstimator:
     ) -> Demand:
         """Return what a workload demands of a GPU, with the weights in a format. Raises
         InvalidRequestError as `demand`."""
-        row = ENGINES[workload.engine]
-        kind = row.accelerator_kind(accelerator)
-        if row.workload_kind is not None:
-            sharded = self.prepared(quantization, workload.engine).sharded
-            kind = row.workload_kind(accelerator, workload, sharded)
-        key = (quantization, workload, kind)
-        return self._demands.get_or_compute(
-            key, lambda: self._demand_loaded(quantization, workload, accelerator, kind)
-        )
+        return self.launch(quantization, workload, accelerator).under(workload.concurrency)
 
-    def _demand_loaded(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
-    ) -> Demand:
-        """Return the demand of what is loaded in a format."""
+    def launch(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> LaunchDemand:
+        """Return what a workload demands of a GPU under any number of requests. Raises
+        InvalidRequestError as `demand`."""
         other = self._of_other_shape(self.choice(quantization, workload.engine))
         if other is not None:
-            return other.demand_of(None, workload, accelerator)
-        return self._demand(quantization, workload, accelerator, kind)
+            return other.launch(None, workload, accelerator)
+        row = ENGINES[workload.engine]
+        if row.workload_kind is None:
+            kind = row.accelerator_kind(accelerator)
+        else:
+            sharded = self._sharded(quantization, workload.engine)
+            kind = row.workload_kind(accelerator, workload, sharded)
+        return self._demands.launch(quantization, workload, accelerator, kind)
 
     def least_usable(self, demand: Demand, share: float | None = None) -> int:
         """Usable bytes below which a GPU is more likely too small than not. share: of the GPU,
@@ -310,71 +301,6 @@ class BatchEstimator:
         if not ENGINES[workload.engine].budget_is_device_share:
             return demand.required.expected - 1
         return int(demand.required.expected / (share or workload.gpu_memory_utilization)) - 1
-
-    def _demand(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator, kind: Hashable
-    ) -> Demand:
-        """Return the engine's estimate of the fullest GPU; what is held in addition to the
-        weights is estimated once for all their formats."""
-        self._checkpoint()
-        spec, profile, row = (
-            self._model.spec,
-            self.profile(workload.engine),
-            ENGINES[workload.engine],
-        )
-        sharded = self.prepared(quantization, workload.engine).sharded
-        split = row.split
-        if split is None or (workload.cpu_offload_bytes and not split.supports_offload):
-            fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
-            return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes)
-        if split.cache_bytes is not None:
-            sums = self._stage_sums(quantization, split, workload, accelerator, kind)
-            caches = [split.cache_bytes(one.layout, workload) for one in sums]
-            sizes = [one.size.expected + cache for one, cache in zip(sums, caches, strict=True)]
-            number = sizes.index(max(sizes))
-            rest = sums[number]
-            required = rest.size.interval(caches[number])
-            return Demand(workload, required, rest.layers, rest.size.expected)
-        loaded, other_memory = (
-            split.loaded(spec, sharded, workload, accelerator),
-            self._stage_memory(split, workload, accelerator, kind),
-        )
-        return Demand(
-            workload,
-            *fullest_required(loaded, other_memory),
-            None if split.for_accelerator is None else (loaded, other_memory),
-        )
-
-    def _stage_sums(
-        self,
-        quantization: str | None,
-        split: SplitEstimate,
-        workload: Workload,
-        accelerator: Accelerator,
-        kind: Hashable,
-    ) -> tuple[StageSum, ...]:
-        """Return every stage but for its cache, added up once for all numbers of requests."""
-        one = structs.replace(workload, concurrency=1)
-
-        def compute() -> tuple[StageSum, ...]:
-            sharded = self.prepared(quantization, workload.engine).sharded
-            loaded = split.loaded(self._model.spec, sharded, one, accelerator)
-            return stage_sums(loaded, self._stage_memory(split, one, accelerator, kind))
-
-        return self._sums.get_or_compute((quantization, one, kind), compute)
-
-    def _stage_memory(
-        self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
-    ) -> tuple[StageMemory, ...]:
-        """Return what is held in addition to the weights, computed once for all their formats."""
-
-        def compute() -> tuple[StageMemory, ...]:
-            spec, engine = self._model.spec, workload.engine
-            settled = ENGINES[engine].with_defaults(workload, spec, accelerator)
-            profile, derived = self.profile(engine), self._derived[engine]
-            return split.stage_memory(spec, settled, accelerator, profile, derived)
-
-        return self._stage_memories.get_or_compute((workload, kind), compute)
 
     def workload(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int

@@ -8,15 +8,16 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.quantity import NOTHING
-from fitgauge.engine.serving.fit import starting_probability, verdict
+from fitgauge.engine.serving.fit import Allowance
 from fitgauge.engine.serving.ladders import Share
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
+from fitgauge.services.fit.demands import Demand
 from fitgauge.services.fit.query import Settings
+from fitgauge.services.fit.workload import with_settings
 
 _SHARE = "gpu_memory_utilization"
 
@@ -30,6 +31,46 @@ class Step(NamedTuple):
     """What that demands."""
 
 
+class BestLaunch:
+    """The launch of a question on so many of a GPU, under any number of requests: the first of
+    the steps that fits; where none does the likeliest, and where none is likely the least."""
+
+    def __init__(
+        self,
+        fitting: BatchEstimator,
+        request: FitRequest,
+        engine: EngineName,
+        accelerator: Accelerator,
+        count: int,
+    ) -> None:
+        """Raise as `BatchEstimator.fitted`."""
+        workload = fitting.workload(request, engine, accelerator, count)
+        self._fitting = fitting
+        self._request = request
+        self._accelerator = accelerator
+        self._launch = fitting.launch(request.quantization, workload, accelerator)
+        self._allowances: dict[int, Allowance] = {}
+
+    def under(self, concurrency: int) -> BatchEstimate:
+        """Return the estimate of so many requests. Raises as `BatchEstimator.fitted`."""
+        fitting, request, accelerator = self._fitting, self._request, self._accelerator
+        default = self._launch.under(concurrency)
+        judged = fitting.against(default, accelerator, self._allowance(default))
+        if judged.verdict == "fits" or request.settings == "defaults":
+            return judged
+        later = later_steps(fitting, request, default, accelerator)
+        return chosen(fitting, request, [Step({}, default), *later], accelerator, judged)
+
+    def _allowance(self, demand: Demand) -> Allowance | None:
+        """Return what the GPU has for the launch; None where that depends on the requests."""
+        if demand.parts is not None:
+            return None
+        layers = demand.layers
+        if layers not in self._allowances:
+            self._allowances[layers] = self._fitting.allowance(demand, self._accelerator)
+        return self._allowances[layers]
+
+
 def best_estimate(
     fitting: BatchEstimator,
     request: FitRequest,
@@ -37,58 +78,52 @@ def best_estimate(
     accelerator: Accelerator,
     count: int,
 ) -> BatchEstimate:
-    """Return the first of the steps that fits; where none does the likeliest, and where none is
-    likely the least. Raises as `BatchEstimator.fitted`."""
-    default = fitting.demand(request, engine, accelerator, count)
-    judged = fitting.against(default, accelerator)
-    if judged.verdict == "fits" or request.settings == "defaults":
-        return judged
-    later = later_steps(fitting, request, default, accelerator, count)
-    return chosen(fitting, request, [Step({}, default), *later], accelerator)
+    """Return the `BestLaunch` under the requests asked for. Raises as `BatchEstimator.fitted`."""
+    launch = BestLaunch(fitting, request, engine, accelerator, count)
+    return launch.under(request.concurrency or 1)
 
 
 def later_steps(
-    fitting: BatchEstimator,
-    request: FitRequest,
-    default: Demand,
-    accelerator: Accelerator,
-    count: int,
+    fitting: BatchEstimator, request: FitRequest, default: Demand, accelerator: Accelerator
 ) -> Iterator[Step]:
     """Yield step B at its end, and step C where the share of the GPU changes what is needed.
 
     default: what step A demands."""
-    engine = default.workload.engine
-    row = ENGINES[engine]
+    spec, workload = fitting.spec, default.workload
+    row = ENGINES[workload.engine]
     lowest: dict[str, int | float | bool] = {}
     for ladder in row.ladders.batch:
         if getattr(request, ladder.setting) is not None:
             continue
-        workload = fitting.workload(structs.replace(request, **lowest), engine, accelerator, count)
-        settled = row.with_defaults(workload, fitting.spec, accelerator)
-        values = ladder.values(settled, fitting.spec, accelerator)
+        limited = with_settings(workload, lowest, request)
+        values = ladder.values(row.with_defaults(limited, spec, accelerator), spec, accelerator)
         if values:
             lowest[ladder.setting] = values[-1]
     ends = [lowest] if lowest else []
     share = _open_share(request, default)
     if share is not None and not row.budget_is_device_share:
-        settled = row.with_defaults(default.workload, fitting.spec, accelerator)
+        settled = row.with_defaults(workload, spec, accelerator)
         if higher := share.higher(settled.gpu_memory_utilization):
             ends.append({**lowest, _SHARE: higher[-1]})
     for changed in ends:
         try:
-            demand = fitting.demand(structs.replace(request, **changed), engine, accelerator, count)
+            launch = default.launch.changed(changed, request)
+            yield Step(changed, launch.under(workload.concurrency))
         except IMPOSSIBLE:
             continue
-        yield Step(changed, demand)
 
 
 def chosen(
-    fitting: BatchEstimator, request: FitRequest, steps: list[Step], accelerator: Accelerator
+    fitting: BatchEstimator,
+    request: FitRequest,
+    steps: list[Step],
+    accelerator: Accelerator,
+    first: BatchEstimate | None = None,
 ) -> BatchEstimate:
     """Return the first of the steps that fits, the last also with other shares of the GPU; else
-    the likeliest, else the least."""
-    tried: list[BatchEstimate] = []
-    for changed, demand in steps:
+    the likeliest, else the least. first: the estimate of the first step, which does not fit."""
+    tried = [] if first is None else [first]
+    for changed, demand in steps[len(tried) :]:
         judged = fitting.against(demand, accelerator)._replace(changed=changed)
         if judged.verdict == "fits":
             return judged
@@ -128,34 +163,31 @@ def _with_share(
 ) -> BatchEstimate | None:
     """Return a step with the share nearest to the default that fits, at worst the last that
     leaves room for what lies outside; None where the share does not move, or the need with it."""
-    workload = judged.workload
-    row, share = ENGINES[workload.engine], _open_share(request, step.demand)
-    if share is None or not row.budget_is_device_share:
+    default = judged.workload.gpu_memory_utilization
+    share = _open_share(request, step.demand)
+    if share is None or not ENGINES[judged.workload.engine].budget_is_device_share:
         return None
 
-    def rest_fits(value: float) -> bool:
-        budget = row.budget(accelerator, structs.replace(workload, gpu_memory_utilization=value))
-        chance = starting_probability(NOTHING, budget, judged.outside, accelerator.usable)
-        return verdict(chance) == "fits"
+    def allowance_at(value: float) -> Allowance:
+        return fitting.allowance_at(value, judged, accelerator)
 
-    default = workload.gpu_memory_utilization
-    if rest_fits(default):
+    if judged.allowance.is_left:
         values = share.higher(default)
-        while values and not rest_fits(values[-1]):
+        while values and not allowance_at(values[-1]).is_left:
             values = values[:-1]
     else:
         lower = share.lower(default)
-        values = lower[: next((at for at, one in enumerate(lower, 1) if rest_fits(one)), None)]
+        left = (at for at, value in enumerate(lower, 1) if allowance_at(value).is_left)
+        values = lower[: next(left, None)]
     if not values:
         return None
 
     def at_share(value: float) -> BatchEstimate:
-        demand = step.demand._replace(
-            workload=structs.replace(step.demand.workload, gpu_memory_utilization=value)
-        )
-        return fitting.against(demand, accelerator, judged.outside)._replace(
-            changed={**step.changed, _SHARE: value}
-        )
+        allowance = allowance_at(value)
+        workload = structs.replace(judged.workload, gpu_memory_utilization=value)
+        chance = allowance.probability(judged.required)
+        changed = {**step.changed, _SHARE: value}
+        return BatchEstimate(workload, judged.required, allowance, chance, changed)
 
     end = at_share(values[-1])
     if end.verdict != "fits":

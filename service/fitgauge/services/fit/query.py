@@ -242,9 +242,10 @@ def probability_of(
     pool_bytes = estimate.given_pool_bytes
     if pool_bytes is not None and needed_pool_bytes(workload, estimate) > pool_bytes:
         return 0.0
+    row = ENGINES[workload.engine]
     return min(
-        ENGINES[workload.engine].startup_probability(
-            stage.required, outside, profile, workload, estimate.gpu_of(stage)
+        row.allowance(outside, profile, workload, estimate.gpu_of(stage)).probability(
+            stage.required
         )
         for stage in (estimate.stages if estimate.gpus else (estimate.fullest,))
     )

@@ -18,6 +18,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.query import Settings
 
 DEFAULT_CONTEXT = 8192
 
@@ -101,6 +102,19 @@ def base_workload(
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
         **sent_options(request),  # type: ignore[arg-type]
     )
+
+
+def with_settings(workload: Workload, settings: Settings, request: FitRequest) -> Workload:
+    """Return `base_workload` of the request with these settings too, of which it sets none: lower
+    limits of the scheduler, another share of the GPU.
+
+    workload: that of the request. Fewer requests fill no more than so many contexts."""
+    changed = dict(settings)
+    if "max_batched_tokens" not in changed and request.max_batched_tokens is None:
+        requests = settings.get("max_num_seqs", workload.max_num_seqs)
+        filled = requests * workload.context_length
+        changed["max_batched_tokens"] = min(workload.max_batched_tokens, filled)
+    return structs.replace(workload, **changed)
 
 
 def degrees(

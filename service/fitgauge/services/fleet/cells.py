@@ -236,7 +236,7 @@ class ModelCells:
                 )
             except IMPOSSIBLE:
                 continue
-            steps = CountSteps(self._fitting, on_count, count, accelerator, demand)
+            steps = CountSteps(self._fitting, on_count, accelerator, demand)
             for pool in large:
                 fitted = steps.fitted(pool.accelerator)
                 if fitted is not None:

@@ -6,8 +6,9 @@ from math import hypot, inf
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.serving.doubt import SAME_RELEASE
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
 from fitgauge.services.fit.batch_settings import Step, chosen, largest_share, later_steps
+from fitgauge.services.fit.demands import Demand
 
 _SURE_WIDTHS = 0.77
 """The gap, in widths of one side of a 90 % interval, below which a probability is below
@@ -21,14 +22,12 @@ class CountSteps:
         self,
         fitting: BatchEstimator,
         request: FitRequest,
-        count: int,
         accelerator: Accelerator,
         default: Demand,
     ) -> None:
         """request: with engine, format and count; accelerator: any of the kind."""
         self._fitting = fitting
         self._request = request
-        self._count = count
         self._accelerator = accelerator
         self._default = default
         self._default_usable = self._least_usable(default, None)
@@ -45,9 +44,7 @@ class CountSteps:
         if self._request.settings == "defaults":
             return None
         if self._steps is None:
-            later = later_steps(
-                self._fitting, self._request, self._default, self._accelerator, self._count
-            )
+            later = later_steps(self._fitting, self._request, self._default, self._accelerator)
             self._steps = [Step({}, self._default), *later]
             self._later_usable = min(
                 self._least_usable(step.demand, largest_share(self._request, step.demand))

@@ -21,8 +21,9 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
-from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, Demand
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
 from fitgauge.services.fit.batch_settings import Step, chosen, largest_share, later_steps
+from fitgauge.services.fit.demands import Demand
 from fitgauge.services.fit.workload import context_length_of, degrees
 from fitgauge.services.recommend.gpu_options import (
     GpuOption,
@@ -48,14 +49,12 @@ class KindSteps:
         self,
         fitting: BatchEstimator,
         request: FitRequest,
-        count: int,
         accelerator: Accelerator,
         default: Demand,
     ) -> None:
         """request: with engine, format and count; accelerator: any of the kind."""
         self._fitting = fitting
         self._request = request
-        self._count = count
         self._accelerator = accelerator
         self._steps = [Step({}, default)]
         self._is_complete = request.settings == "defaults"
@@ -71,9 +70,7 @@ class KindSteps:
             return None
         if not self._is_complete:
             default = self._steps[0].demand
-            self._steps += later_steps(
-                self._fitting, self._request, default, self._accelerator, self._count
-            )
+            self._steps += later_steps(self._fitting, self._request, default, self._accelerator)
             self._is_complete = True
             self.least_usable = self._least_usable()
         if accelerator.usable.expected < self.least_usable:
@@ -271,7 +268,7 @@ class Search:
             demand = self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
         except IMPOSSIBLE:
             return None
-        return KindSteps(self._fitting, request, count, accelerator, demand)
+        return KindSteps(self._fitting, request, accelerator, demand)
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Return whether the deployment, if it fits, is one of those asked for."""

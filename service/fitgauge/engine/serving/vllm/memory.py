@@ -40,6 +40,7 @@ from fitgauge.engine.serving.vllm.stage_memory import (
     graphs_in_budget,
     stage_memory,
     states_in_budget,
+    with_caches,
 )
 from fitgauge.engine.serving.vllm.weights import check_parallel
 from fitgauge.engine.serving.weights import Stage, stages_of
@@ -65,9 +66,10 @@ def estimate(
     loaded = loaded_stages(spec, sharded, workload, accelerator)
     # with its profile, whose identity no other can then have
     _, memo = _DERIVED.get_or_compute(spec, id(profile), lambda: (profile, Memo(_OTHER_SETTINGS)))
+    idle = stage_memory(spec, workload, accelerator, profile, memo)
     return Estimate(
         accelerator=accelerator,
-        stages=stage_estimates(loaded, stage_memory(spec, workload, accelerator, profile, memo)),
+        stages=stage_estimates(loaded, with_caches(idle, workload)),
         budget=budget_bytes(accelerator, workload),
         given_pool_bytes=workload.kv_cache_memory_bytes,
     )

@@ -5,6 +5,7 @@ Each is computed once for all workloads that do not differ in what decides it.""
 
 from collections.abc import Hashable, Iterable
 from functools import partial
+from typing import cast
 
 from msgspec import structs
 
@@ -52,7 +53,7 @@ def stage_memory(
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
-    left, the process, and the pool. `memo`: of this model and profile."""
+    left, the process, and how its pool is laid out. `memo`: of this model and profile."""
     alone = accelerator_kind(accelerator).alone
     stages = stages_of(spec, workload)
     passes: Passes = memo.get_or_compute((_of_the_pass(spec, workload), alone), dict)
@@ -71,11 +72,22 @@ def stage_memory(
             processes[alike] = _process(spec, workload, accelerator, profile, *alike)
         fixed.append((*passes[place], *processes[alike]))
     caches = _caches(spec, workload, accelerator, stages, memo)
-    pools = _pools(caches, workload)
     return tuple(
-        StageMemory(len(stage.layers), fixed=terms, cache=(pools[id(cache)],), layout=cache)
+        StageMemory(len(stage.layers), fixed=terms, cache=(), layout=cache)
         for stage, terms, cache in zip(stages, fixed, caches, strict=True)
     )
+
+
+def with_caches(stages: Iterable[StageMemory], workload: Workload) -> tuple[StageMemory, ...]:
+    """Return the stages with the pool of the requests; stages alike share its term."""
+    terms: dict[int, tuple[Term, ...]] = {}
+    whole = []
+    for stage in stages:
+        number = id(stage.layout)
+        if number not in terms:
+            terms[number] = (cache_term(cast(KvCacheConfig, stage.layout), workload),)
+        whole.append(StageMemory(stage.layers, stage.fixed, terms[number], stage.layout))
+    return tuple(whole)
 
 
 def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
@@ -207,14 +219,6 @@ def _cache(
             layouts[alike] = layout
         layouts[layers] = layout
     return layout
-
-
-def _pools(caches: Iterable[KvCacheConfig], workload: Workload) -> dict[int, Term]:
-    """Return the `cache_term` of every cache, by its identity: stages alike share theirs."""
-    return {
-        number: cache_term(cache, workload)
-        for number, cache in {id(cache): cache for cache in caches}.items()
-    }
 
 
 def communicating_ranks(workload: Workload) -> int:

@@ -186,6 +186,27 @@ def test_more_requests_are_estimated_with_their_own_batches(ask, model, gpu):
     assert ask(**question, concurrency=2 * most).verdict != "fits"
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "engine"),
+    [
+        ("Qwen/Qwen3-32B", "4x L4", "vllm"),
+        ("google/gemma-3-27b-it", "H100", "vllm"),
+        ("google/gemma-3-27b-it", "4x RTX 4090", "sglang"),
+        ("Qwen/Qwen3-30B-A3B", "H100", "transformers"),
+    ],
+)
+def test_the_limit_of_requests_is_the_most_that_the_default_layout_takes(ask, model, gpu, engine):
+    """The default launch fits, and smaller settings make room for more requests than it."""
+    question = {"model": model, "gpu": gpu, "engine": engine, "context_length": 2048}
+    answer = ask(**question)
+    most = answer.limits.max_concurrency
+    assert answer.chosen == []
+    if engine != "transformers":
+        question["tensor_parallel"] = int(gpu[0]) if gpu[0].isdigit() else 1
+    assert ask(**question, concurrency=most).verdict == "fits"
+    assert ask(**question, concurrency=most + max(1, most // 64)).verdict != "fits"
+
+
 def test_limits_reach_what_other_layouts_hold(ask):
     """One request fits by default, and the limit is that of attention replicas."""
     answer = ask(model="deepseek-ai/DeepSeek-V3.2", gpu="8xH200", context_length=131_072)

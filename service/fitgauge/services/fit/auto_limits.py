@@ -8,6 +8,7 @@ from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.limits import (
     EXACT_BITS,
+    GUESSES,
     STEPS,
     context_limit,
     limits_of,
@@ -32,16 +33,15 @@ def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
 
 
 def _of_default_layout(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
-    """Return the limits where the engine's defaults fit: its scheduler runs as many requests as
-    the largest share of the GPU holds; the ends of the other ladders make room for a longer
-    context."""
-    largest = estimator.at_largest_share(checked).pinned
-    sure = sure_limits(largest)
-    most = request_limit(largest, sure, estimator)
-    if sure.max_context_length != checked.query.spec.max_context_length:
-        largest = estimator.ends(checked, others=False)[0].pinned
-        sure = sure_limits(largest)
-    return context_limit(largest, sure, estimator), most
+    """Return the limits where the engine's defaults fit: of the default layout, with settings at
+    the ends of their ladders."""
+    end = estimator.ends(checked, others=False)[0].pinned
+    sure = sure_limits(end)
+    longest, most = context_limit(end, sure, estimator), sure.max_concurrency
+    if most is None:
+        return longest, None
+    own = checked.workload.concurrency
+    return longest, _most_requests(checked, estimator, own, most, others=False)
 
 
 def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, int | None]:
@@ -56,22 +56,25 @@ def _of_all_layouts(checked: FitEstimate, estimator: Estimator) -> tuple[int, in
     return longest, _most_requests(checked, estimator, own, sure.max_concurrency)
 
 
-def _most_requests(checked: FitEstimate, estimator: Estimator, best: int, value: int) -> int:
-    """Return the most requests that any layout holds when they are estimated, from `best` on,
-    which fit. value: what the cache alone allows, as if all other memory stayed as it is."""
+def _most_requests(
+    checked: FitEstimate, estimator: Estimator, best: int, value: int, *, others: bool = True
+) -> int:
+    """Return the most requests that any layout, without `others` the default one, holds when they
+    are estimated, from `best` on, which fit. value: what the cache alone allows, as if all other
+    memory stayed as it is."""
     ceiling = value + 1
-    for _ in range(STEPS):
+    for step in range(STEPS):
         if value <= best + (best >> EXACT_BITS):
             break
         more = estimator.change(checked.query, {"concurrency": value})
-        ends = [end.pinned for end in estimator.ends_of(more)]
+        ends = [end.pinned for end in estimator.ends_of(more, others=others)]
         fitting = [end for end in ends if end.verdict == "fits"]
         if fitting:
             best = value
         else:
             ceiling = value
         value = max((sure_limits(end).max_concurrency or 0 for end in fitting or ends), default=0)
-        if not best < value < ceiling:
+        if step >= GUESSES or not best < value < ceiling:
             value = (best + ceiling) // 2
     return best
 

@@ -134,10 +134,6 @@ class AutoSettings:
             for layout in self._layouts()
         )
 
-    def at_largest_share(self) -> FitEstimate:
-        """Return the defaults with the largest share of the GPU."""
-        return self._of(self._with_share({})) or self._sure({})
-
     def ends(self, *, others: bool = True) -> list[FitEstimate]:
         """Return what the workload takes at the ends of all ladders, by layout, the default one
         first; of that alone without `others`. Left out are layouts whose weights alone exceed what

@@ -232,10 +232,6 @@ class Estimator:
             return "fits"
         return "does_not_fit" if search.is_hopeless() else search.search(settle=False).verdict
 
-    def at_largest_share(self, checked: FitEstimate) -> FitEstimate:
-        """Return the engine's defaults with the largest share of the GPU that may be chosen."""
-        return self._search(checked).at_largest_share()
-
     def ends(self, checked: FitEstimate, *, others: bool = True) -> list[FitEstimate]:
         """Return the least that the question takes, by layout, with settings at the ends of
         their ladders; under `settings: "defaults"` the question itself."""
@@ -244,14 +240,14 @@ class Estimator:
         default = checked.choice.default if checked.choice else checked
         return self._search(default, checked.query).ends(others=others)
 
-    def ends_of(self, query: FitQuery) -> list[FitEstimate]:
+    def ends_of(self, query: FitQuery, *, others: bool = True) -> list[FitEstimate]:
         """Return the same of a question that is not estimated yet; nothing where the engine
         refuses it."""
         try:
             default = self._with_defaults(query)
         except IMPOSSIBLE:
             return []
-        return self._search(default).ends()
+        return self._search(default).ends(others=others)
 
     def _search(self, default: FitEstimate, query: FitQuery | None = None) -> AutoSettings:
         """Return the search from the engine's defaults on."""

@@ -27,6 +27,10 @@ STEPS, EXACT_BITS = 16, 7
 """Estimates that close in on a limit, at most, and the share of it that may be missing. One or two
 do where memory other than the cache barely grows with it."""
 
+GUESSES = 4
+"""Of these, those at what the estimate before says of the limit, which swings about it where other
+memory grows as fast as the cache does; the others halve what is left."""
+
 _SMALL = 16
 """GPUs up to which every number is tried."""
 
@@ -177,8 +181,8 @@ def _confirmed(
         return 0
     best, ceiling = (requested, None) if fits else (0, requested)
     fixed = checked.estimate.fullest.fixed_bytes
-    for _ in range(STEPS):
-        if ceiling is not None and not best < value < ceiling:
+    for step in range(STEPS):
+        if ceiling is not None and (step > GUESSES or not best < value < ceiling):
             value = (best + ceiling) // 2
         if value <= best + (best >> EXACT_BITS):
             return best

@@ -11,9 +11,11 @@ from fitgauge.services.training_fit.launchers.registry import TOOLS
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8x H200", "method": "lora"}
-OWN = {"trl", "unsloth", "axolotl", "llama-factory", "ms-swift", "litgpt", "verl"}
-READ = OWN | {"lightning", "nemo-automodel"}
-"""Tools whose command comes with files; that of the last two is TRL's."""
+OWN = {"trl", "unsloth", "axolotl", "llama-factory", "ms-swift", "litgpt", "verl"} | {
+    "nemo-automodel"
+}
+READ = OWN | {"lightning"}
+"""Tools whose command comes with files; Lightning's is TRL's."""
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,9 @@ class ConfigFiles(NamedTuple):
 
 
 def config_files(command: str) -> ConfigFiles | None:
-    """Return the files of a command; None where its tool reads none: OpenRLHF, Megatron-LM and
-    torchtitan take flags, torchtune its own recipe's file."""
+    """Return the files of a command; None where its tool reads none: OpenRLHF, torchtitan and
+    Megatron-LM take flags (Megatron-LM's --yaml-cfg is experimental: arguments.py), torchtune its
+    own recipe's file."""
     files = dict[str, str](_WRITTEN.findall(command))
     rest = _WRITTEN.sub("", command)
     if (echoed := _ECHOED.match(rest)) is not None:

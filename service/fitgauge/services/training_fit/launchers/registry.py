@@ -10,13 +10,14 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit.launchers.automodel import AUTOMODEL
 from fitgauge.services.training_fit.launchers.axolotl import AXOLOTL
 from fitgauge.services.training_fit.launchers.lightning import LIGHTNING
 from fitgauge.services.training_fit.launchers.litgpt import LITGPT
 from fitgauge.services.training_fit.launchers.llama_factory import LLAMA_FACTORY
 from fitgauge.services.training_fit.launchers.megatron import MEGATRON_LAUNCHER
 from fitgauge.services.training_fit.launchers.ms_swift import MS_SWIFT
-from fitgauge.services.training_fit.launchers.nemo import AUTOMODEL, NEMO
+from fitgauge.services.training_fit.launchers.nemo import NEMO
 from fitgauge.services.training_fit.launchers.openrlhf import OPENRLHF
 from fitgauge.services.training_fit.launchers.tool import Launcher, Tool, Value, word_of
 from fitgauge.services.training_fit.launchers.torchtitan import TORCHTITAN

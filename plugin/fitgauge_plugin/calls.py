@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 
 
 class Reply(NamedTuple):
@@ -28,7 +28,7 @@ Call = Callable[[str, str, Mapping[str, Any] | None, Mapping[str, str]], Awaitab
 GATEWAY_ERROR = 502
 
 
-def http_call(http: httpx.AsyncClient) -> Call:
+def http_call(http: httpx2.AsyncClient) -> Call:
     """Return a call over HTTP. It never raises: a service that does not answer is a reply too."""
 
     async def call(
@@ -38,7 +38,7 @@ def http_call(http: httpx.AsyncClient) -> Call:
             response = await http.request(
                 method, path, json=None if body is None else dict(body), headers=dict(headers)
             )
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             reason = f"The service at {http.base_url} gave no answer ({type(error).__name__})."
             return Reply(GATEWAY_ERROR, {"error": reason, "code": "no-answer"})
         return Reply(
@@ -48,7 +48,7 @@ def http_call(http: httpx.AsyncClient) -> Call:
     return call
 
 
-def _json_object(response: httpx.Response) -> dict[str, Any]:
+def _json_object(response: httpx2.Response) -> dict[str, Any]:
     try:
         decoded = response.json()
     except ValueError:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 
 from fitgauge_plugin.calls import http_call
 from fitgauge_plugin.mcp_http import security, serve_http
@@ -25,9 +25,9 @@ async def serve(
 
     service: the ASGI application of the HTTP API. hosts, origins: headers that are accepted, in
     addition to those of this machine."""
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it writes a line for every call
-    transport = httpx.ASGITransport(service, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://fitgauge") as http:
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it writes a line for every call
+    transport = httpx2.ASGITransport(service, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://fitgauge") as http:
         server = mcp_server(tools, http_call(http), version)
         async with serve_http(server, security(hosts, origins)) as application:
             yield application

@@ -1,7 +1,7 @@
 """MCP on standard input and output, for hosts that start a command: it asks a running service."""
 
 import anyio
-import httpx
+import httpx2
 from mcp.server.stdio import stdio_server
 
 from fitgauge_plugin.calls import http_call
@@ -19,7 +19,7 @@ def run(url: str, timeout_seconds: float = 60.0) -> None:
 
 
 async def _run(url: str, timeout_seconds: float) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=timeout_seconds) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=timeout_seconds) as http:
         call = http_call(http)
         manifest = await call("GET", "/tools/mcp.json", None, {})
         if not manifest.is_success or "tools" not in manifest.body:

@@ -8,12 +8,14 @@ import re
 import sys
 from functools import cache
 from io import TextIOBase
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import click
 import msgspec
 from msgspec import structs
-from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _ARGUMENTS = {"model", "gpu", "models", "gpus"}
 """Fields that are arguments of a command, not options."""
@@ -76,9 +78,11 @@ def as_typed(text: str) -> str:
     return _field().sub(lambda field: "--" + (field[1] or field[2]).replace("_", "-"), text)
 
 
-def open_console() -> Console:
+def open_console() -> "Console":
     """Return a console on standard output: ASCII where that has no more, in a pipe without blanks
     at the ends of lines and without wrapping."""
+    from rich.console import Console  # some MiB that a service never needs
+
     piped = not sys.stdout.isatty()
     output = _Output(sys.stdout, trims=piped)
     width = None if not piped or _columns_named() else _TABLE

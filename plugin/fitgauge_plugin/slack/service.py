@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from fitgauge_plugin.calls import Reply, http_call
 
@@ -37,7 +37,7 @@ class Question(NamedTuple):
 class Service:
     """Asks a running service. No method raises: whatever happens is a reply."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
         self._call = http_call(http)
 
@@ -45,7 +45,7 @@ class Service:
     def at(cls, url: str, key: str = "", timeout_seconds: float = 60.0) -> Self:
         """Return the service at an address. key: sent as a bearer token, where one is set."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return cls(httpx.AsyncClient(base_url=url, headers=headers, timeout=timeout_seconds))
+        return cls(httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout_seconds))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -70,7 +70,7 @@ class Service:
         path = f"{PATHS[question.operation]}.png?language={language}"
         try:
             response = await self._http.post(path, json=question.request)
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return None
         is_picture = response.headers.get("Content-Type", "").startswith("image/png")
         return response.content if response.is_success and is_picture else None

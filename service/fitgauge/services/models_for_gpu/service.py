@@ -10,7 +10,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.spec import Block, Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -70,6 +70,7 @@ class ModelsForGpu:
         self._snapshot = snapshot
         self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED)
         self._models: dict[str, Model | None] = {}
+        self._blocks: dict[Block, Block] = {}
         self._lists: Memo[Hashable, tuple[FittingModel, ...]] = Memo(_LISTS)
 
     def answer(
@@ -137,10 +138,19 @@ class ModelsForGpu:
         for model_id in self._snapshot.own_ids:
             checkpoint()
             if model_id not in self._models:
-                self._models[model_id] = self._snapshot.model(model_id)
+                self._models[model_id] = self._read(model_id)
             model = self._models[model_id]
             if model is not None:
                 yield model
+
+    def _read(self, model_id: str) -> Model | None:
+        """Return a bundled model, whose layers are those of another where they are the same: more
+        than half are."""
+        model = self._snapshot.model(model_id)
+        if model is None:
+            return None
+        blocks = tuple(self._blocks.setdefault(block, block) for block in model.spec.blocks)
+        return structs.replace(model, spec=structs.replace(model.spec, blocks=blocks))
 
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield the models that are asked about: by task, by words of their name, and able to

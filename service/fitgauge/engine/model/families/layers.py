@@ -6,6 +6,7 @@ exclusion patterns and an adapter's targets find them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
 
 from fitgauge.engine.model.spec import Attention, Block, Kind, Mixer, Mlp, Part, Split, Tensor
 
@@ -62,13 +63,13 @@ def linear(
 ) -> tuple[Tensor, ...]:
     """`name`.weight of shape (out, inputs) and, with `bias`, `name`.bias of shape (out,), which
     ROW leaves whole on every rank."""
-    weight = Tensor(f"{name}.weight", (out, inputs), kind, split, units, count)
+    weight = Tensor(intern(f"{name}.weight"), (out, inputs), kind, split, units, count)
     if not bias:
         return (weight,)
     return (
         weight,
         Tensor(
-            f"{name}.bias",
+            intern(f"{name}.bias"),
             (out,),
             Kind.BIAS,
             Split.NONE if split is Split.ROW else split,
@@ -80,8 +81,8 @@ def linear(
 
 def norm(name: str, size: int, *, bias: bool = False) -> tuple[Tensor, ...]:
     """Return a norm's scale of shape (size,), and its shift with `bias` (LayerNorm)."""
-    scale = Tensor(f"{name}.weight", (size,), Kind.NORM)
-    return (scale, Tensor(f"{name}.bias", (size,), Kind.NORM)) if bias else (scale,)
+    scale = Tensor(intern(f"{name}.weight"), (size,), Kind.NORM)
+    return (scale, Tensor(intern(f"{name}.bias"), (size,), Kind.NORM)) if bias else (scale,)
 
 
 def attention(
@@ -165,7 +166,7 @@ def experts(
 
 def router(hidden: int, count: int, *, name: str = "mlp.gate", dtype: str | None = None) -> Tensor:
     """Return the router's weight (experts, hidden), whole on every rank."""
-    return Tensor(f"{name}.weight", (count, hidden), Kind.ROUTER, Split.NONE, 0, 1, dtype)
+    return Tensor(intern(f"{name}.weight"), (count, hidden), Kind.ROUTER, Split.NONE, 0, 1, dtype)
 
 
 def embedding(vocabulary: int, hidden: int, name: str = "model.embed_tokens") -> Block:
@@ -173,7 +174,7 @@ def embedding(vocabulary: int, hidden: int, name: str = "model.embed_tokens") ->
     return single(
         Part.EMBEDDING,
         "",
-        (Tensor(f"{name}.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),),
+        (Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),),
     )
 
 
@@ -183,8 +184,8 @@ def head(
     """Return the output head (vocabulary, hidden); nothing where it is tied to the embedding."""
     if tied:
         return ()
-    weight = Tensor(f"{name}.weight", (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY)
-    shift = (Tensor(f"{name}.bias", (vocabulary,), Kind.BIAS, Split.VOCABULARY),) if bias else ()
+    weight = Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY)
+    shift = (Tensor(intern(f"{name}.bias"), (vocabulary,), Kind.BIAS, Split.VOCABULARY),) if bias else ()
     return (single(Part.HEAD, "", (weight, *shift)),)
 
 

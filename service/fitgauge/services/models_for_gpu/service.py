@@ -36,8 +36,8 @@ from fitgauge.services.models_for_gpu.schemas import (
 )
 from fitgauge.services.models_for_gpu.training import TrainedModels
 
-_CACHED_MODELS = 4096
-"""Models laid out in a format: all that fit a 24 GiB GPU in 14 formats, some 30 MiB."""
+_CACHED_MODELS = 2048
+"""Models laid out in a format, at some 10 KiB each: a list of one GPU needs 600 to 900."""
 
 _LISTS = 8
 """Lists that are held for their other pages, each of some 0.3 MiB."""

@@ -185,8 +185,10 @@ def head(
     if tied:
         return ()
     weight = Tensor(intern(f"{name}.weight"), (vocabulary, hidden), Kind.HEAD, Split.VOCABULARY)
-    shift = (Tensor(intern(f"{name}.bias"), (vocabulary,), Kind.BIAS, Split.VOCABULARY),) if bias else ()
-    return (single(Part.HEAD, "", (weight, *shift)),)
+    if not bias:
+        return (single(Part.HEAD, "", (weight,)),)
+    shift = Tensor(intern(f"{name}.bias"), (vocabulary,), Kind.BIAS, Split.VOCABULARY)
+    return (single(Part.HEAD, "", (weight, shift)),)
 
 
 def final_norm(hidden: int, *, name: str = "model.norm", bias: bool = False) -> Block:

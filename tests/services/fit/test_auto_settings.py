@@ -1,6 +1,7 @@
 """`settings: "auto"`: the launch nearest to the engine's defaults that runs the workload."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -205,6 +206,19 @@ def test_the_limit_of_requests_is_the_most_that_the_default_layout_takes(ask, mo
         question["tensor_parallel"] = int(gpu[0]) if gpu[0].isdigit() else 1
     assert ask(**question, concurrency=most).verdict == "fits"
     assert ask(**question, concurrency=most + max(1, most // 64)).verdict != "fits"
+
+
+def test_the_summary_says_what_the_launch_holds_as_it_is_and_with_other_settings(ask):
+    """The command that is read with it must run as many requests at once."""
+    question = {"model": "Qwen/Qwen3-32B", "gpu": "4x L4", "context_length": 8192}
+    answer = ask(**question)
+    own, most = map(
+        int, re.findall(r"holds (\d+) such requests at once, (\d+) with other", answer.summary)[0]
+    )
+    assert most == answer.limits.max_concurrency
+    launched = {"settings": "defaults", "tensor_parallel": 4}
+    assert ask(**question, **launched, concurrency=own).verdict == "fits"
+    assert ask(**question, **launched, concurrency=own + 1).verdict != "fits"
 
 
 def test_limits_reach_what_other_layouts_hold(ask):

@@ -12,6 +12,7 @@ from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.batch_settings import best_estimate
+from fitgauge.services.fit.demands import ModelDemands
 from fitgauge.services.fleet.fleet_file import read_fleet
 from fitgauge.services.fleet.service import FleetService, Shard
 
@@ -211,15 +212,15 @@ def test_a_part_has_no_plans(answer):
 
 @pytest.fixture
 def demands(monkeypatch):
-    """Provide what is estimated, as it is."""
+    """Provide the launches that are estimated, as they are."""
     counted = []
-    demand = BatchEstimator._demand
+    idle_stages = ModelDemands.idle_stages
 
     def counting(self, *arguments):
         counted.append(arguments)
-        return demand(self, *arguments)
+        return idle_stages(self, *arguments)
 
-    monkeypatch.setattr(BatchEstimator, "_demand", counting)
+    monkeypatch.setattr(ModelDemands, "idle_stages", counting)
     return counted
 
 

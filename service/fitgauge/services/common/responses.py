@@ -95,11 +95,12 @@ def summary(
     limited_by: LimitedBy,
     outside: Bytes,
     host: HostMemory | None = None,
+    at_once: int | None = None,
 ) -> str:
     """Return a summary of a few sentences, with the memory that decides.
 
     model: its name. outside: what is held outside the engine's share of the GPU [bytes].
-    host: what is offloaded.
+    host: what is offloaded. at_once: requests that the launch runs, where there is a limit.
     """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     if estimate.gpus:
@@ -122,8 +123,10 @@ def summary(
         decides = f"; {left} decide" if left else ""
         holds = f"{longest[0].upper()}{longest[1:]}"
         if limits.max_concurrency is not None:
-            most = _count(limits.max_concurrency, "such request")
-            holds = f"It holds {most} at once; {longest}"
+            own = at_once or limits.max_concurrency
+            more = f", {limits.max_concurrency:,} with other settings"
+            holds = f"It holds {_count(own, 'such request')} at once"
+            holds += f"{more if limits.max_concurrency > own else ''}; {longest}"
         return f"{model} fits on {gpus}: {needs} of {have}{decides}. {holds}{end}"
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":

@@ -13,29 +13,24 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.doubt import doubted
 from fitgauge.engine.serving.fit import Allowance, Verdict, verdict
 from fitgauge.engine.serving.platforms import maker
-from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import (
-    CachedWeights,
     WeightCache,
     read_scheme,
-    scheme_of,
 )
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
 from fitgauge.services.fit.demands import Demand, LaunchDemand, ModelDemands
-from fitgauge.services.fit.launch import source_of
+from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
@@ -88,63 +83,20 @@ class BatchEstimator:
         """checkpoint: called before every estimate; what it raises ends the question.
         checkpoints: the published repositories that may be loaded instead of the model."""
         self._checkpoint = checkpoint
-        self._checkpoints = checkpoints or Checkpoints(None)
-        self._choices: dict[tuple[str | None, EngineName], CheckpointChoice] = {}
         self._others: dict[str, BatchEstimator] = {}
-        self._profiles: dict[EngineName, EngineProfile] = {}
-        self._prepared: dict[tuple[str | None, EngineName], CachedWeights] = {}
         self._model = model
         self._engines = engines
         self._preparer = preparer
-        self._schemes: dict[tuple[str | None, EngineName], Scheme] = {}
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._single: dict[Hashable, Workload] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
-        self._demands = ModelDemands(model.spec, self.profile, self._sharded, checkpoint)
+        self.formats = ModelFormats(model, engines, preparer, checkpoints or Checkpoints(None))
+        self._demands = ModelDemands(self.formats, checkpoint)
 
     @property
     def spec(self) -> ModelSpec:
         """What the model is made of."""
         return self._model.spec
-
-    def profile(self, engine: EngineName) -> EngineProfile:
-        """Return the newest profile of an engine."""
-        if engine not in self._profiles:
-            self._profiles[engine] = self._engines.profile(engine, None)
-        return self._profiles[engine]
-
-    def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
-        """Return the model's weights. Raises UnsupportedError for an unknown format."""
-        key = quantization, engine
-        if key not in self._prepared:
-            choice = self.choice(quantization, engine)
-            self._prepared[key] = self._preparer.prepare(choice.model, choice.derived, engine)
-        return self._prepared[key]
-
-    def _sharded(self, quantization: str | None, engine: EngineName) -> ShardedWeights:
-        return self.prepared(quantization, engine).sharded
-
-    def has_checkpoint(self, quantization: str | None, engine: EngineName) -> bool:
-        """Return whether the catalog has a published checkpoint in this format, or the engine
-        quantizes to it while it loads the model."""
-        loaded = self.choice(quantization, engine).model
-        return source_of(loaded, quantization, engine).placeholder is None
-
-    def choice(self, quantization: str | None, engine: EngineName) -> CheckpointChoice:
-        """Return what the engine loads in a format. Raises UnsupportedError for an unknown
-        one."""
-        key = quantization, engine
-        if key not in self._choices:
-            self._choices[key] = self._checkpoints.choose(self._model, quantization, engine)
-        return self._choices[key]
-
-    def _scheme(self, quantization: str | None, engine: EngineName) -> Scheme:
-        """Return the format of the weights. Raises UnsupportedError for an unknown one."""
-        key = quantization, engine
-        if key not in self._schemes:
-            choice = self.choice(quantization, engine)
-            self._schemes[key] = scheme_of(choice.model, choice.derived)
-        return self._schemes[key]
 
     def _of_other_shape(self, choice: CheckpointChoice) -> "BatchEstimator | None":
         """Return the estimator of a repository whose layers differ from the model's (a width
@@ -174,7 +126,7 @@ class BatchEstimator:
             same_on_all = key[1:4]
             if same_on_all not in self._single:
                 self._single[same_on_all] = self.workload(request, engine, accelerator, 1)
-            scheme = read_scheme(self._model, self._scheme(request.quantization, engine))
+            scheme = read_scheme(self._model, self.formats.scheme(request.quantization, engine))
             self._refused[key] = refusal(
                 self._single[same_on_all], scheme, accelerator, self._model.spec
             )
@@ -185,7 +137,7 @@ class BatchEstimator:
     ) -> set[Hashable]:
         """Return those classes of GPUs on which the engine runs it, asked of a GPU of each.
         Raises UnsupportedError for an unknown format."""
-        runs, running = self.prepared(request.quantization, engine).runs, set()
+        runs, running = self.formats.prepared(request.quantization, engine).runs, set()
         for name, accelerator in classes.items():
             key = (request.kv_cache_dtype, request.engine_version, name)
             runs_here = runs.get(key)
@@ -229,7 +181,7 @@ class BatchEstimator:
         """Return what a GPU has for the launch of a demand: the same for any number of requests
         whose fullest GPU has as many layers."""
         workload = demand.workload
-        row, profile = ENGINES[workload.engine], self.profile(workload.engine)
+        row, profile = ENGINES[workload.engine], self.formats.profile(workload.engine)
         outside = row.bytes_outside_budget(
             self._model.spec, profile, workload, accelerator, layers=demand.layers
         )
@@ -241,7 +193,7 @@ class BatchEstimator:
         """Return what a GPU has for the same launch with another share of it, of an engine whose
         budget alone depends on that (`Engine.budget_is_device_share`)."""
         workload = structs.replace(judged.workload, gpu_memory_utilization=share)
-        row, profile = ENGINES[workload.engine], self.profile(workload.engine)
+        row, profile = ENGINES[workload.engine], self.formats.profile(workload.engine)
         return row.allowance(judged.allowance.outside, profile, workload, accelerator)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
@@ -253,7 +205,7 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
     ) -> tuple[int, int]:
         """Return the engine's default (max_num_seqs, max_batched_tokens) on an accelerator."""
-        version = words.version(request.engine_version or self.profile(engine).newest)
+        version = words.version(request.engine_version or self.formats.profile(engine).newest)
         return ENGINES[engine].default_batch(
             accelerator,
             context_length_of(request, self._model.spec),
@@ -283,14 +235,14 @@ class BatchEstimator:
     ) -> LaunchDemand:
         """Return what a workload demands of a GPU under any number of requests. Raises
         InvalidRequestError as `demand`."""
-        other = self._of_other_shape(self.choice(quantization, workload.engine))
+        other = self._of_other_shape(self.formats.choice(quantization, workload.engine))
         if other is not None:
             return other.launch(None, workload, accelerator)
         row = ENGINES[workload.engine]
         if row.workload_kind is None:
             kind = row.accelerator_kind(accelerator)
         else:
-            sharded = self._sharded(quantization, workload.engine)
+            sharded = self.formats.sharded(quantization, workload.engine)
             kind = row.workload_kind(accelerator, workload, sharded)
         return self._demands.launch(quantization, workload, accelerator, kind)
 
@@ -314,7 +266,7 @@ class BatchEstimator:
         workload = self._workloads.get_or_compute(
             key,
             lambda: base_workload(
-                request, self._model.spec, accelerator, count, self.profile(engine)
+                request, self._model.spec, accelerator, count, self.formats.profile(engine)
             ),
         )
         if workload.concurrency == (request.concurrency or 1):

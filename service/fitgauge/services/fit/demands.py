@@ -2,14 +2,14 @@
 but for the cache, for any number of requests."""
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import NamedTuple
+from weakref import proxy
 
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term
 from fitgauge.engine.serving.engine_facts import CacheBytes, ForAccelerator, SplitEstimate
 from fitgauge.engine.serving.estimate import (
@@ -18,12 +18,11 @@ from fitgauge.engine.serving.estimate import (
     fullest_required,
     stage_sums,
 )
-from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import with_settings
 
@@ -84,7 +83,8 @@ class LaunchDemand:
         self.quantization = quantization
         self.accelerator = accelerator
         self.kind = kind
-        self._demands = demands
+        # weak, for it holds the launches: as a cycle they would stay until they are collected
+        self._demands: ModelDemands = proxy(demands)
         self._workload = workload
         self._stages = demands.idle_stages(quantization, workload, accelerator, kind)
 
@@ -113,16 +113,12 @@ class ModelDemands:
 
     def __init__(
         self,
-        spec: ModelSpec,
-        profile: Callable[[EngineName], EngineProfile],
-        weights: Callable[[str | None, EngineName], ShardedWeights],
+        formats: ModelFormats,
         checkpoint: Checkpoint,
     ) -> None:
-        """profile: of an engine; weights: in a format, as an engine shards them; checkpoint:
-        called before every estimate."""
-        self._spec = spec
-        self._profile = profile
-        self._weights = weights
+        """checkpoint: called before every estimate."""
+        self._spec = formats.model.spec
+        self._formats = formats
         self._checkpoint = checkpoint
         self._launches: Memo[Hashable, LaunchDemand] = Memo(_DEMANDS)
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
@@ -157,7 +153,7 @@ class ModelDemands:
         if split is None or split.cache_bytes is None:
             return None
         self._checkpoint()
-        sharded = self._weights(quantization, workload.engine)
+        sharded = self._formats.sharded(quantization, workload.engine)
         loaded = split.loaded(self._spec, sharded, workload, accelerator)
         others = self._stage_memory(split, workload, accelerator, kind)
         stages = stage_sums(loaded, others)
@@ -173,9 +169,9 @@ class ModelDemands:
         weights is estimated once for all their formats."""
         self._checkpoint()
         spec, accelerator, split = self._spec, launch.accelerator, _split(workload)
-        sharded = self._weights(launch.quantization, workload.engine)
+        sharded = self._formats.sharded(launch.quantization, workload.engine)
         if split is None:
-            row, profile = ENGINES[workload.engine], self._profile(workload.engine)
+            row, profile = ENGINES[workload.engine], self._formats.profile(workload.engine)
             fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes, launch)
         loaded = split.loaded(spec, sharded, workload, accelerator)
@@ -193,7 +189,11 @@ class ModelDemands:
             engine = workload.engine
             settled = ENGINES[engine].with_defaults(workload, self._spec, accelerator)
             return split.stage_memory(
-                self._spec, settled, accelerator, self._profile(engine), self._derived[engine]
+                self._spec,
+                settled,
+                accelerator,
+                self._formats.profile(engine),
+                self._derived[engine],
             )
 
         return self._stage_memories.get_or_compute((workload, kind), compute)

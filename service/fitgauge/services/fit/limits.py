@@ -106,6 +106,13 @@ def sure_limits(checked: FitEstimate) -> ServingLimits:
     )
 
 
+def requests_at_once(checked: FitEstimate) -> int | None:
+    """Return the requests that a launch which fits surely runs at once as it is; None where memory
+    sets no limit."""
+    most = sure_limits(checked).max_concurrency
+    return most and max(most, checked.workload.concurrency)
+
+
 Pools = list[tuple[StageEstimate, int]]
 """Stages that keep a cache, each with the bytes of it."""
 

@@ -33,7 +33,7 @@ from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
-from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus
+from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus, requests_at_once
 from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -189,6 +189,7 @@ class FitService:
             limited_by=checked.limited_by,
             outside=checked.outside,
             host=answer.host_memory,
+            at_once=requests_at_once(checked),
         )
         answer.limits = Limits(
             kv_cache_tokens=limits.kv_cache_tokens,

@@ -281,10 +281,10 @@ class ModelCells:
             return inf
         row, share = ENGINES[engine], 1.0
         if row.budget_is_device_share:
-            share = self._fitting.profile(engine).gpu_memory_utilization
+            share = self._fitting.formats.profile(engine).gpu_memory_utilization
             if row.ladders.share is not None and request.settings != "defaults":
                 share = max(share, row.ladders.share.highest)
-        prepared = self._fitting.prepared(request.quantization, engine)
+        prepared = self._fitting.formats.prepared(request.quantization, engine)
         floor = weights_floor(prepared, engine, tensor)
         floor += cache_floor(self._model.spec, request, tensor)
         return floor / -(-count // tensor) / share

@@ -171,10 +171,10 @@ def _row(
 def _terms(release: _Release, cell: Cell, fitted: BatchEstimate, pool: Pool) -> Counter[str]:
     """Return the terms of the fullest GPU [bytes]."""
     row, workload = ENGINES[cell.engine], fitted.workload
-    choice = release.fitting.choice(cell.quantization, cell.engine)
-    spec, profile = choice.model.spec, release.fitting.profile(cell.engine)
+    choice = release.fitting.formats.choice(cell.quantization, cell.engine)
+    spec, profile = choice.model.spec, release.fitting.formats.profile(cell.engine)
     settled = row.with_defaults(workload, spec, pool.accelerator)
-    sharded = release.fitting.prepared(cell.quantization, cell.engine).sharded
+    sharded = release.fitting.formats.prepared(cell.quantization, cell.engine).sharded
     estimate = row.estimate(spec, sharded, settled, pool.accelerator, profile)
     sizes: Counter[str] = Counter()
     for term in estimate.fullest.terms:

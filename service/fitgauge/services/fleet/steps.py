@@ -63,7 +63,7 @@ class CountSteps:
         if demand.parts is not None:
             return least
         required = demand.required
-        own_shares = self._fitting.profile(demand.workload.engine).own_shares
+        own_shares = self._fitting.formats.profile(demand.workload.engine).own_shares
         doubt = min((SAME_RELEASE.share, *own_shares.values())) * demand.fixed_bytes
         spread = hypot(required.high - required.expected, doubt)
         return least * (1 + _SURE_WIDTHS * spread / required.expected) if required.expected else 0

@@ -95,9 +95,9 @@ def _formats(
     for quantization in row.served_formats:
         if is_too_large(model, quantization, match, count):
             continue
-        if fitting.choice(quantization, engine).repo is not None:
+        if fitting.formats.choice(quantization, engine).repo is not None:
             continue
-        if row.checkpoint_kinds or fitting.has_checkpoint(quantization, engine):
+        if row.checkpoint_kinds or fitting.formats.has_checkpoint(quantization, engine):
             yield quantization
 
 
@@ -129,7 +129,7 @@ def fitting_row(
         return None
     if estimate.probability < LISTED:
         return None
-    loaded = fitting.choice(question.quantization, engine).model
+    loaded = fitting.formats.choice(question.quantization, engine).model
     return FittingModel(
         model=model.id,
         parameters=answers.parameters(model),

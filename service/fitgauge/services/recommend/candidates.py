@@ -178,7 +178,11 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             code="conflicting-fields",
         )
     candidates = [
-        Plan(engine, quantization, weight_bits(model.spec, fitting.prepared(quantization, engine)))
+        Plan(
+            engine,
+            quantization,
+            weight_bits(model.spec, fitting.formats.prepared(quantization, engine)),
+        )
         for engine in _taking(engines, request.kv_cache_dtype)
         for quantization in _formats(request, engine, published)
     ]
@@ -240,7 +244,7 @@ def _formats(
 def _lossy(
     request: RecommendRequest, model: Model, fitting: BatchEstimator, engine: EngineName
 ) -> bool:
-    return fitting.prepared(request.quantization, engine).scheme.form is not None
+    return fitting.formats.prepared(request.quantization, engine).scheme.form is not None
 
 
 def _taking(engines: Sequence[EngineName], kv_cache_dtype: str | None) -> list[EngineName]:

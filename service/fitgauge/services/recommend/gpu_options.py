@@ -134,7 +134,7 @@ def gpu_option(
         }
         own = fitting.running(requested, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}
-        row = pool.row(activated(fitting.prepared(plan.quantization, plan.engine).scheme))
+        row = pool.row(activated(fitting.formats.prepared(plan.quantization, plan.engine).scheme))
         options[plan] = [
             option for name, option in zip(pool.classes, row, strict=True) if name in own
         ]

@@ -37,7 +37,7 @@ class Prompts:
     def seconds(self, accelerator: Accelerator, count: int, plan: Plan) -> Seconds | None:
         """Return the time to first token on an idle server; None where no source states
         how fast the GPU multiplies."""
-        prepared = self._fitting.prepared(plan.quantization, plan.engine)
+        prepared = self._fitting.formats.prepared(plan.quantization, plan.engine)
         fastest = peak(prepared.scheme, accelerator)
         if fastest is None:
             return None

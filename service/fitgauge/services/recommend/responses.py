@@ -197,7 +197,7 @@ class ResponseBuilder:
             quantization=plan.quantization,
             **fitted.changed,
         )
-        loaded = self._fitting.choice(plan.quantization, plan.engine).model
+        loaded = self._fitting.formats.choice(plan.quantization, plan.engine).model
         sent: Fields = {**self._sent(option), "settings": "defaults", **fitted.changed}
         nodes = nodes_of(fitted.workload, option.accelerator)
         return Judged(

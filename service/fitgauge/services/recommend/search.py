@@ -293,7 +293,7 @@ class Search:
         request = self._request
         return step_bytes(
             self._spec,
-            self._fitting.prepared(plan.quantization, plan.engine).sharded,
+            self._fitting.formats.prepared(plan.quantization, plan.engine).sharded,
             concurrency=request.concurrency or 1,
             context_length=context_length_of(request, self._spec),
             kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
@@ -309,14 +309,14 @@ class Search:
                 self._caches[tensor_parallel] = cache_floor(
                     self._spec, self._request, tensor_parallel
                 )
-            prepared = self._fitting.prepared(plan.quantization, plan.engine)
+            prepared = self._fitting.formats.prepared(plan.quantization, plan.engine)
             self._floors[key] = (
                 weights_floor(prepared, plan.engine, tensor_parallel)
                 + self._caches[tensor_parallel]
             )
         row, share = ENGINES[plan.engine], 1.0
         if row.budget_is_device_share:
-            share = self._fitting.profile(plan.engine).gpu_memory_utilization
+            share = self._fitting.formats.profile(plan.engine).gpu_memory_utilization
             if row.ladders.share is not None and self._request.settings != "defaults":
                 share = max(share, row.ladders.share.highest)
         return int(self._floors[key] / stages / share)

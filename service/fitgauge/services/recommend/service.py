@@ -110,7 +110,7 @@ class Recommender:
         picks = shortlist(
             front,
             objective,
-            lambda plan: fitting.has_checkpoint(plan.quantization, plan.engine),
+            lambda plan: fitting.formats.has_checkpoint(plan.quantization, plan.engine),
         )
         options = [responses.pick(pick) for pick in picks]
         items, following = page_of(request, front, responses.recommendation)

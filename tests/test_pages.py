@@ -25,6 +25,7 @@ from fitgauge.cli import COMMANDS, main
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.settings import Settings
 from live import PATIENCE
+from live.conformance import OPERATIONS, operation_at
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -33,8 +34,11 @@ PAGES = {
     for path in sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
 }
 SITE = tomllib.loads(ROOT.joinpath("zensical.toml").read_text("utf-8"))["project"]
-SERVERS = {"serve", "mcp", "slack", "measure"}
-"""Commands that run until they are stopped, or run an engine: here only their options are read."""
+SERVERS = {"serve", "mcp", "slack", "measure", "snapshot"}
+"""Commands that run until they are stopped, run an engine or read the Hub: here only their options
+are read."""
+REFERENCE = {"docs/api.md", "docs/command.md"}
+"""Pages written from the code, which list everything and show how to do nothing."""
 
 EXIT = {"fits": 0, "does not fit": 1, "tight": 3}
 """Exit codes by what a comment after a command promises; without one every answer is right."""
@@ -48,8 +52,8 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 def commands() -> Iterator[str]:
     """Yield every command of the pages."""
-    for text in PAGES.values():
-        for indent, language, block in _BLOCK.findall(text):
+    for page, text in PAGES.items():
+        for indent, language, block in _BLOCK.findall("" if page in REFERENCE else text):
             lines = [line.removeprefix(indent).strip() for line in block.splitlines()]
             if language == "sh":
                 yield from filter(None, lines)
@@ -83,6 +87,40 @@ def test_every_program_of_the_pages_is_run_here():
     assert set(BY_PROGRAM) == {"curl", "docker", "fitgauge", "helm", "kubectl", "make"}
 
 
+def command_of(arguments: list[str]) -> tuple[list, list[str]]:
+    """Return a command's names and the command itself, and its own arguments."""
+    names, command = [], main
+    for name in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(click.Context(command), name)
+        assert command is not None, arguments
+        names.append(name)
+    return [*names, command], arguments[len(names) :]
+
+
+def names_of_commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names of every command of a group and of its groups."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from names_of_commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+def test_every_command_has_a_how_to_whose_commands_run_here():
+    shown = {tuple(command_of(arguments)[0][:-1]) for arguments in BY_PROGRAM["fitgauge"]}
+    assert set(names_of_commands(main)) == shown
+
+
+def test_every_operation_has_a_how_to_whose_requests_are_answered_here():
+    asked = [request_of(arguments) for arguments in BY_PROGRAM["curl"]]
+    found = {str(operation_at(method, path.partition("?")[0])) for method, path, _ in asked}
+    assert [one.path for one in OPERATIONS if str(one.raw) not in found] == []
+
+
 @pytest.mark.parametrize("arguments", BY_PROGRAM["fitgauge"], ids=shlex.join)
 def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
     tmp_path.joinpath("docs").symlink_to(DOCS)
@@ -90,14 +128,14 @@ def test_a_command_of_the_pages_runs(arguments, tmp_path, monkeypatch):
     tmp_path.joinpath("my-model").mkdir()
     write_folder(tmp_path / "my-model")
     tmp_path.joinpath("model-Q4_K_M.gguf").write_bytes(gguf_bytes({}))
+    tmp_path.joinpath("fitgauge-slack").mkdir()
+    tmp_path.joinpath("fitgauge-slack", "truth.jsonl").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("FITGAUGE_QUESTION_SECONDS", f"{PATIENCE}")  # of a loaded machine
     if arguments[0] in SERVERS:
-        name, *rest = arguments
-        command = main.get_command(click.Context(main), name)
-        assert command is not None
-        assert command.make_context(name, rest)
+        (*path, command), rest = command_of(arguments)
+        assert command.make_context(" ".join(path), rest)
         return
     result = CliRunner().invoke(main, arguments)
     promised = PROMISED.get(shlex.join(arguments))
@@ -137,14 +175,26 @@ def service() -> Iterator[TestClient]:
         yield client
 
 
+def request_of(arguments: list[str]) -> tuple[str, str, str | None]:
+    """Return method, path with its query, and body of `curl [-d BODY] ADDRESS`."""
+    *options, address = arguments
+    assert options[:1] in ([], ["-d"])
+    assert address.startswith("http://127.0.0.1:8000/")
+    path = address.removeprefix("http://127.0.0.1:8000")
+    return ("POST", path, options[1]) if options else ("GET", path, None)
+
+
 @pytest.mark.parametrize("arguments", BY_PROGRAM["curl"], ids=shlex.join)
 def test_a_request_of_the_pages_is_answered(service, arguments):
-    flag, body, address = arguments
-    assert flag == "-d"
-    response = service.post(
-        address.removeprefix("http://127.0.0.1:8000"),
+    method, path, body = request_of(arguments)
+    if "ANSWER_ID" in path:
+        answer = service.post("/v1/fit", json={"model": "Qwen/Qwen3-8B", "gpu": "H100"}).json()
+        path = path.replace("ANSWER_ID", answer["answer_id"])
+    response = service.request(
+        method,
+        path,
         content=body,
-        headers={"Content-Type": "application/x-www-form-urlencoded"},  # as curl -d
+        headers={"Content-Type": "application/x-www-form-urlencoded"} if body else {},  # as curl -d
     )
     assert response.status_code == 200, response.text
 

@@ -74,7 +74,7 @@ chart: .venv/.tools  ## write the chart's values.schema.json and the table of it
 
 .engines/.done: tests/system/engines.txt | .venv/bin/python
 	@$(PYTHON) -m venv .engines
-	@.engines/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/system/engines.txt
+	@.engines/bin/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r tests/system/engines.txt
 	@.engines/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
 	@touch $@
 

@@ -34,7 +34,7 @@ PAGES = {
     for path in sorted((*ROOT.glob("*.md"), *DOCS.rglob("*.md")))
 }
 SITE = tomllib.loads(ROOT.joinpath("zensical.toml").read_text("utf-8"))["project"]
-SERVERS = {"serve", "mcp", "slack", "measure", "snapshot"}
+SERVERS = {"serve", "mcp", "slack", "measure", "train-measure", "snapshot"}
 """Commands that run until they are stopped, run an engine or read the Hub: here only their options
 are read."""
 REFERENCE = {"docs/api.md", "docs/command.md"}

@@ -24,6 +24,9 @@ COMMANDS = {
     "slack": Deferred("chat", "Run the bot for Slack, which asks a running service."),
     "snapshot": Deferred("snapshot", "Keep the models that are known without the Hub."),
     "train-check": Deferred("training", "Will MODEL fit on GPU when it is trained?"),
+    "train-measure": Deferred(
+        "measure_training", "Run a training step here and compare it with its estimate."
+    ),
     "train-plan": Deferred("training", "Which layouts train MODEL on GPU, and on how few?"),
     "truth": Deferred("truth", "Handle rows of truth: what was measured or said."),
     "utilization": Deferred("runs", "How much of GPU does a training run use?"),

@@ -5,6 +5,8 @@ import pytest
 from fitgauge.catalog.sizes import nominal_model, parse_size, shapes
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Attention
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.model_readings import size_model
 
 
 def model(text):
@@ -61,3 +63,18 @@ def test_layers_grow_with_the_size():
 @pytest.mark.parametrize("text", ["7", "b", "7bb", "7b model chat", "llama 7b"])
 def test_other_texts_are_no_size(text):
     assert parse_size(text) is None
+
+
+@pytest.mark.parametrize("text", ["0.0168b", "a 0.0168b model", "12345.6789m"])
+def test_sizes_may_have_many_digits(text):
+    model = size_model(text)
+    assert model is not None
+    assert model.spec.parameters in (16_800_000, 12_345_678_900)
+
+
+@pytest.mark.parametrize(
+    "text", ["0.000107b", "123456789b", "9" * 400 + "b", "0." + "0" * 190 + "1m"]
+)
+def test_sizes_out_of_range_are_refused(text):
+    with pytest.raises(InvalidRequestError, match="out of range"):
+        size_model(text)

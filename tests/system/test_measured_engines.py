@@ -1,5 +1,5 @@
-"""fitgauge measure against llama.cpp and transformers themselves, on the CPU, with models of random
-weights that are made here.
+"""fitgauge measure against llama.cpp and transformers themselves, and train-measure against PyTorch
+and PEFT, on the CPU, with models of random weights that are made here.
 
 Without their environment (`make .engines/.done`) these tests are skipped, unless FITGAUGE_SYSTEM is
 set, as `make system` does."""
@@ -121,3 +121,31 @@ def test_llama_cpp_takes_what_is_estimated(tmp_path):
     assert rows["activations"]["within"]
     assert row["outcome"] == "served"
     assert str(tmp_path) not in json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("--method", "full"),
+        ("--method", "full", "--precision", "bf16", "--activation-checkpointing", "none"),
+        ("--method", "full", "--precision", "fp32", "--attention", "eager"),
+        ("--method", "lora"),
+        ("--method", "lora", "--precision", "bf16", "--lora-rank", "32", "--lora-targets",
+         "attention"),
+    ],
+    ids=lambda settings: " ".join(settings),
+)  # fmt: skip
+def test_a_training_step_takes_what_is_estimated(tmp_path, settings):
+    folder = tmp_path / "model"
+    made(MAKE_FOLDER, folder)
+    arguments = [folder, *settings, "--sequence-length", 512, "--micro-batch-size", 2,
+                 "--python", PYTHON, "--cpu", "--json"]  # fmt: skip
+    result = CliRunner().invoke(main, ["train-measure", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert str(tmp_path) not in json.dumps(answer["row"])
+    terms = {term["name"]: term for term in answer["terms"]}
+    for name in ("weights", "optimizer_states"):
+        assert terms[name]["measured"] == terms[name]["estimated"]
+    for name in ("forward", "backward", "optimizer_step"):
+        assert terms[name]["measured"] == pytest.approx(terms[name]["estimated"], rel=0.02)

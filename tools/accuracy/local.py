@@ -18,7 +18,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.model_readings import size_model
-from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService
 
 _ENDED = {
@@ -81,34 +81,69 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
         yield "planner", tokens(pool) / measured["kv_tokens"] - 1
 
 
+def training_errors(run: LocalRun) -> Iterator[tuple[str, float]]:
+    """Yield estimate / measurement - 1 of every phase of a training step that was measured.
+
+    Raises as `verdict`."""
+    answer = training_answer(run) if "training" in run.scores else None
+    for phase in answer.phases if answer else ():
+        measured = run.measured.get(f"{phase.name}_gib")
+        if measured:
+            yield phase.name, phase.bytes / GIB / measured - 1
+
+
+def training_answer(run: LocalRun) -> TrainingAnswer | None:
+    """Return what is answered to a question of training; None where its model is unknown here.
+
+    Raises as `verdict`."""
+    name = run.question["model"]
+    resolved = model(name) or size_model(name)
+    if resolved is None:
+        return None
+    request = msgspec.convert(run.question | {"detail": "full"}, TrainingRequest)
+    service = TrainingFitService(load_training(), load_engines())
+    return service.answer(request, resolved, bundled().find(run.question["gpu"]))
+
+
 def verdict(run: LocalRun) -> str | None:
     """Return the verdict on a run's question, of training too; None where its model is unknown
     here. Raises FitgaugeError where the question is refused, msgspec.ValidationError where it is
     none."""
+    if run.operation == "check_training_fit":
+        answer = training_answer(run)
+        return answer.verdict if answer else None
     name = run.question["model"]
     resolved = model(name) or size_model(name)
     if resolved is None:
         return None
     gpu = bundled().find(run.question["gpu"])
-    if run.operation == "check_training_fit":
-        request = msgspec.convert(run.question, TrainingRequest)
-        service = TrainingFitService(load_training(), load_engines())
-        return service.answer(request, resolved, gpu).verdict
     return SERVING.answer(run.request, resolved, gpu).verdict
+
+
+def errors_of(run: LocalRun) -> Iterator[tuple[str, float]]:
+    """Yield what may be scored of a run of serving or of training, as `errors`."""
+    return training_errors(run) if run.operation == "check_training_fit" else errors(run)
+
+
+def ran_by(run: LocalRun) -> str:
+    """Return what ran: the engine, or the framework of a training."""
+    if run.operation == "check_training_fit":
+        return str(run.question.get("framework", "training"))
+    return run.engine
 
 
 def report(runs: tuple[LocalRun, ...]) -> Iterator[str]:
     """Yield a line a run: its errors, and the verdict beside what happened."""
     for run in runs:
         name = (
-            f"{run.id}  {run.engine} {run.question.get('engine_version', '')} "
+            f"{run.id}  {ran_by(run)} {run.question.get('engine_version', '')} "
             f" {run.question.get('model', 'unknown model')}"
         )
         if "model" not in run.question or "gpu" not in run.question:
             yield f"{name}: the model or the GPU is not known"
             continue
         try:
-            errors_in_words = [f"{scored} {error:+.2%}" for scored, error in errors(run)]
+            errors_in_words = [f"{scored} {error:+.2%}" for scored, error in errors_of(run)]
             judged = verdict(run)
         except FitgaugeError as error:
             yield f"{name}: {error.detail}"

@@ -36,7 +36,7 @@ ONE_CAMPAIGN = {"llm-d-incubation/llm-d-planner#205": "llm-d-incubation/llm-d-pl
 FOLDS = 6
 """Parts that all campaigns are dealt to by a hash: each is left out once."""
 
-Scored = Literal["weights", "planner", "kv_tokens", "activations", "need", "outcome"]
+Scored = Literal["weights", "planner", "kv_tokens", "activations", "need", "outcome", "training"]
 Outcome = Literal["served", "kv_too_small", "oom"]
 
 

@@ -20,9 +20,7 @@ from fitgauge.engine.model.spec import (
 from fitgauge.engine.note import Note
 from fitgauge.errors import InvalidRequestError
 
-_SIZE = re.compile(
-    r"\s*(\d{1,5}(?:\.\d{1,3})?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE
-)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([mbt])\s*(?:model|params|parameters)?\s*", re.IGNORECASE)
 _SCALE = {"m": 10**6, "b": 10**9, "t": 10**12}
 _SMALLEST, _LARGEST = 10**6, 10**13
 
@@ -93,7 +91,8 @@ def _parameters(text: str) -> int:
     """Return the parameters of a text that is a size."""
     match = _SIZE.fullmatch(text)
     assert match is not None
-    return round(float(match[1]) * _SCALE[match[2].lower()])
+    number = min(float(match[1]), _LARGEST)  # three hundred digits are infinite
+    return round(number * _SCALE[match[2].lower()])
 
 
 def nominal_model(text: str, parameters: int) -> Model:

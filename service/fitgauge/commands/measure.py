@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
@@ -11,12 +11,19 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.commands.errors import or_exit
 from fitgauge.commands.local_catalog import local_catalog
 from fitgauge.commands.local_services import answered
+from fitgauge.commands.measuring import (
+    Device,
+    cpu_option,
+    device_of,
+    keep,
+    python_option,
+    seconds_option,
+    write_option,
+)
 from fitgauge.commands.options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
-from fitgauge.engine.quantity import GIB
 from fitgauge.logs.detect import detect
-from fitgauge.machine import machine_question, memory_of_machine, this_machine
-from fitgauge.measure import NotInstalledError, append, on_cpu, probe_start, probed, run, start_of
+from fitgauge.measure import NotInstalledError, on_cpu, probe_start, probed, run, start_of
 from fitgauge.redaction import redacted
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
@@ -24,7 +31,6 @@ from fitgauge.services.explain_log.schemas import (
     LONGEST_LOG,
     ExplainLogRequest,
     LogAnswer,
-    LogCase,
 )
 from fitgauge.services.facade import Services
 from fitgauge.services.public_rows import public_case
@@ -34,45 +40,20 @@ _PROBED = "transformers"
 """The engine that is a library: it is measured by a script."""
 
 
-class _Device(NamedTuple):
-    """What the engine runs on."""
-
-    gpu: str
-    """As a question has it."""
-    is_cpu: bool
-    """Whether it is the CPU, whose memory stands for a GPU's."""
-    fields: dict[str, Any]
-    """Further fields of the question."""
-
-
 @click.command()
 @click.argument("model")
 @click.argument("gpu", required=False)
 @question_options(FitRequest)
 @click.option("--command", help="The launch command, instead of the one of the estimate.")
-@click.option(
-    "--python",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A Python that has the engine, where it is not on PATH.",
-)
-@click.option("--cpu", is_flag=True, help="Run on the CPU, in the machine's memory.")
-@click.option(
-    "--seconds",
-    type=click.IntRange(1, 86_400),
-    default=1_800,
-    show_default=True,
-    help="How long the engine may take to come up, downloads included.",
-)
+@python_option
+@cpu_option
+@seconds_option
 @click.option(
     "--keep-log",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the log to this file, without secrets.",
 )
-@click.option(
-    "--write",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Add the row of truth to this file without asking.",
-)
+@write_option
 @click.option("--json", "as_json", is_flag=True, help="The comparison and the row, as JSON.")
 def measure(
     model: str,
@@ -93,7 +74,7 @@ def measure(
     Without GPU: this machine's. Exit code 0, 1 where the engine did not come up, 2 where nothing
     was measured.
     """
-    device = _device(gpu, cpu=cpu)
+    device = device_of(gpu, cpu=cpu)
     fields = {"model": model, "detail": "full", "gpu": device.gpu} | options
     fields |= {name: value for name, value in device.fields.items() if fields.get(name) is None}
     request = as_request(fields, FitRequest)
@@ -112,30 +93,14 @@ def measure(
     else:
         show_ledger(answer)
         click.echo("\n" + msgspec.json.encode(row).decode())
-    _keep(row, write, asks=not as_json)
+    keep(row, write, asks=not as_json)
     sys.exit(0 if answer.outcome == "served" else 1)
-
-
-def _device(gpu: str | None, *, cpu: bool) -> _Device:
-    """Return what to measure: the GPU that is named, this machine's, else its CPU."""
-    if gpu is not None:
-        return _Device(gpu, False, {})
-    machine = None if cpu else this_machine()
-    if machine is not None:
-        question = machine_question(machine, or_exit(local_catalog), mixed=True)
-        fields = {"gpu_count": question.gpu_count} if question.engine is None else {}
-        used = {"other_memory_gib": question.other_memory_gib, "engine": question.engine}
-        return _Device(question.gpu, False, fields | used)
-    memory = memory_of_machine()
-    if memory is None:
-        raise click.UsageError("This machine names no GPU: send one.")
-    return _Device(f"{memory / GIB:.2f}GiB", True, {})
 
 
 def _measured(
     estimate: FitAnswer,
     request: FitRequest,
-    device: _Device,
+    device: Device,
     command: str | None,
     python: Path | None,
     seconds: int,
@@ -183,16 +148,3 @@ def _measured(
         return await questions.explain_run(log, question)
 
     return text, answered(explain, request.model)
-
-
-def _keep(row: LogCase, write: Path | None, *, asks: bool) -> None:
-    """Add the row to a file of truth: the one that is named, else the one that is agreed to."""
-    asks = asks and write is None and sys.stdin.isatty()
-    if asks and click.confirm("Add this row to truth.jsonl?", default=False):
-        write = Path("truth.jsonl")
-    if write is not None:
-        try:
-            append(write, row)
-        except OSError as error:
-            echo_error(f"{error}")
-            sys.exit(2)

@@ -16,6 +16,7 @@ _WORDS = frozenset(
     {
         "activation_checkpointing",
         "attention",
+        "base_precision",
         "engine",
         "engine_version",
         "framework",
@@ -23,6 +24,7 @@ _WORDS = frozenset(
         "loss",
         "method",
         "optimizer",
+        "optimizer_implementation",
         "precision",
         "quantization",
         "settings",

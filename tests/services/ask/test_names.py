@@ -157,6 +157,7 @@ def test_pixels_are_no_gpus():
         "glm 4.5 air", "glm 5.1", "yi 1.5 34b chat", "gpt j 6b", "polyglot ko 5.8b", "t5 large",
         "phi 3 mini 4k instruct", "phi 4 reasoning plus", "open llama 7b", "step 3.7 flash",
         "qwen3 embedding 4b", "nomic embed text v1.5", "mistral 7b v0.1", "c4ai command r plus",
+        "mt5 base", "bart large", "nllb 200 distilled 600m",
     ],
 )  # fmt: skip
 def test_a_bundled_name_is_read_whole_however_it_is_parted(name):

@@ -5,7 +5,7 @@ import re
 from fitgauge.catalog.name_parts import DESCRIPTIVE
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
-from fitgauge.services.ask.names import is_size, is_version
+from fitgauge.services.ask.names import is_size, is_version, joined
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _COUNT = re.compile(r"\d+k?")
@@ -77,7 +77,7 @@ def _whole_name(scan: Scan, index: int) -> int | None:
     while place < len(scan.pieces) and len(text) < scan.models.longest_whole:
         piece = scan.pieces[place]
         if piece.kind == "word":
-            text += piece.low
+            text += joined(piece.low)
             counts = _COUNT.fullmatch(piece.low) and place > index
             if text in scan.models.whole and place > index and not counts:
                 last = place

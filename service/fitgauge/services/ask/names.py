@@ -147,13 +147,8 @@ class ModelNames:
 
     @cached_property
     def whole(self) -> frozenset[str]:
-        """Every name of two words or more without what parts them: glm4.5air; none that is all
-        prose."""
-        return frozenset(
-            "".join(name)
-            for name in self._names
-            if len(name) > 1 and not all(_is_prose(word) for word in name)
-        )
+        """Every name of two words or more without what parts them: glm4.5air."""
+        return frozenset("".join(name) for name in self._names if len(name) > 1)
 
     @cached_property
     def longest_whole(self) -> int:
@@ -317,10 +312,6 @@ def _families(names: Iterable[tuple[str, ...]]) -> Iterable[str]:
                 yield second
 
 
-def _is_prose(word: str) -> bool:
-    return word in _english_words() or word in DESCRIPTIVE or word.isdigit()
-
-
 def _tells(word: str) -> bool:
     return word.isalpha() and len(word) > 2 and word not in DESCRIPTIVE
 
@@ -331,6 +322,13 @@ def _english_words() -> frozenset[str]:
     English, size 50 (wordlist.aspell.net); tools/english_words.py writes them."""
     table = files("fitgauge.catalog") / "data" / "english_words.txt"
     return frozenset(table.read_text("utf-8").split())
+
+
+@lru_cache(maxsize=4096)
+def joined(word: str) -> str:
+    """Return a word of a text as it stands in `ModelNames.whole`: "distilled" as "distill". A word
+    that is a format stays."""
+    return "".join(words(word)) or word
 
 
 def is_version(word: str) -> bool:

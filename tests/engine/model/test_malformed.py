@@ -81,6 +81,15 @@ def tensors(spec: ModelSpec) -> int:
     return sum(len(block.tensors) * len(block.layers) for block in spec.blocks)
 
 
+@pytest.mark.parametrize("ratio", [0, -1, 1e-9, 2, 1e30])
+def test_a_ratio_of_merged_patches_is_bounded(ratio):
+    row = next(one for one in rows() if one["config"]["model_type"] == "internvl_chat")
+    path = ("config", "downsample_ratio")
+    lying = replaced(row, [(path, ratio)])
+    with pytest.raises(MalformedModelError, match="downsample_ratio"):
+        read_config(lying["config"], lying["quantization"])
+
+
 @given(
     lying=lying_configs(),
     engine=st.sampled_from(sorted(ENGINES)),

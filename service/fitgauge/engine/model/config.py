@@ -110,18 +110,19 @@ class Config:
         """Return the same, None where it is missing or null."""
         return self.integer(*names, low=low, high=high) if self.has(*names) else None
 
-    def number(self, *names: str, default: float) -> float:
-        """Return a finite number, `default` where it is missing."""
+    def number(self, *names: str, default: float, low: float = -1e18, high: float = 1e18) -> float:
+        """Return a number from low to high, `default` where it is missing."""
         name, value = self._find(names)
         if value is None:
             return default
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not -1e18 < value < 1e18
+            or not low <= value <= high
         ):
             raise MalformedModelError(
-                f"{self.where}: {name} is {_shown(value)}, not a number.", field=name
+                f"{self.where}: {name} is {_shown(value)}, not a number from {low:g} to {high:g}.",
+                field=name,
             )
         return float(value)
 

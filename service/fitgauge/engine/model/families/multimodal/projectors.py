@@ -110,7 +110,8 @@ def gemma3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 def internvl(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """InternVL: InternViT, pixel shuffle, a norm and two linears."""
     tower, width = any_tower(vision, config, hidden)
-    gathered = width * int(1 / config.number("downsample_ratio", default=0.5)) ** 2
+    ratio = config.number("downsample_ratio", default=0.5, low=1 / 64, high=1)
+    gathered = width * int(1 / ratio) ** 2
     name = "multi_modal_projector"
     projector = (
         *parts.norm(f"{name}.layer_norm", gathered, bias=True),

@@ -252,7 +252,8 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
         ),
         whole(f"{embeddings}.position_embedding", 1, patch_count(vision) + 1, width),
     )
-    gathered = width * int(1 / config.number("downsample_ratio", default=0.5)) ** 2
+    ratio = config.number("downsample_ratio", default=0.5, low=1 / 64, high=1)
+    gathered = width * int(1 / ratio) ** 2
     projector = (
         *parts.norm("mlp1.0", gathered, bias=True),
         *parts.linear("mlp1.1", hidden, gathered, bias=True),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.model.spec import Model
@@ -9,8 +10,16 @@ from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow, RowError
 
-Setting = tuple[EngineName | None, str | None, int | None, int]
-"""Engine (None: the first usual one that runs the cell), format, context length, concurrency."""
+
+class Setting(NamedTuple):
+    """How the models of a table are launched."""
+
+    engine: EngineName | None
+    """None: the first usual one that runs the cell."""
+    quantization: str | None
+    """Format of the weights; None: as published."""
+    context_length: int | None
+    """Tokens of a request; None: the usual number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +39,9 @@ def unknown_row(
     model: Model | UnknownName,
     gpu: GpuMatch | UnknownName,
     setting: Setting,
+    concurrency: int,
 ) -> CompareRow:
     """Return a cell with the error of its model, else of its GPU."""
-    engine, quantization, context, concurrency = setting
     fault = model if isinstance(model, UnknownName) else gpu
     assert isinstance(fault, UnknownName)
     return CompareRow(
@@ -41,9 +50,9 @@ def unknown_row(
         model=model.text if isinstance(model, UnknownName) else model.id,
         gpu=gpu.text if isinstance(gpu, UnknownName) else gpu.accelerator.name,
         gpu_count=None if isinstance(gpu, UnknownName) else gpu.count,
-        engine=engine,
-        quantization=quantization if request.quantizations is not None else None,
-        context_length=context,
+        engine=setting.engine,
+        quantization=setting.quantization if request.quantizations is not None else None,
+        context_length=setting.context_length,
         concurrency=concurrency,
         verdict=None,
         error=RowError(

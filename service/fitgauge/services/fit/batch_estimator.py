@@ -34,8 +34,8 @@ from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
 
-_WORKLOADS = 4096
-"""Cached workloads of one question."""
+_WORKLOADS, _ALLOWANCES = 4096, 1024
+"""Cached workloads of one question, and what GPUs have for its launches."""
 
 
 def gpu_class(accelerator: Accelerator) -> Hashable:
@@ -90,6 +90,7 @@ class BatchEstimator:
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._single: dict[Hashable, Workload] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
+        self._allowances: Memo[Hashable, Allowance] = Memo(_ALLOWANCES)
         self.formats = ModelFormats(model, engines, preparer, checkpoints or Checkpoints(None))
         self._demands = ModelDemands(self.formats, checkpoint)
 
@@ -164,22 +165,27 @@ class BatchEstimator:
         cannot divide the model over them."""
         return self.against(self.demand(request, engine, accelerator, count), accelerator)
 
-    def against(
-        self, demand: Demand, accelerator: Accelerator, allowance: Allowance | None = None
-    ) -> BatchEstimate:
-        """Return a demand set against a GPU of its kind, whose `allowance` may be at hand."""
+    def against(self, demand: Demand, accelerator: Accelerator) -> BatchEstimate:
+        """Return a demand set against a GPU of its kind."""
         if demand.parts is not None:
             row = ENGINES[demand.workload.engine]
             settled = row.with_defaults(demand.workload, self._model.spec, accelerator)
             demand = demand.on(settled, accelerator)
-        if allowance is None:
-            allowance = self.allowance(demand, accelerator)
+        allowance = self._allowance(demand, accelerator)
         required = doubted(demand.required, demand.fixed_bytes, allowance.by)
         return BatchEstimate(demand.workload, required, allowance, allowance.probability(required))
 
-    def allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
+    def _allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
         """Return what a GPU has for the launch of a demand: the same for any number of requests
-        whose fullest GPU has as many layers."""
+        whose fullest GPU has as many layers, where GPUs of a kind do not differ."""
+        if demand.parts is not None:
+            return self._compute_allowance(demand, accelerator)
+        return self._allowances.get_or_compute(
+            (demand.launch, demand.layers, accelerator.id),
+            lambda: self._compute_allowance(demand, accelerator),
+        )
+
+    def _compute_allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
         workload = demand.workload
         row, profile = ENGINES[workload.engine], self.formats.profile(workload.engine)
         outside = row.bytes_outside_budget(

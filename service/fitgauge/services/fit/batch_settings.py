@@ -49,26 +49,16 @@ class BestLaunch:
         self._request = request
         self._accelerator = accelerator
         self._launch = fitting.launch(request.quantization, workload, accelerator)
-        self._allowances: dict[int, Allowance] = {}
 
     def under(self, concurrency: int) -> BatchEstimate:
         """Return the estimate of so many requests. Raises as `BatchEstimator.fitted`."""
         fitting, request, accelerator = self._fitting, self._request, self._accelerator
         default = self._launch.under(concurrency)
-        judged = fitting.against(default, accelerator, self._allowance(default))
+        judged = fitting.against(default, accelerator)
         if judged.verdict == "fits" or request.settings == "defaults":
             return judged
         later = later_steps(fitting, request, default, accelerator)
         return chosen(fitting, request, [Step({}, default), *later], accelerator, judged)
-
-    def _allowance(self, demand: Demand) -> Allowance | None:
-        """Return what the GPU has for the launch; None where that depends on the requests."""
-        if demand.parts is not None:
-            return None
-        layers = demand.layers
-        if layers not in self._allowances:
-            self._allowances[layers] = self._fitting.allowance(demand, self._accelerator)
-        return self._allowances[layers]
 
 
 def best_estimate(

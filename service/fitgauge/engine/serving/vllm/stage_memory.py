@@ -182,7 +182,8 @@ def _caches(
     )
     decides = ("groups", *make.keywords.values())
     groups: tuple[Members, ...] = memo.get_or_compute(decides, make)
-    sequences = 0 if workload.enforce_eager else workload.max_num_seqs
+    # only the graphs of states ask how many requests run at once
+    sequences = workload.max_num_seqs if spec.keeps_states and not workload.enforce_eager else 0
     key = ("caches", *decides, workload.context_length, sequences, workload.pipeline_parallel)
     layouts: Layouts = memo.get_or_compute(key, dict)
     drafted = drafted_layers(spec) if workload.speculative_tokens else 0

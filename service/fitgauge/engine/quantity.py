@@ -145,4 +145,4 @@ def plus(formula: str, more: str) -> str:
 
 def gib(size: float) -> str:
     """`size` [bytes] in words of 2^30 bytes: 15728640000 -> '14.65 GiB'."""
-    return f"{size / GIB:.2f} GiB"
+    return f"{size / GIB:,.2f} GiB"

@@ -73,6 +73,8 @@ class TrainingQuestions:
         model = await self._models.find(request.model)
         with span("search", operation="plan_training"):
             answer = await self._long.run(
-                lambda checkpoint: self._planner.answer(request, model, gpu, checkpoint)
+                lambda checkpoint: self._planner.answer(
+                    request, model, gpu, catalog.offers, checkpoint
+                )
             )
         return CacheDependencies(catalog, request.model, model), answer

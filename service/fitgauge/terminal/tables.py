@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -13,6 +14,7 @@ from fitgauge.services.compare.schemas import CompareAnswer, CompareRow
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuAnswer
 from fitgauge.services.recommend.option_schemas import Recommendation
 from fitgauge.services.recommend.schemas import RecommendAnswer
+from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer
 from fitgauge.terminal.drawing import COLOURS, bare_table, draw_bar, need_bar
 
@@ -191,16 +193,19 @@ def _items(answer: RecommendAnswer, console: Console) -> None:
 
 
 def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> None:
-    """One line for every layout: what its fullest GPU needs as a bar against the GPU, and how
-    well it uses the GPUs."""
+    """One line for every layout: what its fullest GPU needs as a bar against the GPU, how well it
+    uses the GPUs, and of a run its hours and its price."""
     console = console or open_console()
     console.print(Text(answer.summary), soft_wrap=True)
     console.print()
-    table = bare_table("GPUs", "layout", "batches", "needs of GPU", right=("GiB", "efficiency"))
+    timed = any(plan.run is not UNSET for plan in answer.plans)
+    right = ("GiB", "efficiency", *(("hours", "USD") if timed else ()))
+    table = bare_table("GPUs", "layout", "batches", "needs of GPU", right=right)
     for plan in answer.plans:
         need = need_bar(plan.required_bytes, plan.usable_bytes, plan.verdict)
         batch = f"{plan.settings['micro_batch_size']} x {plan.settings['micro_batches']}"
-        table.add_row(str(plan.gpu_count), plan.layout, batch, *need, f"{plan.efficiency:.0%}")
+        layout = str(plan.gpu_count), plan.layout, batch
+        table.add_row(*layout, *need, f"{plan.efficiency:.0%}", *_run_cells(plan.run))
     if answer.plans:
         console.print(table)
     if answer.total > len(answer.plans):
@@ -213,6 +218,14 @@ def show_plans(answer: TrainingPlanAnswer, console: Console | None = None) -> No
             )
     for warning in answer.warnings:
         console.print(f"[dim]- {escape(as_typed(warning.message))}[/dim]", soft_wrap=True)
+
+
+def _run_cells(run: TrainingRun | UnsetType) -> tuple[str, ...]:
+    """Return the hours of a run and its price in USD; empty without a run."""
+    if run is UNSET:
+        return ()
+    usd = "" if run.usd is None else f"{run.usd.expected:,.0f}"
+    return f"{run.seconds.expected / 3600:,.3g}", usd
 
 
 def _trained_on(answer: RecommendAnswer, console: Console) -> None:

@@ -141,6 +141,13 @@ def test_lengths_and_batches_go_to_the_fields_of_the_operation(read):
             "epochs": 3}),
         ("finetune llama 3.1 8b on 8xH100 with 100M tokens", {"token_budget": 100_000_000}),
         ("full fine-tune Qwen3-8B on 1B tokens, 8x A100 80GB", {"token_budget": 1_000_000_000}),
+        ("full fine-tune Qwen3-8B on 1 billion tokens with 8x A100",
+            {"token_budget": 1_000_000_000}),
+        ("pretrain a 7 billion parameter model on 2T tokens with 64 H100s",
+            {"token_budget": 2_000_000_000_000}),
+        ("pretrain a 7b on 1.5 trillion tokens with 64 H100s",
+            {"token_budget": 1_500_000_000_000}),
+        ("finetune llama 3.1 8b with 2 million samples on 4x A100", {"samples": 2_000_000}),
         ("4090微调Qwen3-8B,1万条数据,3轮,要多久?", {"samples": 10_000, "epochs": 3}),
         ("How long does it take to train a 7b with qlora on a 4090?", {"token_budget": 1_000_000}),
         ("How much disk does a checkpoint of a full fine-tune of a 7b on an H100 need?",
@@ -165,6 +172,19 @@ def test_merging_adapters_is_read(read):
 def test_tokens_of_a_data_set_are_no_size_of_a_model(read):
     assert read("full fine-tune Qwen3-8B on 1B tokens on an H100")[1]["model"] == "Qwen3-8B"
     assert read("run a 7B token generator on an H100")[1]["model"] == "7b"
+
+
+@pytest.mark.parametrize(
+    ("question", "size"),
+    [
+        ("will a 7 billion parameter model fit on a T4", "7b"),
+        ("will a 350 million parameter model fit on a T4", "350m"),
+        ("will a 1 trillion parameter model fit on 16 H100", "1000b"),
+        ("7 Milliarden Parameter auf einer 4090?", "7b"),
+    ],
+)
+def test_a_size_that_is_written_out_is_that_of_a_model(read, question, size):
+    assert read(question)[1]["model"] == size
 
 
 def test_models_on_a_par_are_all_named(read):

@@ -22,6 +22,13 @@ _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
 _SCALE = {"k": 1024, "m": 1024 * 1024, "w": 10_000, "千": 1000, "万": 10_000, "萬": 10_000}
+_WORDS = {
+    **dict.fromkeys(("million", "millions", "mio", "millionen"), "m"),
+    **dict.fromkeys(("billion", "billions", "mrd", "milliarden", "milliards"), "b"),
+    **dict.fromkeys(("trillion", "trillions"), "t"),
+}
+"""Units that are written out."""
+_MILLION, _TRILLION = 1_000_000, 1_000_000_000_000
 _SECONDS = {
     **dict.fromkeys(("ms", "msec", "milliseconds"), 0.001),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -93,6 +100,10 @@ def read_number(scan: Scan, index: int) -> int:
         further = scan.peek(index + 2)
         if further is not None and further.low in ("gb", "gib", "b"):
             last, after = index + 1, further
+    written = _WORDS.get(after.low) if unit is None and after is not None else None
+    if written is not None:
+        unit, last = written, last + 1
+        after = scan.peek(last + 1)
     if unit is None and after is not None and after.kind in ("word", "han"):
         if after.low in MEMORY_UNITS or after.low in ("b", "bn", "k") or after.low in "千万萬":
             unit, last = after.low, last + 1
@@ -113,10 +124,16 @@ def read_number(scan: Scan, index: int) -> int:
         return scan.emit("SIZE", amount, index, last)
     if unit in ("b", "bn"):
         return scan.emit("PARAMS", f"{amount:g}b", index, last)
+    if unit == "t" and after is not None and after.low in ("tokens", "token"):
+        return scan.emit("NUM", amount * _TRILLION, index, last)
+    if written == "t":
+        return scan.emit("PARAMS", f"{amount * 1000:g}b", index, last)
     if unit == "x":
         return scan.emit("COUNT", int(amount), index, last)
     if unit == "m" and amount > 20:
         return scan.emit("PARAMS", f"{amount:g}m", index, last)
+    if written == "m":
+        return scan.emit("NUM", amount * _MILLION, index, last)
     if unit in _SCALE:
         return scan.emit("NUM", amount * _SCALE[unit], index, last)
     if unit is not None:

@@ -66,7 +66,7 @@ def around(
             merge=adapter_merge(request, trained, spec, accelerator),
             resume=resume(request, trained, estimate),
         )
-    run, notes = training_run(request, trained, spec, accelerator, offers)
+    run, notes = training_run(request, trained.workload, trained.count, spec, accelerator, offers)
     evaluated = evaluation(request, trained, spec, accelerator)
     settings = run_settings(request, run)
     return Around(

@@ -14,10 +14,10 @@ from fitgauge.engine.training.speed import Sequences, StepTime, peak_flops, step
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.schemas import Assumption
+from fitgauge.services.training_fit import rl_parsing as words
 from fitgauge.services.training_fit.launchers.common import sequences_per_step
 from fitgauge.services.training_fit.launchers.run_settings import Field
 from fitgauge.services.training_fit.lengths import lengths_of, mean_length, sequences_of
-from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.run_schemas import Interval, TrainingRun
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -38,17 +38,19 @@ def asks_for_run(request: TrainingRequest) -> bool:
 
 def training_run(
     request: TrainingRequest,
-    trained: TrainingEstimate,
+    workload: TrainingWorkload,
+    count: int,
     spec: ModelSpec,
     accelerator: Accelerator,
     offers: Offers | None,
 ) -> tuple[TrainingRun | UnsetType, list[Note]]:
-    """Return time and cost of the run that a request describes, and why there is none."""
+    """Return time and cost of the run that a request describes, and why there is none. workload:
+    what every step computes; count: GPUs that are paid."""
     if not asks_for_run(request):
         return UNSET, []
-    workload = trained.workload
-    if trained.setup.algorithm != "sft":
-        return UNSET, [_none(f"No time of {trained.setup.algorithm} runs was published.")]
+    algorithm = words.algorithm(request.algorithm)
+    if algorithm != "sft":
+        return UNSET, [_none(f"No time of {algorithm} runs was published.")]
     samples = lengths_of(request, workload)
     sequences = sequences_of(samples, workload)
     time = _step(request, spec, workload, accelerator, sequences)
@@ -69,8 +71,8 @@ def training_run(
     steps = ceil(drawn / sequences_per_step(workload))
     seconds = Interval(low=steps * time.low, expected=steps * time.expected, high=steps * time.high)
     computed = drawn * sequences.length
-    hours = _scaled(seconds, trained.count / _HOUR)
-    usd, prices_as_of = _cost(request, trained.count, accelerator, hours, offers)
+    hours = _scaled(seconds, count / _HOUR)
+    usd, prices_as_of = _cost(request, count, accelerator, hours, offers)
     return (
         TrainingRun(
             tokens=round(drawn * mean),

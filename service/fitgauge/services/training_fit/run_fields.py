@@ -1,4 +1,4 @@
-"""Fields of a training request about the whole run: how much data, at which price."""
+"""Fields of a training request about the whole run that no plan takes."""
 
 from typing import Annotated
 
@@ -20,24 +20,6 @@ Histogram = Annotated[
 class RunFields(AlgorithmFields, kw_only=True):
     """The whole run."""
 
-    samples: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None,
-        Meta(
-            description=(
-                "Samples of the data set: adds `run`, the time and cost of the training. Default:"
-                " those of lengths."
-            ),
-            examples=[50_000],
-        ),
-    ] = None
-    epochs: Annotated[
-        Annotated[float, Meta(gt=0, le=10_000)] | None,
-        Meta(description="Passes over the samples. Default 1.", examples=[3]),
-    ] = None
-    token_budget: Annotated[
-        Annotated[float, Meta(ge=1, le=1e18)] | None,
-        Meta(description="Training tokens, instead of samples and epochs.", examples=[1e9]),
-    ] = None
     lengths: Annotated[
         Histogram | None,
         Meta(
@@ -46,16 +28,6 @@ class RunFields(AlgorithmFields, kw_only=True):
                 " are cut to one that is sent), mean_sequence_length and samples."
             ),
             examples=[{"512": 800, "2048": 150, "4096": 50}],
-        ),
-    ] = None
-    mfu: Annotated[
-        Annotated[float, Meta(ge=1e-6, le=1)] | None,
-        Meta(
-            description=(
-                "Model FLOPs utilization you measured, for the time. Default: that of published"
-                " runs, an interval."
-            ),
-            examples=[0.4],
         ),
     ] = None
     save_steps: Annotated[

@@ -207,7 +207,40 @@ class DegreeFields(SequenceFields, kw_only=True):
     ] = None
 
 
-class SharedFields(DegreeFields, kw_only=True):
+class DataFields(DegreeFields, kw_only=True):
+    """How much data the run has, and how fast it is read."""
+
+    samples: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None,
+        Meta(
+            description=(
+                "Samples of the data set: adds `run`, the time and cost of the training. Default:"
+                " those of lengths."
+            ),
+            examples=[50_000],
+        ),
+    ] = None
+    epochs: Annotated[
+        Annotated[float, Meta(gt=0, le=10_000)] | None,
+        Meta(description="Passes over the samples. Default 1.", examples=[3]),
+    ] = None
+    token_budget: Annotated[
+        Annotated[float, Meta(ge=1, le=1e18)] | None,
+        Meta(description="Training tokens, instead of samples and epochs.", examples=[1e9]),
+    ] = None
+    mfu: Annotated[
+        Annotated[float, Meta(ge=1e-6, le=1)] | None,
+        Meta(
+            description=(
+                "Model FLOPs utilization you measured, for the time. Default: that of published"
+                " runs, an interval."
+            ),
+            examples=[0.4],
+        ),
+    ] = None
+
+
+class SharedFields(DataFields, kw_only=True):
     """The optimizer, host memory, the order of a pipeline, and the price."""
 
     optimizer: Annotated[
@@ -231,8 +264,8 @@ class SharedFields(DegreeFields, kw_only=True):
         Annotated[float, Meta(ge=0, le=1e6)] | None,
         Meta(
             description=(
-                "What one GPU costs an hour. Default: of a run the catalog's prices [USD], of a"
-                " plan none."
+                "What one GPU costs an hour [USD]. Default: for `run` the catalog's price, else"
+                " none."
             ),
             examples=[2.5],
         ),

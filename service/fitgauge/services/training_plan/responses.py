@@ -121,7 +121,7 @@ def echo(
             "quantize_experts",
             "activation_rule",
         ),
-        *("price_per_gpu_hour", "limit", "offset"),
+        *("samples", "epochs", "token_budget", "mfu", "price_per_gpu_hour", "limit", "offset"),
     )
     sent = {name: value for name in fields if (value := getattr(request, name)) is not None}
     return filled | {

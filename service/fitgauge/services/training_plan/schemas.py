@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
@@ -14,6 +14,7 @@ from fitgauge.services.common.schemas import (
     RankAnswer,
     Text,
 )
+from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_fit.shared_fields import SharedFields
 
 Objective = Literal["fewest_gpus", "cheapest", "fastest"]
@@ -128,6 +129,10 @@ class PlanAnswer(Struct, kw_only=True):
         dict[str, str | int | float | bool],
         Meta(description="Fields to send to check_training_fit for it."),
     ]
+    run: Annotated[
+        TrainingRun | UnsetType,
+        Meta(description="Time and cost of the whole run, where samples or token_budget is sent."),
+    ] = UNSET
     stages: Annotated[list[RankAnswer], Meta(description="Every pipeline stage with its terms.")]
     launch: Annotated[PlanLaunch, Meta(description="The command that starts it, and its files.")]
 

@@ -1,8 +1,9 @@
 """plan_training: which layouts train this model, on how many GPUs?"""
 
-from msgspec import convert, structs
+from msgspec import UNSET, UnsetType, convert, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
@@ -31,6 +32,8 @@ from fitgauge.services.training_fit.launchers.registry import (
 )
 from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.result import fullest
+from fitgauge.services.training_fit.run import run_in_words, training_run
+from fitgauge.services.training_fit.run_schemas import TrainingRun
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_plan.choices import (
@@ -75,9 +78,11 @@ class Planner:
         request: TrainingPlanRequest,
         model: Model,
         match: GpuMatch,
+        offers: Offers | None = None,
         checkpoint: Checkpoint = no_checkpoint,
     ) -> TrainingPlanAnswer:
-        """Return the answer. Raises InvalidRequestError where no layout can run, with a hint."""
+        """Return the answer. offers: the prices of a run. Raises InvalidRequestError where no
+        layout can run, with a hint."""
         accelerator, objective = match.accelerator, request.objective or "fewest_gpus"
         methods = _METHODS if (request.method or "").strip().lower() in _ANY else (request.method,)
         searched = [
@@ -86,17 +91,33 @@ class Planner:
         ]
         each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
         plans = in_turns([one.plans for one in searched], each)
+        data = TrainingRequest(
+            model=request.model,
+            samples=request.samples,
+            epochs=request.epochs,
+            token_budget=request.token_budget,
+            mfu=request.mfu,
+            price_per_gpu_hour=request.price_per_gpu_hour,
+        )
+
+        def run_of(plan: Plan) -> tuple[TrainingRun | UnsetType, list[Note]]:
+            gpus = plan.workload.gpus
+            return training_run(data, plan.workload, gpus, model.spec, accelerator, offers)
+
         listed, following = take_page(
             plans[request.offset or 0 :],
             each * len(methods),
             request.offset,
             len(plans),
-            lambda plan: self._plan(request, model, accelerator, plan),
+            lambda plan: self._plan(request, model, accelerator, plan, run_of(plan)[0]),
         )
         choices = searched[0].choices
         return TrainingPlanAnswer(
             summary=" ".join(
-                summary(model, accelerator, one, many=len(methods) > 1) for one in searched
+                [
+                    *(summary(model, accelerator, one, many=len(methods) > 1) for one in searched),
+                    *(run_in_words(one.run) for one in listed[:1] if one.run is not UNSET),
+                ]
             ),
             model=answers.model_answer(model),
             gpu=answers.gpu_answer(
@@ -113,6 +134,7 @@ class Planner:
                 *model.spec.notes,
                 *match.warnings,
                 *_tool_warnings(request, model, searched),
+                *(note for plan in plans[:1] for note in run_of(plan)[1]),
             ],
             understood_as=echo(searched, request, model, accelerator),
         )
@@ -174,7 +196,12 @@ class Planner:
         return verdict(training_probability(plan.demand, accelerator.usable, self._profile))
 
     def _plan(
-        self, request: TrainingPlanRequest, model: Model, accelerator: Accelerator, plan: Plan
+        self,
+        request: TrainingPlanRequest,
+        model: Model,
+        accelerator: Accelerator,
+        plan: Plan,
+        run: TrainingRun | UnsetType,
     ) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
         every = training_stages(model.spec, workload, self._profile, usable.expected)
@@ -200,6 +227,7 @@ class Planner:
             efficiency=round(plan.efficiency, 4),
             cost_per_gpu_hour_of_work=None if price is None else round(price / plan.efficiency, 4),
             settings=settings,
+            run=run,
             stages=training_rank_answers(every, usable, self._profile),
             launch=plan_launch(model, workload, tool_of(request)),
         )

@@ -1,14 +1,14 @@
 FROM python:3.11-slim AS docs
 WORKDIR /src
 COPY requirements-docs.txt zensical.toml ./
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements-docs.txt
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-docs.txt
 COPY docs docs
 RUN /venv/bin/zensical build --strict
 
 FROM python:3.11-slim AS build
 WORKDIR /src
 COPY requirements-image.txt pyproject.toml README.md LICENSE ./
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements-image.txt
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-image.txt
 COPY service service
 COPY plugin plugin
 COPY --from=docs /src/service/fitgauge/site service/fitgauge/site

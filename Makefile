@@ -23,13 +23,13 @@ setup: .venv/.service  ## make the .venv with the command fitgauge
 	@sh tools/venv.sh "$(PYTHON)"
 
 .venv/.service: requirements.txt pyproject.toml | .venv/bin/python
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q service plugin  # half a start, where Python may not write it itself
 	@touch $@
 
 .venv/.tools: requirements-dev.txt .venv/.service
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.txt
 	@touch $@
 
 serve: .venv/.service  ## run the service on http://127.0.0.1:8000
@@ -59,14 +59,14 @@ system: .venv/.system .venv/.docs .engines/.done .helm/helm  ## what needs Chrom
 	@sh tools/helm.sh
 
 .venv/.system: requirements-system.txt .venv/.release
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-system.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-system.txt
 	@touch $@
 
 release: .venv/.release  ## render the chart into dist/release.yaml, validated; VALUES=file, NAME, NAMESPACE
 	@PYTHONPATH=tools $(BIN)/python tools/release.py "$(VALUES)" "$(NAME)" "$(NAMESPACE)"
 
 .venv/.release: requirements-release.txt .venv/.tools
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-release.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-release.txt
 	@touch $@
 
 chart: .venv/.tools  ## write the chart's values.schema.json and the table of its README
@@ -95,7 +95,7 @@ fuzz: .venv/.fuzz  ## fuzz a parser by coverage; TARGET=gguf CASES=1000000
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.run $(TARGET) $(CASES)
 
 .venv/.fuzz: requirements-fuzz.txt .venv/.tools
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-fuzz.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-fuzz.txt
 	@touch $@
 
 audit: .venv/.service  ## ask for known holes of locked packages; needs a network
@@ -118,7 +118,7 @@ docs: .venv/.docs  ## build the documentation, which the service then shows at /
 	@$(BIN)/zensical build --strict
 
 .venv/.docs: requirements-docs.txt .venv/.service
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt
 	@touch $@
 
 hunt: .venv/.tools  ## ask an installed vLLM drawn configs and write docs/HUNT.md; SEED=1

@@ -8,7 +8,7 @@ pip="-m pip -q --disable-pip-version-check"
 mkdir -p .hosts
 for name in agents langchain semantic_kernel; do
     "$python" -m venv ".hosts/$name"
-    ".hosts/$name/bin/python" $pip install --require-hashes -r "tests/hosts/requirements/$name.txt"
+    ".hosts/$name/bin/python" $pip install --no-deps --require-hashes -r "tests/hosts/requirements/$name.txt"
 done
 .venv/bin/python $pip download --no-deps --require-hashes -d .hosts/open_webui \
     -r tests/hosts/requirements/open_webui.txt

@@ -180,7 +180,9 @@ def test_host_memory_is_said_per_gpu_and_in_all(train):
     assert train(model="7b", gpu="H100").host_memory is None
     suggested = train(model="Qwen/Qwen3-8B", gpu="RTX 4090", method="full").suggestions
     offloaded = next(one for one in suggested if one.request.get("offload") == "cpu")
-    assert f"{offloaded.host_memory.total_bytes / 2**30:,.2f} GiB of host memory" in offloaded.change
+    assert (
+        f"{offloaded.host_memory.total_bytes / 2**30:,.2f} GiB of host memory" in offloaded.change
+    )
 
 
 def test_what_the_gpu_cannot_run_has_no_figures_and_no_command(train):

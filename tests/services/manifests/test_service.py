@@ -251,3 +251,135 @@ def test_a_comment_is_a_table_that_no_name_breaks(check):
     row = next(line for line in lines if line.startswith("| ") and "Qwen3-0.6B" in line)
     assert row.replace("\\|", "").count("|") == 6
     assert "<c>" not in row.replace("\\<", "")
+
+
+def test_what_asks_for_gpus_and_starts_no_known_server_is_named(check):
+    text = deployment("--model-id, BAAI/bge-m3").replace(
+        "vllm/vllm-openai:v0.11.0", "ghcr.io/huggingface/text-embeddings-inference:89-1.8"
+    )
+    answer = check(text)
+    (other,) = answer.others
+    assert (other.name, other.remark.line) == ("Deployment/chat", 10)
+    assert "Text Embeddings Inference is not covered" in other.remark.message
+    assert answer.summary == (
+        "No model server in 1 file that is known here; Deployment/chat asks for GPUs."
+    )
+    assert "Deployment/chat asks for 1 GPU" in markdown(answer)
+    both = check(text, deployment("Qwen/Qwen3-0.6B, --max-model-len, '4096'"))
+    assert both.verdict == "fits"
+    assert len(both.others) == 1
+
+
+def test_servers_that_are_named_alike_are_told_apart(check):
+    pod = "containers: [{name: NAME, image: vllm/vllm-openai, args: [--model, Qwen/Qwen3-8B]}]"
+    roles = [f"{{template: {{{pod.replace('NAME', name)}}}}}" for name in ("prefill", "decode")]
+    answer = check(f"kind: StormService\nmetadata: {{name: a}}\nroles: [{', '.join(roles)}]\n")
+    assert [server.name for server in answer.servers] == [
+        "StormService/a/prefill",
+        "StormService/a/decode",
+    ]
+
+
+def test_a_model_that_the_pod_downloads_is_asked_about_and_has_its_disk(check):
+    text = deployment("--model, /m, --max-model-len, '4096'").replace(
+        "      nodeSelector",
+        "      initContainers:\n"
+        "      - {name: get, command: [hf, download, Qwen/Qwen3-0.6B, --local-dir, /m],\n"
+        "         volumeMounts: [{name: m, mountPath: /m}]}\n"
+        "      volumes: [{name: m, emptyDir: {sizeLimit: 1Gi}}]\n"
+        "      nodeSelector",
+    )
+    (server,) = check(text).servers
+    assert (server.verdict, server.request["model"]) == ("fits", "Qwen/Qwen3-0.6B")
+    assert server.download_bytes > 10**9
+    assert "disk" in rules(server)
+
+
+PREFILL_AND_DECODE = """kind: LLMInferenceService
+metadata: {name: a}
+spec:
+  model: {uri: hf://Qwen/Qwen3-32B}
+  parallelism: {tensor: 4}
+  template:
+    containers: [{name: main, resources: {limits: {nvidia.com/gpu: 4}}}]
+    nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
+  prefill:
+    parallelism: {tensor: 2}
+    template:
+      containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]
+      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+"""
+
+
+def test_prefill_and_decode_have_parallelism_and_gpus_of_their_own(check):
+    decode, prefill = check(PREFILL_AND_DECODE).servers
+    assert (decode.name, decode.gpu, decode.gpu_count) == (
+        "LLMInferenceService/a/decode", "H100 SXM", 4,
+    )  # fmt: skip
+    assert (prefill.name, prefill.gpu, prefill.gpu_count) == (
+        "LLMInferenceService/a/prefill", "L40S", 2,
+    )  # fmt: skip
+
+
+DYNAMO = """kind: DynamoGraphDeployment
+metadata: {name: graph}
+spec:
+  services:
+    Frontend: {extraPodSpec: {mainContainer: {image: dynamo}}}
+    VllmPrefillWorker:
+      resources: {limits: {gpu: "1"}}
+      extraPodSpec:
+        nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+        mainContainer:
+          image: nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.0
+          command: [python3, -m, dynamo.vllm]
+          args: [--model, Qwen/Qwen3-8B, --is-prefill-worker]
+"""
+
+
+def test_a_worker_of_dynamo_runs_its_engine(check):
+    (worker,) = check(DYNAMO).servers
+    assert (worker.engine, worker.request["model"], worker.gpu) == ("vllm", "Qwen/Qwen3-8B", "L40S")
+
+
+def test_a_nim_is_checked_as_vllm_and_that_is_said(check):
+    text = (
+        deployment("")
+        .replace("        args: []\n", "")
+        .replace("vllm/vllm-openai:v0.11.0", "nvcr.io/nim/meta/llama-3.1-8b-instruct:1.8.3")
+    )
+    (server,) = check(text).servers
+    assert server.request["model"] == "llama-3.1-8b-instruct"
+    assert any("NIM chooses engine" in remark.message for remark in server.remarks)
+    service = """kind: NIMService
+metadata: {name: a}
+spec:
+  image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct, tag: "1.8"}
+  env: [{name: NIM_MAX_MODEL_LEN, value: "8192"}]
+  resources: {limits: {nvidia.com/gpu: 2}}
+  nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
+"""
+    (server,) = check(service).servers
+    assert (server.gpu_count, server.request["context_length"]) == (2, 8192)
+
+
+def test_a_gaudi_is_the_smaller_one_where_nothing_names_it(check):
+    text = deployment("Qwen/Qwen3-0.6B", "habana.ai/gaudi: 1").replace(
+        "      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}\n", ""
+    )
+    (server,) = check(text).servers
+    assert server.gpu == "Gaudi 2"
+
+
+def test_an_image_of_models_names_one_by_its_tag(check):
+    text = """kind: InferenceService
+metadata: {name: a}
+spec:
+  predictor:
+    model:
+      modelFormat: {name: huggingface}
+      storageUri: oci://registry/modelcar-catalog:qwen3-8b
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+    (server,) = check(text, gpu="L40S").servers
+    assert server.request["model"] == "qwen3-8b"

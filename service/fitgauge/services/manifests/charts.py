@@ -1,16 +1,24 @@
 """Servers that a chart or a custom resource starts: what it fills in stands here.
 
 Source: vllm-project/production-stack helm/templates/deployment-vllm-multi.yaml;
-llm-d-incubation/llm-d-modelservice examples/ (modelCommand, parallelism); kserve/kserve
-config/llmisvcconfig/config-llm-template.yaml and python/huggingfaceserver/README.md;
-ray-project/kuberay ray-operator/config/samples/ray-service.llm-serve.yaml."""
+llm-d-incubation/llm-d-modelservice examples/ (modelCommand, parallelism); ray-project/kuberay
+ray-operator/config/samples/ray-service.llm-serve.yaml."""
 
 from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
 from fitgauge.services.manifests.containers import Container
-from fitgauge.services.manifests.workloads import container_of, containers, owner_of
+from fitgauge.services.manifests.dynamo import dynamo_graph
+from fitgauge.services.manifests.kserve import inference_service, llm_inference_service
+from fitgauge.services.manifests.nim import nim_service
+from fitgauge.services.manifests.parallelism import (
+    PARALLELISM,
+    SERVER_IMAGE,
+    flags_of,
+    pods_of_a_group,
+)
+from fitgauge.services.manifests.workloads import container_of, containers
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Node,
@@ -23,21 +31,12 @@ from fitgauge.services.manifests.yaml_text import (
     texts_at,
 )
 
-_KSERVE_IMAGE = "kserve/huggingfaceserver"
-"""The runtime of KServe's model format huggingface."""
-_SERVER_IMAGE = "llm-d/llm-d-cuda"
-"""What LLMInferenceService and llm-d's chart start where no image is named."""
 _STACK_FLAGS = {
     "maxModelLen": "--max-model-len", "dtype": "--dtype",
     "tensorParallelSize": "--tensor-parallel-size",
     "pipelineParallelSize": "--pipeline-parallel-size", "maxNumSeqs": "--max-num-seqs",
     "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
 }  # fmt: skip
-_PARALLELISM = {
-    "tensor": "--tensor-parallel-size",
-    "pipeline": "--pipeline-parallel-size",
-    "data": "--data-parallel-size",
-}
 _STACK_SHARED_MEMORY = "20Gi"
 """What the production stack's chart gives /dev/shm with tensor parallelism (helm/values.yaml,
 shmSize)."""
@@ -48,9 +47,13 @@ def chart_containers(document: Block, runtimes: Mapping[str, Block]) -> Iterator
     runtimes: KServe's serving runtimes by name."""
     kind = text_at(document, "kind") or ""
     if kind == "InferenceService":
-        return _inference_service(document, runtimes)
+        return inference_service(document, runtimes)
     if kind == "LLMInferenceService":
-        return _llm_inference_service(document)
+        return llm_inference_service(document)
+    if kind == "DynamoGraphDeployment":
+        return dynamo_graph(document)
+    if kind == "NIMService":
+        return nim_service(document)
     if kind == "RayService" or "serveConfigV2" in document or _is_ray_config(document):
         return _ray_serve(document)
     if kind:
@@ -62,68 +65,11 @@ def chart_containers(document: Block, runtimes: Mapping[str, Block]) -> Iterator
     return None
 
 
-def _hub_address(uri: Text | None) -> Text | None:
-    """Return what an address of a model names, the Hub's ID where it is one; None without."""
-    if uri is None:
-        return None
-    return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
-
-
-def _inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container]:
-    predictor = block_at(document, "spec", "predictor")
-    model = block_at(predictor, "model")
-    if not model:
-        yield from containers(document)
-        return
-    runtime = runtimes.get(text_at(model, "runtime") or "", Block())
-    pod = block_at(runtime, "spec")
-    base = next(iter(blocks_at(pod, "containers")), Block())
-    container = container_of(base, Block({**pod, **predictor}), owner_of(document))
-    own = container_of(model, predictor, owner_of(document))
-    uri = text_at(model, "storageUri") or text_at(model, "storage", "path")
-    huggingface = text_at(model, "modelFormat", "name") == "huggingface"
-    yield structs.replace(
-        container,
-        line=model.line,
-        image=own.image
-        or container.image
-        or (text_of(_KSERVE_IMAGE, model.line) if huggingface else None),
-        command=own.command or container.command,
-        arguments=[*container.arguments, *own.arguments],
-        environment=container.environment | own.environment,
-        resources=own.resources or container.resources,
-        model=_hub_address(uri),
-    )
-
-
-def _llm_inference_service(document: Block) -> Iterator[Container]:
-    spec = block_at(document, "spec")
-    model = _hub_address(text_at(spec, "model", "uri"))
-    for container in containers(document):
-        flags = _flags(block_at(spec, "parallelism"), _PARALLELISM)
-        yield structs.replace(
-            container,
-            image=container.image or text_of(_SERVER_IMAGE, container.line),
-            arguments=[*container.arguments, *flags],
-            model=model,
-        )
-
-
-def _flags(block: Block, names: Mapping[str, str]) -> list[Text]:
-    """Return the keys of a mapping as flags."""
-    return [
-        text_of(word, value.line)
-        for key, flag in names.items()
-        if (value := text_at(block, key)) is not None
-        for word in (flag, value)
-    ]
-
-
 def _production_stack(document: Block) -> Iterator[Container]:
     spec = block_at(document, "servingEngineSpec")
     for model in blocks_at(spec, "modelSpec"):
         config = block_at(model, "vllmConfig")
-        arguments = [*_flags(config, _STACK_FLAGS), *texts_at(config, "extraArgs")]
+        arguments = [*flags_of(config, _STACK_FLAGS), *texts_at(config, "extraArgs")]
         if text_at(model, "enableLoRA") == "true":
             arguments.append(text_of("--enable-lora", model.line))
         count = text_at(model, "requestGPU")
@@ -161,7 +107,7 @@ def _model_service(document: Block) -> Iterator[Container]:
             image = container.image
             if starts:
                 tag = (image or "").rpartition(":")[2]
-                image = text_of(f"{_SERVER_IMAGE}:{tag}", block.line)
+                image = text_of(f"{SERVER_IMAGE}:{tag}", block.line)
             tensor = text_at(parallelism, "tensor") or text_of("1", block.line)
             local = [text_at(parallelism, key) or "1" for key in ("tensor", "dataLocal")]
             counts = [int(value) for value in local if value.isdigit()]
@@ -170,20 +116,14 @@ def _model_service(document: Block) -> Iterator[Container]:
                 image=image,
                 arguments=[
                     *container.arguments,
-                    *(_flags(parallelism, _PARALLELISM) if starts else ()),
+                    *(flags_of(parallelism, PARALLELISM) if starts else ()),
                 ],
                 environment={"TP_SIZE": tensor, **container.environment},
-                group_size=_nodes(parallelism) if multinode else 1,
+                group_size=pods_of_a_group(parallelism) if multinode else 1,
                 model=name,
+                pool=role,
                 gpu_count=counts[0] * counts[1] if len(counts) == 2 else None,
             )
-
-
-def _nodes(parallelism: Block) -> int:
-    """Return the pods of a group: replicas of data parallelism over those of one pod."""
-    data, local = text_at(parallelism, "data") or "1", text_at(parallelism, "dataLocal") or "1"
-    counts = [int(value) for value in (data, local) if value.isdigit()]
-    return max(1, counts[0] // max(1, counts[1])) if len(counts) == 2 else 1
 
 
 def _is_ray_config(document: Block) -> bool:
@@ -227,7 +167,7 @@ def _ray_model(model: Block, worker: Container | None) -> Container:
     return Container(
         name=f"llm_configs/{text_at(loading, 'model_id') or ''}",
         line=model.line,
-        image=text_of(_SERVER_IMAGE, model.line),
+        image=text_of(SERVER_IMAGE, model.line),
         arguments=arguments,
         environment={name: value for name, value in environment.items() if isinstance(value, Text)},
         resources=Block(),

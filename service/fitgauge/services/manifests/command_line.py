@@ -13,7 +13,7 @@ from fitgauge.engine.serving.start_log.arguments import flags
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.common.launch_fields import launch_fields
-from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.yaml_text import Text, text_of
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
@@ -31,6 +31,7 @@ _SCALES = {
 """Numbers as vLLM reads them: 32k is 32,000 tokens, 32K is 32,768 (utils/argparse_utils.py,
 human_readable_int)."""
 _LONGEST = 16 * 1024
+_ADDED = "VLLM_ADDITIONAL_ARGS"
 _TAG = re.compile(r":v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?![\w.])")
 _MODEL_LOADED = re.compile(r"ollama (?:pull|run) (?P<tag>[A-Za-z0-9][\w.:/-]{1,96})")
 
@@ -69,6 +70,34 @@ class ServerCommand(Struct, frozen=True):
 
 def server_command(container: Container) -> ServerCommand | None:
     """Return the command of a model server; None where the container starts none."""
+    every = list(commands(container))
+    for row in ENGINES.values():
+        for command in every:
+            for program in row.container_start.programs if row.container_start else ():
+                end = _program_end(command, program)
+                if end is not None:
+                    return _read(row, command[end:], container, command[end - 1].line)
+    if container.command is not None or container.image is None:
+        return None
+    for row in ENGINES.values():
+        if row.container_start and any(
+            part in container.image for part in row.container_start.images
+        ):
+            arguments = [word for command in every for word in command]
+            arguments += _added(container)
+            return _read(row, arguments, container, container.image.line)
+    return None
+
+
+def _added(container: Container) -> list[Text]:
+    """Return the arguments that the templates of LLMInferenceService take from a variable
+    (kserve/kserve config/llmisvcconfig/config-llm-template.yaml)."""
+    return words(container.environment.get(_ADDED)) if container.command is None else []
+
+
+def commands(container: Container) -> Iterator[list[Text]]:
+    """Yield the commands of a container with its variables filled in, those of a shell's script
+    one by one."""
     environment: dict[str, str] = {
         "LWS_GROUP_SIZE": str(container.group_size),
         "LWS_WORKER_INDEX": "0",
@@ -77,31 +106,11 @@ def server_command(container: Container) -> ServerCommand | None:
             for name, value in container.environment.items()
         },
     }
-    commands = list(_commands(container, environment))
-    for row in ENGINES.values():
-        for command in commands:
-            for program in row.container_start.programs if row.container_start else ():
-                end = _program_end(command, program)
-                if end is not None:
-                    return _read(row, program, command[end:], container, command[end - 1].line)
-    if container.command is not None or container.image is None:
-        return None
-    for row in ENGINES.values():
-        if row.container_start and any(
-            part in container.image for part in row.container_start.images
-        ):
-            arguments = [word for command in commands for word in command]
-            return _read(
-                row, row.container_start.programs[0], arguments, container, container.image.line
-            )
-    return None
-
-
-def _commands(container: Container, environment: dict[str, str]) -> Iterator[list[Text]]:
-    """Yield the commands of a container, those of a shell's script one by one."""
     line = [*(container.command or ()), *container.arguments]
     shell = bool(line) and line[0].rsplit("/", 1)[-1] in _SHELLS
     script = next((word for word in line[1:] if not word.startswith("-")), None) if shell else None
+    called = script if shell else next(iter(line), None)
+    script = container.files.get((called or "").strip(), script)
     if script is None:
         yield [text_of(_expanded(word, environment), word.line) for word in line]
         return
@@ -117,8 +126,9 @@ def _commands(container: Container, environment: dict[str, str]) -> Iterator[lis
 def _script(script: Text) -> Iterator[list[Text]]:
     """Yield the commands of a shell's script, each word with its line."""
     command: list[Text] = []
-    first = script.line + (1 if "\n" in script else 0)
-    for number, line in enumerate(script.splitlines()):
+    first = script.line + (1 if "\n" in script and script.in_file else 0)
+    for index, line in enumerate(script.splitlines()):
+        number = index if script.in_file else 0
         continues = line.rstrip().endswith("\\")
         lexer = shlex.shlex(line.rstrip().rstrip("\\"), posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True
@@ -157,9 +167,7 @@ def _program_end(command: Sequence[Text], program: tuple[str, ...]) -> int | Non
     return None
 
 
-def _read(
-    row: Engine, program: tuple[str, ...], command: Sequence[Text], container: Container, line: int
-) -> ServerCommand:
+def _read(row: Engine, command: Sequence[Text], container: Container, line: int) -> ServerCommand:
     """Return what the parser of the engine's log reads of a command."""
     facts = row.container_start
     assert facts is not None
@@ -173,7 +181,7 @@ def _read(
         for name, text in facts.variables.items()
         if (value := container.environment.get(name)) and text.partition(" ")[0] not in values
     ]
-    start = " ".join((*program, *([first] if first and not named else ())))
+    start = " ".join((*facts.programs[0], *([first] if first and not named else ())))
     texts = [*variables, *(flag.text for flag in flags)]
     loaded = _MODEL_LOADED.search(" ".join((*container.hooks, *command)))
     hook = [f"ollama run {loaded['tag']}"] if loaded else []

@@ -1,5 +1,7 @@
 """A container as every kind of manifest describes one."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from fitgauge.services.manifests.yaml_text import Block, Text, text_of
@@ -21,6 +23,8 @@ class Container(Struct, kw_only=True):
     """Kind and name of the object, with the container's name where there are several."""
     line: int
     """The line of the container in the file."""
+    own_name: Text | None = None
+    """Its name in its pod."""
     image: Text | None = None
     """Its image."""
     command: list[Text] | None = None
@@ -49,6 +53,14 @@ class Container(Struct, kw_only=True):
     """Volumes of the pod and where they are mounted."""
     shared_memory: Text | None = None
     """The size of /dev/shm, where it is no volume; `host` for the machine's own."""
+    files: dict[str, Text] = {}
+    """Files that it mounts from ConfigMaps, by their paths."""
+    pool: Literal["prefill", "decode"] | None = None
+    """The half of disaggregated serving that it is of; None where one server does both."""
+    takes_all_gpus: bool = False
+    """Whether it divides the model over all its GPUs where the command says nothing."""
+    notes: tuple[Note, ...] = ()
+    """What is taken for granted of it."""
 
 
 def words(text: Text | None) -> list[Text]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.services.manifests.command_line import ServerCommand
 from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.fetched import fetched_model
 from fitgauge.services.manifests.quantities import bytes_of
 from fitgauge.services.manifests.yaml_text import Block, Items, Node, Text, blocks_at, text_at
 
@@ -37,22 +39,36 @@ def _claims(nodes: Sequence[Node]) -> Iterator[Block]:
             yield from _claims([value for key, value in node.items() if key != _TEMPLATES])
 
 
-def downloads(command: ServerCommand) -> bool:
-    """Return whether the server fetches its model from the Hub: what is no path."""
-    return command.model is not None and hub_id(command.model) == command.model
+class Download(NamedTuple):
+    """Where a model is downloaded to before it is served."""
+
+    container: Container
+    """What downloads it."""
+    folder: PurePosixPath
+    """Where it puts it."""
 
 
-def disk_note(
-    container: Container,
-    command: ServerCommand,
-    storage: Mapping[str, Text],
-    download_bytes: int,
-) -> Note | None:
+def download(container: Container, command: ServerCommand) -> Download | None:
+    """Return where the model is downloaded to: by the server, if it is no path, else by the pod;
+    None where neither downloads it."""
+    if command.model is None:
+        return None
+    if hub_id(command.model) == command.model:
+        return Download(container, _folder(container, command))
+    fetched = fetched_model(container, command.model)
+    if fetched is None:
+        return None
+    folder = fetched.folder
+    place = PurePosixPath(folder) if folder else _cache(fetched.container)
+    return Download(fetched.container, place)
+
+
+def disk_note(place: Download, storage: Mapping[str, Text], download_bytes: int) -> Note | None:
     """Return a note where the weights are larger than what they are downloaded to; None also where
     the manifest does not say how large that is.
 
     storage: `storage_claims` of the manifest."""
-    size = _capacity(container, command, storage)
+    size = _capacity(place, storage)
     available = bytes_of(size)
     if size is None or available is None or available >= download_bytes:
         return None
@@ -63,12 +79,10 @@ def disk_note(
     )
 
 
-def _capacity(
-    container: Container, command: ServerCommand, storage: Mapping[str, Text]
-) -> Text | None:
+def _capacity(place: Download, storage: Mapping[str, Text]) -> Text | None:
     """Return the size of the volume that holds the downloads, else of the container's own disk;
     None where neither is stated."""
-    folder = _folder(container, command)
+    container, folder = place
     mounts = {
         path: name
         for mount in container.mounts
@@ -93,11 +107,16 @@ def _capacity(
 
 
 def _folder(container: Container, command: ServerCommand) -> PurePosixPath:
-    """Return where huggingface_hub keeps what it downloads (its constants.py, HF_HUB_CACHE)."""
-    environment = container.environment
+    """Return where a server keeps what it downloads."""
     for flag in command.flags:
         if flag.name.lstrip("-").replace("_", "-") == "download-dir" and flag.value:
             return PurePosixPath(flag.value)
+    return _cache(container)
+
+
+def _cache(container: Container) -> PurePosixPath:
+    """Return where huggingface_hub keeps what it downloads (its constants.py, HF_HUB_CACHE)."""
+    environment = container.environment
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if name in environment:
             return PurePosixPath(environment[name])

@@ -32,6 +32,8 @@ _WHOLE = re.compile(
     r"(?:nvidia\.com|amd\.com)/gpu|gpu\.intel\.com/(?:i915|xe)|habana\.ai/gaudi"
     r"|google\.com/tpu"
 )
+_KINDS = {"habana.ai/gaudi": ("Gaudi 2", "Gaudi 3")}
+"""GPUs that a resource may be, where nothing else names one: those in the catalog."""
 _SHARED = re.compile(r"nvidia\.com/(?:gpu|mig-[\w.]+)\.shared")
 _SLICE = re.compile(r"nvidia\.com/mig-(?P<slice>\d{1,2}g\.\d{1,3}gb)[\w.+-]*")
 _DRA_CLASS = re.compile(r"gpu|mig|gaudi|npu|tpu|accelerator")
@@ -72,6 +74,7 @@ def gpus_of(container: Container, claims: Mapping[str, Block]) -> Gpus:
         if not (quantity and (found_slice or shared or _WHOLE.fullmatch(resource))):
             continue
         count, line = (count or quantity), value.line
+        names = names or [_text(name, value) for name in _KINDS.get(resource, ())]
         if found_slice:
             mig_slice = _text(found_slice["slice"], value)
         if shared:

@@ -15,12 +15,16 @@ from fitgauge.services.common.launch_fields import known_version, launch_fields,
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.manifests.command_line import ServerCommand, lora_fields
 from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.fetched import fetched_model
 from fitgauge.services.manifests.gpus import Gpus
 from fitgauge.services.manifests.quantities import bytes_of
 from fitgauge.services.manifests.yaml_text import Text, text_at
 
 _GGUF = re.compile(r"[-._](?P<quantization>(?:UD-)?(?:I?Q\d[A-Z0-9_]{0,8}|BF16|F16|F32|MXFP4))$")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
+_IMAGE = "oci://"
+"""A model in an image, whose tag names it where one repository has many."""
+_SIZE = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
 _DEFAULT_SHARED_MEMORY = 64 * 1024**2
 """What a container's /dev/shm holds without a volume [bytes]. Source: docker run --shm-size, and
 the OCI runtime's default mount (opencontainers/runc libcontainer/specconv/example.go, size=65536k).
@@ -62,7 +66,7 @@ def question(
     """Return the question of a container. overrides: fields that the caller sets.
 
     Raises MissingModelError and the errors of fitgauge.errors."""
-    notes = [*gpus.notes, *command.notes]
+    notes = [*container.notes, *gpus.notes, *command.notes]
     fields = launch_fields(command.log) | lora_fields(command)
     try:
         fields |= _model_fields(container, command, notes)
@@ -82,11 +86,9 @@ def question(
         notes += [Note(command.line, note.message)] if note else []
     ranks = _ranks(fields)
     available = gpus.count * container.group_size if gpus.count is not None else None
-    if (
-        ranks is None
-        and command.engine.container_start
-        and command.engine.container_start.takes_all_gpus
-    ):
+    start = command.engine.container_start
+    takes_all = container.takes_all_gpus or (start is not None and start.takes_all_gpus)
+    if ranks is None and takes_all:
         ranks = available or 1
     elif ranks is None:
         ranks = 1
@@ -147,6 +149,14 @@ def _model_fields(
         return {"model": served}
     if written is None:
         raise MissingModelError(command.line, None)
+    fetched = fetched_model(container, written)
+    if fetched is not None:
+        _, quantization = _file_name(fetched.file or written)
+        name = f"{fetched.model}:{quantization}" if quantization else str(fetched.model)
+        notes.append(
+            Note(fetched.model.line, f"The model is read from what is downloaded: {name}.")
+        )
+        return {"model": name}
     name, quantization = _file_name(written)
     if name.lower() in ("models", "model", "") or "$" in name:
         raise MissingModelError(written.line, written)
@@ -159,6 +169,9 @@ def _model_fields(
 def _file_name(path: str) -> tuple[str, str | None]:
     """Return the name of a model's folder or file, and the quantization at its end."""
     name = path.rstrip("/").rpartition("/")[2].split("@")[0]
+    if path.startswith(_IMAGE):
+        repository, _, tag = name.partition(":")
+        name = tag if _SIZE.search(tag) else repository
     if not name.endswith(".gguf"):
         return name.replace("--", "/", 1).removeprefix("models/"), None
     name = _PART.sub("", name.removesuffix(".gguf"))

@@ -1,15 +1,17 @@
 """The containers of a manifest, whatever its kind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.manifests import references
 from fitgauge.services.manifests.charts import chart_containers
 from fitgauge.services.manifests.compose import compose_containers, is_compose
 from fitgauge.services.manifests.containers import Container, Note
-from fitgauge.services.manifests.disk import storage_claims
-from fitgauge.services.manifests.workloads import containers, resource_claims, serving_runtimes
+from fitgauge.services.manifests.nim import as_engine
+from fitgauge.services.manifests.references import References
+from fitgauge.services.manifests.workloads import containers
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Node,
@@ -27,8 +29,12 @@ _MARKS = frozenset(
         *row.container_start.images,
         *(program[0] for program in row.container_start.programs),
     )
-) | {"servingEngineSpec", "modelArtifacts", "llm_configs", "InferenceService"}
-"""What a manifest that starts a server holds, so that most files need not be read."""
+) | {
+    "servingEngineSpec", "modelArtifacts", "llm_configs", "InferenceService",
+    "/gpu", "nvidia.com/", "/gaudi", "resourceClaims", *references.MARKS,
+}  # fmt: skip
+"""What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files
+need not be read."""
 
 
 class Manifest(Struct, frozen=True):
@@ -46,20 +52,57 @@ class Manifest(Struct, frozen=True):
     """Whether it is the template of a chart, which is no YAML before it is rendered."""
 
 
+class _Parsed(Struct, frozen=True):
+    """A file as YAML."""
+
+    nodes: Sequence[Node] = ()
+    """Its documents."""
+    named: References = References()
+    """The objects in it that others name."""
+    unread: Manifest | None = None
+    """What there is to say where it is no YAML."""
+
+
 def read_manifest(text: str) -> Manifest:
     """Return the containers of a manifest. Reads any text, and raises nothing."""
+    return read_manifests([text])[0]
+
+
+def read_manifests(texts: Sequence[str]) -> list[Manifest]:
+    """Return the containers of manifests, each of which may name objects of the others. Reads any
+    text, and raises nothing."""
+    parsed = [_parsed(text) for text in texts]
+    others = references.of_other_files(one.named for one in parsed) if len(parsed) > 1 else None
+    return [one.unread or _manifest(one, others) for one in parsed]
+
+
+def _parsed(text: str) -> _Parsed:
     if not any(mark in text for mark in _MARKS):
-        return Manifest()
+        return _Parsed()
     try:
         nodes = documents(text)
-        runtimes = serving_runtimes(nodes)
-        every = tuple(one for node in nodes for one in _containers(node, runtimes))
+        return _Parsed(nodes, references.references(nodes))
     except UnreadableYamlError as error:
-        if _TEMPLATE in text:
-            message = "A template: render it first (`helm template CHART | fitgauge check -f -`)."
-            return Manifest(unreadable=Note(error.line, message), is_template=True)
+        return _Parsed(unread=_unread(text, error))
+
+
+def _unread(text: str, error: UnreadableYamlError) -> Manifest:
+    if _TEMPLATE in text:
+        message = "A template: render it first (`helm template CHART | fitgauge check -f -`)."
+        return Manifest(unreadable=Note(error.line, message), is_template=True)
+    return Manifest(unreadable=Note(error.line, f"Unreadable: {error}."))
+
+
+def _manifest(parsed: _Parsed, others: References | None) -> Manifest:
+    named = parsed.named.over(others) if others is not None else parsed.named
+    try:
+        if named.config_maps:
+            references.fill_in(parsed.nodes, named.config_maps)
+        read = [one for node in parsed.nodes for one in _containers(node, named.runtimes)]
+    except UnreadableYamlError as error:  # of YAML within a text
         return Manifest(unreadable=Note(error.line, f"Unreadable: {error}."))
-    return Manifest(every, resource_claims(nodes), storage_claims(nodes))
+    every = tuple(as_engine(one) or one for one in read)
+    return Manifest(every, named.claims, named.storage)
 
 
 def _containers(node: Node, runtimes: Mapping[str, Block]) -> Iterator[Container]:

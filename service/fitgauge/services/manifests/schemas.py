@@ -24,6 +24,17 @@ class Remark(Struct, frozen=True):
     """In words."""
 
 
+class FileRemark(Struct, frozen=True):
+    """A remark on what is no model server."""
+
+    file: str
+    """The file, as it is named on the command line."""
+    name: str
+    """Kind and name of its object."""
+    remark: Remark
+    """The remark."""
+
+
 class Change(Struct, frozen=True):
     """A change with which the server fits."""
 
@@ -84,5 +95,7 @@ class ManifestsAnswer(Struct, kw_only=True):
     """Files that were read."""
     servers: list[ServerAnswer]
     """Every model server, in the order of the files."""
+    others: list[FileRemark] = []
+    """Containers that ask for GPUs and start no server that is known."""
     unreadable: dict[str, Remark] = {}
     """Files of which nothing was read, and why."""

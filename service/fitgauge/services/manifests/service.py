@@ -1,6 +1,7 @@
 """A check of manifests: every model server in them asked about, and what to change."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.schemas import FitRequest, Verdict
 from fitgauge.services.manifests.command_line import ServerCommand, server_command
 from fitgauge.services.manifests.containers import Container
-from fitgauge.services.manifests.disk import disk_note, downloads
+from fitgauge.services.manifests.disk import disk_note, download
 from fitgauge.services.manifests.gpus import gpus_of
 from fitgauge.services.manifests.questions import (
     MissingModelError,
@@ -25,15 +26,17 @@ from fitgauge.services.manifests.questions import (
     question,
     shared_memory_note,
 )
-from fitgauge.services.manifests.reading import Manifest, read_manifest
+from fitgauge.services.manifests.reading import Manifest, read_manifests
 from fitgauge.services.manifests.schemas import (
     Change,
+    FileRemark,
     ManifestsAnswer,
     Remark,
     Rule,
     ServerAnswer,
 )
 from fitgauge.services.manifests.summary import summary
+from fitgauge.services.manifests.unknown import unknown_server
 
 Ask = Callable[[FitRequest], Awaitable[FitAnswer]]
 Describe = Callable[[str], Awaitable[ModelDetail]]
@@ -98,10 +101,10 @@ class ManifestChecker:
         """Return the answers to every server. overrides: fields that the caller sets."""
         servers: list[_Pending] = []
         unreadable: dict[str, Remark] = {}
-        files = 0
-        for source in sources:
-            files += 1
-            manifest = read_manifest(source.text)
+        others: list[FileRemark] = []
+        files = list(sources)
+        manifests = read_manifests([source.text for source in files])
+        for source, manifest in zip(files, manifests, strict=True):
             if manifest.unreadable is not None:
                 note = manifest.unreadable
                 rule: Rule = "not-read" if manifest.is_template else "unreadable"
@@ -111,15 +114,19 @@ class ManifestChecker:
                 if command is not None:
                     built = _Server(container, command, manifest)
                     servers.append(self._pending(source.name, built, overrides))
+                elif (other := unknown_server(container, manifest)) is not None:
+                    others.append(FileRemark(source.name, container.name, other))
+        _name_apart(servers)
         waiting = iter(servers)
         while batch := list(islice(waiting, _AT_ONCE)):
             await asyncio.gather(*(self._answer(one) for one in batch))
         answers = [one.answer for one in servers]
         return ManifestsAnswer(
             verdict=_worst([one.verdict for one in answers], unreadable.values()),
-            summary=summary(answers, files),
-            files=files,
+            summary=summary(answers, len(files), others),
+            files=len(files),
             servers=answers,
+            others=others,
             unreadable=unreadable,
         )
 
@@ -207,6 +214,15 @@ class ManifestChecker:
         return await self._ask(structs.replace(request, quantization=None))
 
 
+def _name_apart(servers: Sequence[_Pending]) -> None:
+    """Add the container's own name to servers of a file that are named alike."""
+    counts = Counter((one.answer.file, one.answer.name) for one in servers)
+    for one in servers:
+        own = one.server.container.own_name
+        if own is not None and counts[one.answer.file, one.answer.name] > 1:
+            one.answer.name = f"{one.answer.name}/{own}"
+
+
 def _with_context(request: FitRequest, model: ModelDetail) -> FitRequest:
     """Return a request with the context that its engine makes room for."""
     if request.context_length is not None or request.engine is None:
@@ -218,10 +234,11 @@ def _with_context(request: FitRequest, model: ModelDetail) -> FitRequest:
 
 def _add_disk(answer: ServerAnswer, server: _Server, model: ModelDetail) -> None:
     """Add what is downloaded, and whether there is room for it."""
-    if not downloads(server.command):
+    place = download(server.container, server.command)
+    if place is None:
         return
     answer.download_bytes = model.weights_bytes
-    note = disk_note(server.container, server.command, server.manifest.storage, model.weights_bytes)
+    note = disk_note(place, server.manifest.storage, model.weights_bytes)
     if note is not None:
         answer.remarks.append(Remark("disk", note.line, note.message))
 
@@ -270,5 +287,7 @@ def remarks(answer: ManifestsAnswer) -> Iterator[tuple[str, Remark, ServerAnswer
     for server in answer.servers:
         for remark in server.remarks:
             yield server.file, remark, server
+    for other in answer.others:
+        yield other.file, other.remark, None
     for file, remark in answer.unreadable.items():
         yield file, remark, None

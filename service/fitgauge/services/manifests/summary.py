@@ -2,28 +2,35 @@
 
 from collections.abc import Sequence
 
-from fitgauge.services.manifests.schemas import ServerAnswer
+from fitgauge.services.manifests.schemas import FileRemark, ServerAnswer
 
 _WORDS = {
-    "does_not_fit": "do not fit",
-    "unsupported": "unsupported",
-    "tight": "tight",
-    None: "without an answer",
+    "does_not_fit": ("does not fit", "do not fit"),
+    "unsupported": ("is unsupported", "are unsupported"),
+    "tight": ("is tight", "are tight"),
+    None: ("has no answer", "have no answer"),
 }
 _MOST_NAMES = 3
 
 
-def summary(servers: Sequence[ServerAnswer], files: int) -> str:
-    """Return how many servers fit, and the names of some that do not. files: number read."""
+def summary(servers: Sequence[ServerAnswer], files: int, others: Sequence[FileRemark]) -> str:
+    """Return how many servers fit, and the names of some that do not. files: number read; others:
+    what asks for GPUs and starts none."""
     if not servers:
-        return f"No model server in {files:,} file{'s' if files != 1 else ''}."
+        where = f"in {files:,} file{'s' if files != 1 else ''}"
+        if not others:
+            return f"No model server {where}."
+        asks = "asks" if len(others) == 1 else "ask"
+        some = _some([one.name for one in others])
+        return f"No model server {where} that is known here; {some} {asks} for GPUs."
     if len(servers) == 1:
         return servers[0].summary
     fitting = sum(server.verdict == "fits" for server in servers)
     parts = [f"{fitting:,} of {len(servers):,} model servers fit"]
-    for verdict, words in _WORDS.items():
+    for verdict, (one, several) in _WORDS.items():
         names = [server.name for server in servers if server.verdict == verdict]
         if names:
+            words = one if len(names) == 1 else several
             parts.append(f"{len(names):,} {words} ({_some(names)})")
     return "; ".join(parts) + "."
 

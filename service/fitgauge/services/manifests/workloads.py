@@ -12,6 +12,7 @@ from fitgauge.services.manifests.yaml_text import (
     block_at,
     blocks_at,
     text_at,
+    text_of,
     texts_at,
 )
 
@@ -28,7 +29,7 @@ def resource_claims(documents: Sequence[Node]) -> dict[str, Block]:
     """Return resource claims and their templates by name."""
     return {
         text_at(block, "metadata", "name") or "": block
-        for block in _objects(documents)
+        for block in objects(documents)
         if text_at(block, "kind") in _CLAIMS
     }
 
@@ -37,26 +38,26 @@ def serving_runtimes(documents: Sequence[Node]) -> dict[str, Block]:
     """Return the serving runtimes by name."""
     return {
         text_at(block, "metadata", "name") or "": block
-        for block in _objects(documents)
+        for block in objects(documents)
         if text_at(block, "kind") in _RUNTIMES
     }
 
 
 def containers(document: Node) -> Iterator[Container]:
     """Yield the containers of every pod in a document, by the line."""
-    for block in _objects([document]):
+    for block in objects([document]):
         if text_at(block, "kind") not in _TEMPLATES:
             yield from _pods(block, owner_of(block), 1)
 
 
-def _objects(documents: Sequence[Node]) -> Iterator[Block]:
+def objects(documents: Sequence[Node]) -> Iterator[Block]:
     """Yield the objects of documents, those in lists one by one."""
     for document in documents:
         if not isinstance(document, Block):
             continue
         kind = text_at(document, "kind")
         if kind is not None and kind.endswith("List") and isinstance(document.get("items"), Items):
-            yield from _objects(blocks_at(document, "items"))
+            yield from objects(blocks_at(document, "items"))
         else:
             yield document
 
@@ -98,6 +99,7 @@ def container_of(block: Block, pod: Block, name: str, group_size: int = 1) -> Co
     return Container(
         name=name,
         line=block.line,
+        own_name=text_at(block, "name"),
         image=text_at(block, "image"),
         command=command or None,
         arguments=texts_at(block, "args"),
@@ -108,7 +110,30 @@ def container_of(block: Block, pod: Block, name: str, group_size: int = 1) -> Co
         group_size=group_size,
         mounts=blocks_at(block, "volumeMounts"),
         shared_memory=_shared_memory(block, pod),
+        files=_mounted_files(block, pod),
     )
+
+
+def _mounted_files(block: Block, pod: Block) -> dict[str, Text]:
+    """Return the files that a container mounts from ConfigMaps, by their paths."""
+    volumes = {
+        text_at(one, "name"): block_at(one, "configMap")
+        for one in blocks_at(pod, "volumes")
+        if block_at(one, "configMap", "data")
+    }
+    result = {}
+    for mount in blocks_at(block, "volumeMounts") if volumes else ():
+        volume = volumes.get(text_at(mount, "name"), Block())
+        folder = (text_at(mount, "mountPath") or "").rstrip("/")
+        part = text_at(mount, "subPath")
+        names = {
+            text_at(item, "key"): text_at(item, "path") or "" for item in blocks_at(volume, "items")
+        }
+        for key, text in block_at(volume, "data").items():
+            name = names.get(text_of(key, 1), key)
+            if isinstance(text, Text) and part in (None, name):
+                result[folder if part else f"{folder}/{name}"] = text
+    return result
 
 
 def environment_of(block: Block) -> dict[str, Text]:

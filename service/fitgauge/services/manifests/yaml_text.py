@@ -4,7 +4,7 @@ Nothing is constructed from tags, every scalar is a text, and size, depth and wh
 are bounded before they are believed."""
 
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import yaml
 
@@ -25,6 +25,8 @@ class Text(str):
 
     line: int = 1
     """Its line in the file, from 1."""
+    in_file: bool = True
+    """Whether its lines follow in the file; false of what another file holds."""
 
 
 class Block(dict[str, "Node"]):
@@ -42,6 +44,7 @@ class Items(list["Node"]):
 
 
 Node: TypeAlias = Text | Block | Items | None
+NodeT = TypeVar("NodeT", bound=Node)
 
 
 class UnreadableYamlError(ValueError):
@@ -162,6 +165,23 @@ def _set(block: Block, key: Text, value: Node) -> None:
         if isinstance(merged, Block):
             for name, one in merged.items():
                 block.setdefault(name, one)
+
+
+def at_line(node: NodeT, line: int) -> NodeT:
+    """Return a copy of what another file holds, all on one line."""
+    copy: Node
+    if isinstance(node, Text):
+        copy = text_of(node, line)
+        copy.in_file = False
+        return copy  # type: ignore[return-value]
+    if isinstance(node, Block):
+        copy = Block({key: at_line(value, line) for key, value in node.items()})
+    elif isinstance(node, Items):
+        copy = Items(at_line(value, line) for value in node)
+    else:
+        return node
+    copy.line = line
+    return copy  # type: ignore[return-value]
 
 
 def block_at(node: Node, *keys: str) -> Block:

@@ -6,7 +6,7 @@ from fitgauge.engine.serving.container import ContainerStart
 
 CONTAINER = ContainerStart(
     images=("sglang",),
-    programs=(("sglang.launch_server",), ("sglang", "serve")),
+    programs=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
     model_flags=("--model-path", "--model"),
     spellings={
         "--tensor-parallel-size": "--tp-size",

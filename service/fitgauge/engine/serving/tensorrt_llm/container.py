@@ -6,7 +6,7 @@ from fitgauge.engine.serving.container import ContainerStart
 
 CONTAINER = ContainerStart(
     images=(),
-    programs=(("trtllm-serve", "serve"), ("trtllm-serve",)),
+    programs=(("trtllm-serve", "serve"), ("trtllm-serve",), ("dynamo.trtllm",)),
     names_model_first=True,
     unrelated_flags=frozenset(
         {

@@ -7,8 +7,11 @@ otherwise (kserve/kserve@master:python/huggingfaceserver/README.md)."""
 from fitgauge.engine.serving.container import ContainerStart
 
 CONTAINER = ContainerStart(
-    images=("vllm-openai", "vllm/vllm", "rocm/vllm", "huggingfaceserver", "llm-d-cuda"),
-    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",)),
+    images=(
+        "vllm-openai", "vllm/vllm", "rocm/vllm", "vllm-gaudi", "vllm-hpu", "/vllm:",
+        "huggingfaceserver", "llm-d-cuda",
+    ),
+    programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("dynamo.vllm",)),
     names_model_first=True,
     spellings={
         "-tp": "--tensor-parallel-size",
@@ -34,7 +37,8 @@ CONTAINER = ContainerStart(
             "--enable-prefix-caching",
             "--enable-prompt-tokens-details", "--enable-request-id-headers",
             "--enable-server-load-tracking", "--generation-config", "--headless",
-            "--host", "--log-config-file", "--max-log-len", "--middleware", "--model-dir",
+            "--host", "--is-decode-worker", "--is-prefill-worker", "--log-config-file",
+            "--max-log-len", "--middleware", "--model-dir",
             "--model-name", "--otlp-traces-endpoint", "--port", "--reasoning-parser",
             "--response-role", "--root-path", "--seed", "--served-model-name", "--ssl-ca-certs",
             "--ssl-cert-reqs", "--ssl-certfile", "--ssl-keyfile", "--swap-space",

@@ -1,0 +1,78 @@
+"""Servers of KServe: InferenceService with its ServingRuntime, LLMInferenceService.
+
+Source: kserve/kserve python/huggingfaceserver/README.md and config/llmisvcconfig/
+(config-llm-template.yaml; config-llm-prefill-template.yaml: prefill has pods and parallelism of its
+own; config-llm-worker-data-parallel.yaml: `worker` pods follow the leader of `template`)."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import structs
+
+from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.parallelism import (
+    PARALLELISM,
+    SERVER_IMAGE,
+    flags_of,
+    pods_of_a_group,
+)
+from fitgauge.services.manifests.workloads import container_of, containers, owner_of
+from fitgauge.services.manifests.yaml_text import Block, Text, block_at, blocks_at, text_at, text_of
+
+_KSERVE_IMAGE = "kserve/huggingfaceserver"
+"""The runtime of KServe's model format huggingface."""
+
+
+def _hub_address(uri: Text | None) -> Text | None:
+    """Return what an address of a model names, the Hub's ID where it is one; None without."""
+    if uri is None:
+        return None
+    return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
+
+
+def inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container]:
+    """Yield the container of an InferenceService. runtimes: serving runtimes by name."""
+    predictor = block_at(document, "spec", "predictor")
+    model = block_at(predictor, "model")
+    if not model:
+        yield from containers(document)
+        return
+    runtime = runtimes.get(text_at(model, "runtime") or "", Block())
+    pod = block_at(runtime, "spec")
+    base = next(iter(blocks_at(pod, "containers")), Block())
+    container = container_of(base, Block({**pod, **predictor}), owner_of(document))
+    own = container_of(model, predictor, owner_of(document))
+    uri = text_at(model, "storageUri") or text_at(model, "storage", "path")
+    huggingface = text_at(model, "modelFormat", "name") == "huggingface"
+    yield structs.replace(
+        container,
+        line=model.line,
+        image=own.image
+        or container.image
+        or (text_of(_KSERVE_IMAGE, model.line) if huggingface else None),
+        command=own.command or container.command,
+        arguments=[*container.arguments, *own.arguments],
+        environment=container.environment | own.environment,
+        resources=own.resources or container.resources,
+        model=_hub_address(uri),
+    )
+
+
+def llm_inference_service(document: Block) -> Iterator[Container]:
+    """Yield the containers of an LLMInferenceService: those that decode, then those of `prefill`
+    where that is a pool of its own."""
+    spec = block_at(document, "spec")
+    model = _hub_address(text_at(spec, "model", "uri"))
+    prefill = block_at(spec, "prefill")
+    pools = {"decode": spec, "prefill": prefill} if prefill else {None: spec}
+    for pool, part in pools.items():
+        parallelism = block_at(part, "parallelism")
+        for container in containers(block_at(part, "template")):
+            yield structs.replace(
+                container,
+                name="/".join(filter(None, (owner_of(document), pool))),
+                image=container.image or text_of(SERVER_IMAGE, container.line),
+                arguments=[*container.arguments, *flags_of(parallelism, PARALLELISM)],
+                group_size=pods_of_a_group(parallelism) if "worker" in part else 1,
+                model=model,
+                pool=pool,
+            )

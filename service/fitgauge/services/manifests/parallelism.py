@@ -1,0 +1,30 @@
+"""Parallelism as llm-d's chart and LLMInferenceService state it, outside the command."""
+
+from collections.abc import Mapping
+
+from fitgauge.services.manifests.yaml_text import Block, Text, text_at, text_of
+
+SERVER_IMAGE = "llm-d/llm-d-cuda"
+"""What LLMInferenceService and llm-d's chart start where no image is named."""
+PARALLELISM = {
+    "tensor": "--tensor-parallel-size",
+    "pipeline": "--pipeline-parallel-size",
+    "data": "--data-parallel-size",
+}
+
+
+def flags_of(block: Block, names: Mapping[str, str]) -> list[Text]:
+    """Return the keys of a mapping as flags."""
+    return [
+        text_of(word, value.line)
+        for key, flag in names.items()
+        if (value := text_at(block, key)) is not None
+        for word in (flag, value)
+    ]
+
+
+def pods_of_a_group(parallelism: Block) -> int:
+    """Return the pods of a group: replicas of data parallelism over those of one pod."""
+    data, local = text_at(parallelism, "data") or "1", text_at(parallelism, "dataLocal") or "1"
+    counts = [int(value) for value in (data, local) if value.isdigit()]
+    return max(1, counts[0] // max(1, counts[1])) if len(counts) == 2 else 1

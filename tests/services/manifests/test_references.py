@@ -1,0 +1,103 @@
+"""What manifests name elsewhere: ConfigMaps with variables, scripts and files."""
+
+import pytest
+
+from fitgauge.services.manifests.command_line import server_command
+from fitgauge.services.manifests.reading import read_manifest, read_manifests
+
+CONFIG = """kind: ConfigMap
+metadata: {name: settings}
+data:
+  MODEL: Qwen/Qwen3-8B
+  start.sh: |
+    #!/bin/bash
+    MODEL=Qwen/Qwen3-14B
+    exec vllm serve $MODEL \\
+      --max-model-len 4096
+"""
+POD = """kind: Pod
+metadata: {name: chat}
+spec:
+  containers:
+  - name: vllm
+    image: vllm/vllm-openai
+    COMMAND
+    volumeMounts: [{name: scripts, mountPath: /scripts}]
+  volumes: [{name: scripts, configMap: {name: settings}}]
+"""
+VARIABLE = 'args: ["--model", "$(MODEL)"]\n    '
+FROM_ALL = f"{VARIABLE}envFrom: [{{configMapRef: {{name: settings}}}}]"
+KEY = "{name: MODEL, valueFrom: {configMapKeyRef: {name: settings, key: MODEL}}}"
+FROM_KEY = f"{VARIABLE}env: [{KEY}]"
+
+
+def command(text):
+    (container,) = read_manifest(text).containers
+    return server_command(container)
+
+
+@pytest.mark.parametrize("start", [FROM_ALL, FROM_KEY])
+def test_variables_of_a_config_map_are_filled_in(start):
+    found = command(CONFIG + "---\n" + POD.replace("COMMAND", start))
+    assert found.model == "Qwen/Qwen3-8B"
+
+
+def test_a_prefix_is_part_of_the_name():
+    start = FROM_ALL.replace("$(MODEL)", "$(A_MODEL)").replace("[{config", "[{prefix: A_, config")
+    assert command(CONFIG + "---\n" + POD.replace("COMMAND", start)).model == "Qwen/Qwen3-8B"
+
+
+def test_a_variable_of_its_own_goes_before_one_of_a_config_map():
+    start = FROM_ALL + "\n    env: [{name: MODEL, value: Qwen/Qwen3-4B}]"
+    assert command(CONFIG + "---\n" + POD.replace("COMMAND", start)).model == "Qwen/Qwen3-4B"
+
+
+@pytest.mark.parametrize(
+    "start", ["command: [bash, /scripts/start.sh]", "command: [/scripts/start.sh]"]
+)
+def test_a_script_of_a_config_map_is_read_where_it_is_mounted(start):
+    text = CONFIG + "---\n" + POD.replace("COMMAND", start)
+    found = command(text)
+    assert (found.model, found.log.flags["context_length"]) == ("Qwen/Qwen3-14B", 4096)
+    assert text.splitlines()[found.line - 1].strip().startswith("exec vllm serve")
+
+
+def test_a_file_may_be_mounted_alone_or_under_another_name():
+    pod = POD.replace("COMMAND", "command: [/run.sh]").replace(
+        "mountPath: /scripts", "mountPath: /run.sh, subPath: start.sh"
+    )
+    assert command(CONFIG + "---\n" + pod).model == "Qwen/Qwen3-14B"
+    pod = POD.replace("COMMAND", "command: [/scripts/go]").replace(
+        "{name: settings}}]", "{name: settings, items: [{key: start.sh, path: go}]}}]"
+    )
+    assert command(CONFIG + "---\n" + pod).model == "Qwen/Qwen3-14B"
+
+
+def test_objects_of_other_files_are_found_and_their_lines_are_not_taken():
+    pod = POD.replace("COMMAND", "command: [/scripts/start.sh]")
+    one, _ = read_manifests([pod, "\n" * 40 + CONFIG])
+    found = server_command(one.containers[0])
+    assert found.model == "Qwen/Qwen3-14B"
+    assert found.line <= len(pod.splitlines())
+
+
+def test_a_name_that_two_files_have_is_not_guessed():
+    pod = POD.replace("COMMAND", FROM_ALL)
+    one, *_ = read_manifests([pod, CONFIG, CONFIG.replace("8B", "4B")])
+    assert server_command(one.containers[0]).model == "$(MODEL)"
+    own, *_ = read_manifests([CONFIG + "---\n" + pod, CONFIG, CONFIG.replace("8B", "4B")])
+    assert server_command(own.containers[0]).model == "Qwen/Qwen3-8B"
+
+
+def test_arguments_in_the_variable_of_an_llm_inference_service_are_read():
+    text = """kind: LLMInferenceService
+metadata: {name: a}
+spec:
+  model: {uri: hf://Qwen/Qwen3-8B}
+  template:
+    containers:
+    - name: main
+      env: [{name: VLLM_ADDITIONAL_ARGS, value: "--max-model-len 4096 --max-num-seqs 8"}]
+      resources: {limits: {nvidia.com/gpu: 1}}
+"""
+    assert command(text).log.flags == {"context_length": 4096, "max_num_seqs": 8}

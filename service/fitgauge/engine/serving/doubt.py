@@ -76,6 +76,11 @@ def doubt(profile: EngineProfile, accelerator: Accelerator) -> Doubt:
     return OTHER_RELEASE if name in profile.measured_ever else NEVER
 
 
+def least_doubt(profile: EngineProfile) -> float:
+    """Return the least `Doubt.share` of an engine's profile on any accelerator."""
+    return min((SAME_RELEASE.share, *profile.own_shares.values()))
+
+
 def own_share(misses: Sequence[float]) -> float:
     """Return `Doubt.share` on a GPU where one's own runs missed the estimate by these shares of
     it. The median: a run that shared its GPU tells nothing of others."""

@@ -25,6 +25,9 @@ _TIGHT = 0.42
 _SURE_GAP = 0.779059
 """The gap, in widths of one side of a 90 % interval, from which on a probability is `SURE`."""
 
+_NEARLY_SURE_GAP = 0.779
+"""The same, rounded down: the gap below which a probability is below `SURE`."""
+
 LISTED = 0.5
 """The least probability of what a list of all that fits holds."""
 
@@ -84,6 +87,13 @@ def sure_room(required: Bytes, budget: Bytes) -> int:
     it does not surely hold that."""
     spread = _hypotenuse(required.high - required.expected, budget.expected - budget.low)
     return int(budget.expected - required.expected - _SURE_GAP * spread)
+
+
+def sure_gap(spread: float, more: float) -> int:
+    """Return the bytes above what is expected to be required below which no budget surely holds
+    it, however well the budget is known. spread: of what is required, above; more: what `Doubt`
+    adds to it."""
+    return int(_NEARLY_SURE_GAP * _hypotenuse(spread, more))
 
 
 def best_verdict(loaded: Sequence[tuple[Term, ...]], budget: Bytes, by: Doubt) -> Verdict:

@@ -1,7 +1,7 @@
 """One model over many GPUs: what it demands is worked out once for GPUs that an engine treats
 alike, and set against each of them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
-from fitgauge.engine.serving.doubt import doubted
-from fitgauge.engine.serving.fit import Allowance, Verdict, verdict
+from fitgauge.engine.serving.doubt import doubted, least_doubt
+from fitgauge.engine.serving.fit import Allowance, Verdict, sure_gap, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import refusal
@@ -252,13 +252,40 @@ class BatchEstimator:
             kind = row.workload_kind(accelerator, workload, sharded)
         return self._demands.launch(quantization, workload, accelerator, kind)
 
+    def loaded_bytes(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> Sequence[int]:
+        """Return what every stage of a workload has loaded, before anything else is counted
+        [bytes]; nothing where the engine does not tell. Raises InvalidRequestError as `demand`."""
+        other = self._of_other_shape(self.formats.choice(quantization, workload.engine))
+        if other is not None:
+            return other.loaded_bytes(None, workload, accelerator)
+        return self._demands.loaded_bytes(quantization, workload, accelerator)
+
     def least_usable(self, demand: Demand, share: float | None = None) -> int:
-        """Usable bytes below which a GPU is more likely too small than not. share: of the GPU,
+        """Return the usable bytes below which a demand fits no GPU of the kind. share: of the GPU,
         where the engine may take another than the demand's."""
-        workload = demand.workload
-        if not ENGINES[workload.engine].budget_is_device_share:
-            return demand.required.expected - 1
-        return int(demand.required.expected / (share or workload.gpu_memory_utilization)) - 1
+        workload, required = demand.workload, demand.required
+        fixed_bytes = 0 if demand.parts is not None else demand.fixed_bytes
+        return self.least_usable_of(
+            workload.engine,
+            required.expected,
+            fixed_bytes,
+            share or workload.gpu_memory_utilization,
+            spread=required.high - required.expected if fixed_bytes else 0,
+        )
+
+    def least_usable_of(
+        self, engine: EngineName, required: int, fixed: int, share: float, spread: int = 0
+    ) -> int:
+        """Return the usable bytes below which no GPU surely holds what is required of it, whatever
+        the doubt and however much lies outside the engine's share.
+
+        required: bytes expected, of which at least `fixed` are no cache; share: of the GPU; spread:
+        of the upper side of what is required [bytes]."""
+        doubt_bytes = least_doubt(self.formats.profile(engine)) * fixed
+        least = required + sure_gap(spread, doubt_bytes)
+        return int(least / share if ENGINES[engine].budget_is_device_share else least) - 1
 
     def workload(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int

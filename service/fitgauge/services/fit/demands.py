@@ -2,7 +2,7 @@
 but for the cache, for any number of requests."""
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 from weakref import proxy
 
@@ -158,6 +158,18 @@ class ModelDemands:
         others = self._stage_memory(split, workload, accelerator, kind)
         stages = stage_sums(loaded, others)
         return split.cache_bytes, stages if len(stages) == 1 else tuple(dict.fromkeys(stages))
+
+    def loaded_bytes(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> Sequence[int]:
+        """Return what every stage of a launch has loaded, before anything else is counted [bytes];
+        nothing where the engine does not tell. Raises as `LaunchDemand.under`."""
+        split = _split(workload)
+        if split is None:
+            return ()
+        sharded = self._formats.sharded(quantization, workload.engine)
+        loaded = split.loaded(self._spec, sharded, workload, accelerator)
+        return [sum([term.bytes for term in terms]) for terms in loaded]
 
     def whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
         """Return the demand of a launch whose requests decide more than its cache."""

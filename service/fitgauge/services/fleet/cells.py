@@ -24,11 +24,11 @@ from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CellNote
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, gpu_class
 from fitgauge.services.fit.batch_settings import best_estimate
+from fitgauge.services.fit.batch_steps import LaunchSteps
 from fitgauge.services.fit.checkpoints import default_format
+from fitgauge.services.fit.floors import Floors
 from fitgauge.services.fit.workload import context_length_of, degrees
 from fitgauge.services.fleet.pools import Pool
-from fitgauge.services.fleet.steps import CountSteps
-from fitgauge.services.recommend.search import cache_floor, weights_floor
 
 
 class Cell(NamedTuple):
@@ -231,12 +231,10 @@ class ModelCells:
                     workloads[batch, count] = self._fitting.workload(
                         on_count, engine, accelerator, count
                     )
-                demand = self._fitting.demand_of(
-                    request.quantization, workloads[batch, count], accelerator
-                )
             except IMPOSSIBLE:
                 continue
-            steps = CountSteps(self._fitting, on_count, accelerator, demand)
+            workload = workloads[batch, count]
+            steps = LaunchSteps(self._fitting, on_count, workload, accelerator)
             for pool in large:
                 fitted = steps.fitted(pool.accelerator)
                 if fitted is not None:
@@ -279,15 +277,8 @@ class ModelCells:
             tensor, pipeline, data = 1, count, 1
         if tensor * pipeline * data < count:
             return inf
-        row, share = ENGINES[engine], 1.0
-        if row.budget_is_device_share:
-            share = self._fitting.formats.profile(engine).gpu_memory_utilization
-            if row.ladders.share is not None and request.settings != "defaults":
-                share = max(share, row.ladders.share.highest)
-        prepared = self._fitting.formats.prepared(request.quantization, engine)
-        floor = weights_floor(prepared, engine, tensor)
-        floor += cache_floor(self._model.spec, request, tensor)
-        return floor / -(-count // tensor) / share
+        floors = Floors(self._fitting, request)
+        return floors.of_count(request.quantization, engine, count, tensor)
 
 
 def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:

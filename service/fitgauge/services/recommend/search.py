@@ -10,20 +10,17 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Attention, LatentAttention, Model, ModelSpec, Part
+from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.performance.flops import token_flops
-from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
-from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
-from fitgauge.engine.weights import rank_bytes as weights
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
-from fitgauge.services.fit.batch_settings import Step, chosen, largest_share, later_steps
-from fitgauge.services.fit.demands import Demand
+from fitgauge.services.fit.batch_steps import LaunchSteps
+from fitgauge.services.fit.floors import Floors
 from fitgauge.services.fit.workload import context_length_of, degrees
 from fitgauge.services.recommend.gpu_options import (
     GpuOption,
@@ -39,52 +36,6 @@ MOST_GPUS = 16
 
 _FLOAT32 = BITS["F32"]
 """Bits of weights whose cache is as wide; of all others a workload is the same."""
-
-
-class KindSteps:
-    """What a plan demands of so many GPUs of a kind, step by step: with the engine's defaults,
-    and with the settings that `settings: "auto"` may choose, worked out where they are needed."""
-
-    def __init__(
-        self,
-        fitting: BatchEstimator,
-        request: FitRequest,
-        accelerator: Accelerator,
-        default: Demand,
-    ) -> None:
-        """request: with engine, format and count; accelerator: any of the kind."""
-        self._fitting = fitting
-        self._request = request
-        self._accelerator = accelerator
-        self._steps = [Step({}, default)]
-        self._is_complete = request.settings == "defaults"
-        self.least_usable = self._least_usable()
-        """Usable bytes below which no step fits, as far as they are worked out."""
-
-    def fitted(self, accelerator: Accelerator) -> BatchEstimate | None:
-        """Return the first step that fits a GPU of the kind; None where none does."""
-        judged = self._fitting.against(self._steps[0].demand, accelerator)
-        if judged.verdict == "fits":
-            return judged
-        if self._request.settings == "defaults":
-            return None
-        if not self._is_complete:
-            default = self._steps[0].demand
-            self._steps += later_steps(self._fitting, self._request, default, self._accelerator)
-            self._is_complete = True
-            self.least_usable = self._least_usable()
-        if accelerator.usable.expected < self.least_usable:
-            return None
-        best = chosen(self._fitting, self._request, self._steps, accelerator)
-        return best if best.verdict == "fits" else None
-
-    def _least_usable(self) -> float:
-        if not self._is_complete:
-            return 0.0
-        return min(
-            self._fitting.least_usable(step.demand, largest_share(self._request, step.demand))
-            for step in self._steps
-        )
 
 
 class SearchFilter(NamedTuple):
@@ -170,8 +121,7 @@ class Search:
         self._workloads: dict[tuple[EngineName, int, Hashable, bool], Workload] = {}
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
-        self._caches: dict[int, int] = {}
-        self._floors: dict[tuple[Plan, int], int] = {}
+        self._floors = Floors(fitting, request)
 
     def front(self) -> list[Option]:
         """Return the Pareto set of all that fits: looked at so that what is dominated or too small
@@ -196,7 +146,7 @@ class Search:
         tensor = self._tensor_ranks(plan.engine, count)
         if tensor is None:
             return []
-        needed = self._least_usable(plan, count, tensor)
+        needed = self._floors.of_count(plan.quantization, plan.engine, count, tensor)
         options = self._left.get((plan, tensor), self._options[plan])
         if not options or options[-1].usable < needed:
             return []
@@ -207,14 +157,14 @@ class Search:
         )
         first = bisect_left(options, (needed,))
         left, fitting = options[:first], []
-        demands: dict[Hashable, KindSteps | None] = {}
+        launches: dict[Hashable, LaunchSteps | None] = {}
         for option in options[first:]:
             usable, place, _, _, (accelerator, most) = option
             if most < count:
                 continue
             kind = of_kind[place]
-            steps = demands.get(kind)
-            if (steps is None and kind in demands) or (steps and usable < steps.least_usable):
+            is_known, launch = kind in launches, launches.get(kind)
+            if is_known and (launch is None or usable < launch.least_usable):
                 left.append(option)
                 continue
             cost, least_cost = self._prices[place][count - 1]
@@ -228,11 +178,9 @@ class Search:
             left.append(option)
             if not self._is_wanted(accelerator, count, plan, mark):
                 continue
-            if kind not in demands:
-                steps = demands[kind] = self._steps(plan, count, kind, accelerator)
-            if steps is None or usable < steps.least_usable:
-                continue
-            fitted = steps.fitted(accelerator)
+            if not is_known:
+                launch = launches[kind] = self._launch(plan, count, kind, accelerator)
+            fitted = launch.fitted(accelerator) if launch is not None else None
             if fitted is not None:
                 fronts.add(mark)
                 fitting.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
@@ -252,10 +200,10 @@ class Search:
                 self._degrees[engine, count] = None
         return self._degrees[engine, count]
 
-    def _steps(
+    def _launch(
         self, plan: Plan, count: int, kind: Hashable, accelerator: Accelerator
-    ) -> KindSteps | None:
-        """Return what a plan demands of `count` GPUs of a kind; None where it is impossible."""
+    ) -> LaunchSteps | None:
+        """Return a plan on `count` GPUs of a kind; None where it is impossible."""
         key = (plan.engine, count, kind, plan.bits == _FLOAT32)
         request = structs.replace(
             self._request, gpu_count=count, engine=plan.engine, quantization=plan.quantization
@@ -265,10 +213,11 @@ class Search:
                 self._workloads[key] = self._fitting.workload(
                     request, plan.engine, accelerator, count
                 )
-            demand = self._fitting.demand_of(plan.quantization, self._workloads[key], accelerator)
         except IMPOSSIBLE:
             return None
-        return KindSteps(self._fitting, request, accelerator, demand)
+        workload = self._workloads[key]
+        floor = self._floors.of_kind(plan.quantization, workload, accelerator)
+        return LaunchSteps(self._fitting, request, workload, accelerator, floor)
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Return whether the deployment, if it fits, is one of those asked for."""
@@ -299,67 +248,3 @@ class Search:
             kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
             tensor_parallel=tensor_parallel,
         )
-
-    def _least_usable(self, plan: Plan, count: int, tensor_parallel: int) -> int:
-        """Usable memory below which a GPU need not be tried: of the stages of a pipeline the
-        fullest holds no less than the average."""
-        key, stages = (plan, tensor_parallel), -(-count // tensor_parallel)
-        if key not in self._floors:
-            if tensor_parallel not in self._caches:
-                self._caches[tensor_parallel] = cache_floor(
-                    self._spec, self._request, tensor_parallel
-                )
-            prepared = self._fitting.formats.prepared(plan.quantization, plan.engine)
-            self._floors[key] = (
-                weights_floor(prepared, plan.engine, tensor_parallel)
-                + self._caches[tensor_parallel]
-            )
-        row, share = ENGINES[plan.engine], 1.0
-        if row.budget_is_device_share:
-            share = self._fitting.formats.profile(plan.engine).gpu_memory_utilization
-            if row.ladders.share is not None and self._request.settings != "defaults":
-                share = max(share, row.ladders.share.highest)
-        return int(self._floors[key] / stages / share)
-
-
-def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int = 1) -> int:
-    """Return the bytes of cache that no engine does without on a tensor-parallel rank of all
-    layers: attention's and what is cached of latents, in the narrowest format it may take.
-
-    Engines round up to blocks and hold more than a window, never less.
-    """
-    cache_dtype = (request.kv_cache_dtype or "auto").strip().lower()
-    narrow = (
-        "F4"
-        if cache_dtype not in ("auto", "fp8", "bf16", "fp16")
-        else "F16"
-        if cache_dtype != "fp8" and spec.quantization is None
-        else "F8_E4M3"
-    )
-    one = sum(
-        len(block.layers)
-        * request_bytes(mixer, context_length_of(request, spec), narrow, tensor_parallel, narrow)
-        for block in spec.blocks
-        if block.part in CACHED_PARTS
-        for mixer in block.mixers
-        if isinstance(mixer, Attention)
-        or (isinstance(mixer, LatentAttention) and (mixer.indexer is None or narrow != "F16"))
-    )
-    return one * (request.concurrency or 1)
-
-
-def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: int) -> int:
-    """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
-    never less than this: those of the language model, and of an engine
-    that keeps them on the GPU, embedding and head too."""
-    sharded = prepared.sharded
-    parts = sharded.memo.get_or_compute(
-        ("weights of parts", tensor_parallel),
-        lambda: weights.rank_weights(sharded, tensor_parallel=tensor_parallel).by_part,
-    )
-    resident = (
-        (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
-        if ENGINES[engine].embeddings_on_gpu
-        else (Part.LANGUAGE,)
-    )
-    return int(sum(parts.get(part, 0) for part in resident) * min(1.0, sharded.scale))

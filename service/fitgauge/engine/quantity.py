@@ -71,10 +71,12 @@ class Sum(NamedTuple):
         )
 
 
-def added(terms: Iterable[Term]) -> Sum:
-    """Return terms added up."""
-    expected = 0
-    below = above = 0.0
+EMPTY = Sum(0, 0.0, 0.0)
+
+
+def added(terms: Iterable[Term], before: Sum = EMPTY) -> Sum:
+    """Return terms added up, to what was added before."""
+    expected, below, above = before
     for term in terms:
         expected += term.bytes
         below += float(term.bytes - term.low) ** 2

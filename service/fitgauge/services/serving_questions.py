@@ -18,6 +18,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.long_questions import LongQuestions
+from fitgauge.services.common.loop_turns import LoopTurns
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
     engine_of_name,
@@ -80,6 +81,7 @@ class ServingQuestions:
         self._models = models
         self._serving = serving
         self._long = long
+        self._turns = LoopTurns()
         self._siblings = QuantizedRepos(models)
         self._longer = LongerModels(models)
 
@@ -131,6 +133,7 @@ class ServingQuestions:
             model = await self._drafted(model, request, request.draft_model)
         if not self._serving.is_prepared(request, model, gpu):
             await self._long.run(lambda _: self._serving.prepare(request, model, gpu))
+        await self._turns.take()
         checked = self._serving.check(request, model, gpu)
         if checked.too_long:
             longer = self._longer.find(model, checked.workload.context_length)
@@ -152,6 +155,7 @@ class ServingQuestions:
                     for one in siblings
                 ]
             )
+        await self._turns.take()
         checked = self._serving.checked_with(checked, siblings)
         return dependencies, self._serving.answer_for(checked, siblings)
 

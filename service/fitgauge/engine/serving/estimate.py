@@ -44,13 +44,15 @@ class StageEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Terms of the requests' cache."""
     layout: CacheLayout
     """How the engine holds requests in the memory that it gives to its cache."""
+    idle: Sum
+    """All that is no cache, added up."""
     required: Bytes
     """What the stage needs in all."""
 
     @property
     def fixed_bytes(self) -> int:
         """Expected bytes of all that is no cache."""
-        return sum(term.bytes for term in self.fixed)
+        return self.idle.expected
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -145,14 +147,16 @@ def stage_estimate(
     cache: tuple[Term, ...],
     layout: CacheLayout,
 ) -> StageEstimate:
-    """Return a stage with its sum."""
+    """Return a stage with its sums."""
+    idle = added(fixed)
     return StageEstimate(
         stage=stage,
         layers=layers,
         fixed=fixed,
         cache=cache,
         layout=layout,
-        required=total((*fixed, *cache)),
+        idle=idle,
+        required=added(cache, idle).interval(),
     )
 
 

@@ -1,6 +1,6 @@
 """An Estimate against an accelerator: how likely it fits, the verdict, and how far it goes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import erf, sqrt
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ import msgspec
 
 from fitgauge.engine.quantity import NOTHING, Bytes, Term, largest_where
 from fitgauge.engine.serving.doubt import Doubt, capped
-from fitgauge.engine.serving.estimate import Estimate, StageEstimate
+from fitgauge.engine.serving.estimate import CacheLayout, Estimate
 
 Verdict = Literal["fits", "tight", "does_not_fit"]
 
@@ -143,33 +143,41 @@ def verdict(probability: float) -> Verdict:
 
 def cache_tokens(estimate: Estimate) -> int:
     """Return the tokens of cache the engine would report for the expected pool."""
-    tokens = [
-        stage.layout.tokens(estimate.pool_bytes_of(stage))
-        for stage in estimate.stages
-        if stage.layout.keeps
-    ]
-    return min(tokens, default=0)
+    keeping = [stage for stage in estimate.stages if stage.layout.keeps]
+    if estimate.gpus:
+        pools = [(stage.layout, estimate.pool_bytes_of(stage)) for stage in keeping]
+    else:
+        pool = estimate.pool_bytes
+        pools = [(stage.layout, pool) for stage in keeping]
+    return min((layout.tokens(size) for layout, size in unlike(pools)), default=0)
 
 
-def most_requests(stage: StageEstimate, pool: int, context_length: int) -> int:
+Pool = tuple[CacheLayout, int]
+"""The cache of a stage: how requests are laid out in it, and its size [bytes]."""
+
+
+def unlike(pools: Iterable[Pool]) -> list[Pool]:
+    """Return pools that stages share once: most stages of a long pipeline are alike."""
+    return list({(id(layout), size): (layout, size) for layout, size in pools}.values())
+
+
+def most_requests(layout: CacheLayout, pool: int, context_length: int) -> int:
     """Return the requests of `context_length` tokens in `pool` bytes; 0 where the engine needs
     more than that to start at all."""
     return (
-        stage.layout.requests(pool, context_length)
-        if stage.layout.pool_bytes(1, context_length) <= pool
-        else 0
+        layout.requests(pool, context_length) if layout.pool_bytes(1, context_length) <= pool else 0
     )
 
 
-def longest_context(stage: StageEstimate, pool: int, concurrency: int, ceiling: int) -> int:
+def longest_context(layout: CacheLayout, pool: int, concurrency: int, ceiling: int) -> int:
     """Return the most tokens, up to `ceiling`, that each of `concurrency` requests can hold in
     `pool` bytes; 0 where not even one."""
-    least, most = (stage.layout.pool_bytes(concurrency, length) for length in (1, ceiling))
+    least, most = (layout.pool_bytes(concurrency, length) for length in (1, ceiling))
     if most <= pool:
         return ceiling
     return largest_where(
         ceiling,
-        lambda length: stage.layout.pool_bytes(concurrency, length) <= pool,
+        lambda length: layout.pool_bytes(concurrency, length) <= pool,
         ceiling * (pool - least) / max(1, most - least),
     )
 

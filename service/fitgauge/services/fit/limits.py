@@ -6,17 +6,18 @@ Each limit fits when the question is asked again with it: verdict `fits`, not ju
 from collections.abc import Callable
 
 from fitgauge.engine.accelerator import Accelerator, most_gpus
-from fitgauge.engine.quantity import Bytes, largest_where, total
+from fitgauge.engine.quantity import Bytes, Sum, largest_where
 from fitgauge.engine.serving.doubt import doubt, doubted
-from fitgauge.engine.serving.estimate import StageEstimate
 from fitgauge.engine.serving.fit import (
     SURE,
+    Pool,
     ServingLimits,
     cache_tokens,
     fit_probability,
     longest_context,
     most_requests,
     sure_room,
+    unlike,
 )
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.responses import COUNTS
@@ -113,46 +114,41 @@ def requests_at_once(checked: FitEstimate) -> int | None:
     return most and max(most, checked.workload.concurrency)
 
 
-Pools = list[tuple[StageEstimate, int]]
-"""Stages that keep a cache, each with the bytes of it."""
-
-
-def _sure_context(checked: FitEstimate, pools: Pools) -> int:
+def _sure_context(checked: FitEstimate, pools: list[Pool]) -> int:
     """Return the longest context that these pools hold at the requested concurrency."""
     requests = checked.workload.requests_per_replica
     ceiling = checked.query.spec.max_context_length or checked.workload.context_length
     return min(
-        (longest_context(stage, pool, requests, ceiling) for stage, pool in pools),
+        (longest_context(layout, pool, requests, ceiling) for layout, pool in pools),
         default=ceiling,
     )
 
 
-def _sure_requests(checked: FitEstimate, pools: Pools) -> int:
+def _sure_requests(checked: FitEstimate, pools: list[Pool]) -> int:
     """Return the most requests that these pools, of one stage or more, hold at the requested
     context."""
     length = checked.workload.context_length
-    most = min(most_requests(stage, pool, length) for stage, pool in pools)
+    most = min(most_requests(layout, pool, length) for layout, pool in pools)
     return most * checked.workload.data_parallel
 
 
-def _sure_pools(checked: FitEstimate) -> Pools:
-    """Return the largest cache of each stage that surely fits with the rest of it."""
-    keeping = [stage for stage in checked.estimate.stages if stage.layout.keeps]
-    sizes: dict[tuple[Bytes, Bytes], int] = {}
+def _sure_pools(checked: FitEstimate) -> list[Pool]:
+    """Return the largest cache of the stages that surely fits with the rest of them, of stages
+    alike once."""
+    profile, estimate = checked.query.profile, checked.estimate
+    keeping = [stage for stage in estimate.stages if stage.layout.keeps]
     if checked.starting_probability < SURE:
-        return [(stage, 0) for stage in keeping]
+        return unlike((stage.layout, 0) for stage in keeping)
+    sizes: dict[tuple[Sum, int], int] = {}
     pools = []
     for stage in keeping:
-        fixed = doubted(
-            total(stage.fixed),
-            stage.fixed_bytes,
-            doubt(checked.query.profile, checked.estimate.gpu_of(stage)),
-        )
-        key = fixed, checked.estimate.budget_of(stage)
+        gpu = estimate.gpu_of(stage)
+        key = stage.idle, id(gpu)
         if key not in sizes:
-            sizes[key] = _sure_pool(*key, checked.estimate.given_pool_bytes)
-        pools.append((stage, sizes[key]))
-    return pools
+            fixed = doubted(stage.idle.interval(), stage.fixed_bytes, doubt(profile, gpu))
+            sizes[key] = _sure_pool(fixed, estimate.budget_of(stage), estimate.given_pool_bytes)
+        pools.append((stage.layout, sizes[key]))
+    return unlike(pools)
 
 
 def _sure_pool(fixed: Bytes, budget: Bytes, pool_bytes: int | None) -> int:
@@ -179,7 +175,7 @@ def _confirmed(
     name: str,
     requested: int,
     value: int,
-    bound: Callable[[FitEstimate, Pools], int],
+    bound: Callable[[FitEstimate, list[Pool]], int],
 ) -> int:
     """Return the largest value of a field that fits when it is estimated, from a first `value`
     on. bound: what an estimate says of the limit, its other memory staying as it is there."""

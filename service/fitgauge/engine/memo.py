@@ -57,7 +57,7 @@ class Memo(Generic[Key, Value]):
         if value is _MISSING:
             value = compute()
             self.put(key, value)
-        else:
+        elif 2 * len(self._entries) >= self.limit or self._size_of is not None:
             self._use(key)
         return value
 

@@ -116,29 +116,6 @@ def fullest_required(
     return required, rest.layers, required.expected - sum([term.bytes for term in rest.cache])
 
 
-class StageSum(NamedTuple):
-    """One rank of a pipeline stage that holds no request yet, added up."""
-
-    size: Sum
-    """What is loaded, and all other memory but the cache."""
-
-    layers: int
-    """The layers of the stage."""
-
-    layout: CacheLayout
-    """How requests are laid out in a pool."""
-
-
-def stage_sums(
-    loaded: Sequence[tuple[Term, ...]], other_memory: Sequence[StageMemory]
-) -> tuple[StageSum, ...]:
-    """Return every stage, added up but for its cache."""
-    return tuple(
-        StageSum(added((*terms, *rest.fixed)), rest.layers, rest.layout)
-        for terms, rest in zip(loaded, other_memory, strict=True)
-    )
-
-
 def stage_estimate(
     *,
     stage: int,

@@ -89,6 +89,7 @@ class BatchEstimator:
         self._preparer = preparer
         self._refused: dict[Hashable, UnsupportedError | None] = {}
         self._single: dict[Hashable, Workload] = {}
+        self._bounds: dict[EngineName, tuple[float, bool]] = {}
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
         self._allowances: Memo[Hashable, Allowance] = Memo(_ALLOWANCES)
         self.formats = ModelFormats(model, engines, preparer, checkpoints or Checkpoints(None))
@@ -176,12 +177,13 @@ class BatchEstimator:
         return BatchEstimate(demand.workload, required, allowance, allowance.probability(required))
 
     def _allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
-        """Return what a GPU has for the launch of a demand: the same for any number of requests
-        whose fullest GPU has as many layers, where GPUs of a kind do not differ."""
+        """Return what a GPU has for the launch of a demand: the same for any format of the weights
+        and any number of requests whose fullest GPU has as many layers, where GPUs of a kind do not
+        differ."""
         if demand.parts is not None:
             return self._compute_allowance(demand, accelerator)
         return self._allowances.get_or_compute(
-            (demand.launch, demand.layers, accelerator.id),
+            (demand.launch.workload, demand.layers, accelerator.id),
             lambda: self._compute_allowance(demand, accelerator),
         )
 
@@ -244,13 +246,18 @@ class BatchEstimator:
         other = self._of_other_shape(self.formats.choice(quantization, workload.engine))
         if other is not None:
             return other.launch(None, workload, accelerator)
+        kind = self._launch_kind(quantization, workload, accelerator)
+        return self._demands.launch(quantization, workload, accelerator, kind)
+
+    def _launch_kind(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> Hashable:
+        """Return GPUs of one kind hold the same of a workload with the weights in a format."""
         row = ENGINES[workload.engine]
         if row.workload_kind is None:
-            kind = row.accelerator_kind(accelerator)
-        else:
-            sharded = self.formats.sharded(quantization, workload.engine)
-            kind = row.workload_kind(accelerator, workload, sharded)
-        return self._demands.launch(quantization, workload, accelerator, kind)
+            return row.accelerator_kind(accelerator)
+        sharded = self.formats.sharded(quantization, workload.engine)
+        return row.workload_kind(accelerator, workload, sharded)
 
     def loaded_bytes(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator
@@ -261,6 +268,19 @@ class BatchEstimator:
         if other is not None:
             return other.loaded_bytes(None, workload, accelerator)
         return self._demands.loaded_bytes(quantization, workload, accelerator)
+
+    def has_shape(self, quantization: str | None, engine: EngineName) -> bool:
+        """Return whether the layers of what is loaded in a format are the model's own."""
+        return self._of_other_shape(self.formats.choice(quantization, engine)) is None
+
+    def other_bytes(
+        self, quantization: str | None, workload: Workload, accelerator: Accelerator
+    ) -> list[tuple[int, int]]:
+        """Return what every stage of a workload holds in addition to what is loaded, the same for
+        every format that `has_shape`: (what is fixed, with the cache) [bytes]; nothing where the
+        engine does not tell. Raises InvalidRequestError as `demand`."""
+        kind = self._launch_kind(quantization, workload, accelerator)
+        return self._demands.other_bytes(workload, accelerator, kind)
 
     def least_usable(self, demand: Demand, share: float | None = None) -> int:
         """Return the usable bytes below which a demand fits no GPU of the kind. share: of the GPU,
@@ -283,9 +303,15 @@ class BatchEstimator:
 
         required: bytes expected, of which at least `fixed` are no cache; share: of the GPU; spread:
         of the upper side of what is required [bytes]."""
-        doubt_bytes = least_doubt(self.formats.profile(engine)) * fixed
-        least = required + sure_gap(spread, doubt_bytes)
-        return int(least / share if ENGINES[engine].budget_is_device_share else least) - 1
+        doubt, is_share = self._bounds.get(engine) or self._bounds_of(engine)
+        least = required + sure_gap(spread, doubt * fixed)
+        return int(least / share if is_share else least) - 1
+
+    def _bounds_of(self, engine: EngineName) -> tuple[float, bool]:
+        """Return (the least doubt, whether the budget is a share of the device)."""
+        doubt = least_doubt(self.formats.profile(engine))
+        bounds = self._bounds[engine] = doubt, ENGINES[engine].budget_is_device_share
+        return bounds
 
     def workload(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int

@@ -2,16 +2,18 @@
 that a cell takes three estimates at most. See services/fit/auto_settings.py for one question."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import NamedTuple
 
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.fit import Allowance
 from fitgauge.engine.serving.ladders import Share
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
@@ -73,13 +75,11 @@ def best_estimate(
     return launch.under(request.concurrency or 1)
 
 
-def later_steps(
-    fitting: BatchEstimator, request: FitRequest, default: Demand, accelerator: Accelerator
-) -> Iterator[Step]:
-    """Yield step B at its end, and step C where the share of the GPU changes what is needed.
-
-    default: what step A demands."""
-    spec, workload = fitting.spec, default.workload
+def ends(
+    spec: ModelSpec, request: FitRequest, workload: Workload, accelerator: Accelerator
+) -> tuple[Settings, ...]:
+    """Return what is changed from the defaults by step B at its end, and by step C where the share
+    of the GPU changes what is needed; the same for every format of the weights."""
     row = ENGINES[workload.engine]
     lowest: dict[str, int | float | bool] = {}
     for ladder in row.ladders.batch:
@@ -89,13 +89,28 @@ def later_steps(
         values = ladder.values(row.with_defaults(limited, spec, accelerator), spec, accelerator)
         if values:
             lowest[ladder.setting] = values[-1]
-    ends = [lowest] if lowest else []
-    share = _open_share(request, default)
+    changes: list[Settings] = [lowest] if lowest else []
+    share = _open_share(request, workload)
     if share is not None and not row.budget_is_device_share:
         settled = row.with_defaults(workload, spec, accelerator)
         if higher := share.higher(settled.gpu_memory_utilization):
-            ends.append({**lowest, _SHARE: higher[-1]})
-    for changed in ends:
+            changes.append({**lowest, _SHARE: higher[-1]})
+    return tuple(changes)
+
+
+def later_steps(
+    fitting: BatchEstimator,
+    request: FitRequest,
+    default: Demand,
+    accelerator: Accelerator,
+    changes: Iterable[Settings] | None = None,
+) -> Iterator[Step]:
+    """Yield the steps after the first. default: what that demands; changes: the `ends` of the
+    request, None to work them out."""
+    workload = default.workload
+    if changes is None:
+        changes = ends(fitting.spec, request, workload, accelerator)
+    for changed in changes:
         try:
             launch = default.launch.changed(changed, request)
             yield Step(changed, launch.under(workload.concurrency))
@@ -127,12 +142,12 @@ def chosen(
     return min(reversed(tried), key=lambda one: one.required.expected)
 
 
-def _open_share(request: FitRequest, demand: Demand) -> Share | None:
+def _open_share(request: FitRequest, workload: Workload) -> Share | None:
     """Return the share of the GPU that may be changed; None where it is pinned or there is
     none."""
     pinned = request.gpu_memory_utilization is not None
-    is_fixed = demand.workload.kv_cache_memory_bytes is not None
-    return None if pinned or is_fixed else ENGINES[demand.workload.engine].ladders.share
+    is_fixed = workload.kv_cache_memory_bytes is not None
+    return None if pinned or is_fixed else ENGINES[workload.engine].ladders.share
 
 
 def largest_share(request: FitRequest, demand: Demand) -> float:
@@ -140,7 +155,7 @@ def largest_share(request: FitRequest, demand: Demand) -> float:
     default = demand.workload.gpu_memory_utilization
     if request.settings == "defaults":
         return default
-    share = _open_share(request, demand)
+    share = _open_share(request, demand.workload)
     return default if share is None else max(default, share.highest)
 
 
@@ -154,10 +169,11 @@ def _with_share(
     """Return a step with the share nearest to the default that fits, at worst the last that
     leaves room for what lies outside; None where the share does not move, or the need with it."""
     default = judged.workload.gpu_memory_utilization
-    share = _open_share(request, step.demand)
+    share = _open_share(request, step.demand.workload)
     if share is None or not ENGINES[judged.workload.engine].budget_is_device_share:
         return None
 
+    @cache
     def allowance_at(value: float) -> Allowance:
         return fitting.allowance_at(value, judged, accelerator)
 

@@ -10,14 +10,9 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.quantity import Bytes, Term
+from fitgauge.engine.quantity import Bytes, Sum, Term, added
 from fitgauge.engine.serving.engine_facts import CacheBytes, ForAccelerator, SplitEstimate
-from fitgauge.engine.serving.estimate import (
-    StageMemory,
-    StageSum,
-    fullest_required,
-    stage_sums,
-)
+from fitgauge.engine.serving.estimate import StageMemory, fullest_required
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.long_questions import Checkpoint
@@ -66,10 +61,69 @@ class Demand(NamedTuple):
         return Demand(workload, *fullest_required(loaded, own), self.launch)
 
 
+class StageLoads(NamedTuple):
+    """What the weights of a launch take on every stage."""
+
+    terms: tuple[tuple[Term, ...], ...]
+    """The loaded terms."""
+    sizes: tuple[int, ...]
+    """Their expected bytes."""
+
+
+class OtherMemory:
+    """All memory of every stage but what is loaded: the same for every format of the weights."""
+
+    __slots__ = ("_caches", "sizes", "stages")
+
+    def __init__(self, stages: tuple[StageMemory, ...]) -> None:
+        self.stages = stages
+        self.sizes = tuple([sum([term.bytes for term in stage.fixed]) for stage in stages])
+        """Expected bytes of what is fixed."""
+        self._caches: dict[int, list[int]] = {}
+
+    def caches(self, cache_bytes: CacheBytes, workload: Workload) -> list[int]:
+        """Return the cache of every stage under the requests of a workload [bytes]."""
+        caches = self._caches.get(workload.concurrency)
+        if caches is None:
+            layouts = {id(stage.layout): stage.layout for stage in self.stages}
+            sizes = {name: cache_bytes(layout, workload) for name, layout in layouts.items()}
+            caches = [sizes[id(stage.layout)] for stage in self.stages]
+            self._caches[workload.concurrency] = caches
+        return caches
+
+
+class IdleStages:
+    """The stages of a launch without requests."""
+
+    __slots__ = ("_cache_bytes", "_loads", "_others", "_sizes", "_sums")
+
+    def __init__(self, cache_bytes: CacheBytes, loads: StageLoads, others: OtherMemory) -> None:
+        self._cache_bytes = cache_bytes
+        self._loads = loads
+        self._others = others
+        unlike: dict[Hashable, tuple[int, int]] = {}
+        for number, stage in enumerate(others.stages):
+            size = loads.sizes[number] + others.sizes[number]
+            unlike.setdefault((size, stage.layers, id(stage.layout)), (size, number))
+        self._sizes = tuple(unlike.values())
+        self._sums: dict[int, Sum] = {}
+
+    def fullest(self, workload: Workload) -> tuple[Bytes, int, int]:
+        """Return (`required`, layers, `fixed_bytes`) of the stage that needs most for the requests
+        of a workload: the first of those that need as much."""
+        caches = self._others.caches(self._cache_bytes, workload)
+        _, number = max(self._sizes, key=lambda one: one[0] + caches[one[1]])
+        terms, stage = self._loads.terms[number], self._others.stages[number]
+        if number not in self._sums:
+            self._sums[number] = added((*terms, *stage.fixed))
+        size = self._sums[number]
+        return size.interval(caches[number]), stage.layers, size.expected
+
+
 class LaunchDemand:
     """What a launch demands of the fullest of its GPUs, under any number of requests."""
 
-    __slots__ = ("_demands", "_stages", "_workload", "accelerator", "kind", "quantization")
+    __slots__ = ("_demands", "_stages", "accelerator", "kind", "quantization", "workload")
 
     def __init__(
         self,
@@ -79,32 +133,27 @@ class LaunchDemand:
         accelerator: Accelerator,
         kind: Hashable,
     ) -> None:
-        """workload: with any number of requests; accelerator: any of the kind."""
+        """workload: of one request; accelerator: any of the kind."""
         self.quantization = quantization
         self.accelerator = accelerator
         self.kind = kind
         # weak, for it holds the launches: as a cycle they would stay until they are collected
         self._demands: ModelDemands = proxy(demands)
-        self._workload = workload
+        self.workload = workload
         self._stages = demands.idle_stages(quantization, workload, accelerator, kind)
 
     def under(self, concurrency: int) -> Demand:
         """Return the demand of so many requests. Raises InvalidRequestError where the engine
         cannot divide the model so."""
-        workload = structs.replace(self._workload, concurrency=concurrency)
+        workload = structs.replace(self.workload, concurrency=concurrency)
         if self._stages is None:
             return self._demands.whole(self, workload)
-        cache_bytes, stages = self._stages
-        caches = [cache_bytes(stage.layout, workload) for stage in stages]
-        sizes = [stage.size.expected + cache for stage, cache in zip(stages, caches, strict=True)]
-        number = sizes.index(max(sizes))
-        size, layers, _ = stages[number]
-        return Demand(workload, size.interval(caches[number]), layers, size.expected, self)
+        return Demand(workload, *self._stages.fullest(workload), self)
 
     def changed(self, settings: Settings, request: FitRequest) -> "LaunchDemand":
         """Return the launch with other limits of the scheduler or another share of the GPU, none
         of which the request sets. Raises as `under`."""
-        workload = with_settings(self._workload, settings, request)
+        workload = with_settings(self.workload, settings, request)
         return self._demands.launch(self.quantization, workload, self.accelerator, self.kind)
 
 
@@ -122,7 +171,8 @@ class ModelDemands:
         self._checkpoint = checkpoint
         self._launches: Memo[Hashable, LaunchDemand] = Memo(_DEMANDS)
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
-        self._stage_memories: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_STAGE_MEMORIES)
+        self._others: Memo[Hashable, OtherMemory] = Memo(_STAGE_MEMORIES)
+        self._loads: dict[int, StageLoads] = {}
         self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
 
     def launch(
@@ -146,18 +196,15 @@ class ModelDemands:
         workload: Workload,
         accelerator: Accelerator,
         kind: Hashable,
-    ) -> tuple[CacheBytes, tuple[StageSum, ...]] | None:
-        """Return every stage without requests, added up, and what counts its cache; None where
-        more than the cache depends on requests."""
+    ) -> IdleStages | None:
+        """Return the stages without requests; None where more than the cache depends on them."""
         split = _split(workload)
         if split is None or split.cache_bytes is None:
             return None
         self._checkpoint()
-        sharded = self._formats.sharded(quantization, workload.engine)
-        loaded = split.loaded(self._spec, sharded, workload, accelerator)
-        others = self._stage_memory(split, workload, accelerator, kind)
-        stages = stage_sums(loaded, others)
-        return split.cache_bytes, stages if len(stages) == 1 else tuple(dict.fromkeys(stages))
+        loads = self._loaded(split, quantization, workload, accelerator)
+        others = self._other_memory(split, workload, accelerator, kind)
+        return IdleStages(split.cache_bytes, loads, others)
 
     def loaded_bytes(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator
@@ -167,9 +214,41 @@ class ModelDemands:
         split = _split(workload)
         if split is None:
             return ()
+        return self._loaded(split, quantization, workload, accelerator).sizes
+
+    def other_bytes(
+        self, workload: Workload, accelerator: Accelerator, kind: Hashable
+    ) -> list[tuple[int, int]]:
+        """Return what every stage of a workload holds in addition to what is loaded: (what is
+        fixed, with the cache) [bytes]; nothing where the engine does not tell. kind: of the
+        accelerator. Raises as `LaunchDemand.under`."""
+        split = _split(workload)
+        if split is None:
+            return []
+        if split.cache_bytes is None:
+            others = self._other_memory(split, workload, accelerator, kind)
+            caches = [sum([term.bytes for term in stage.cache]) for stage in others.stages]
+        else:
+            idle = structs.replace(workload, concurrency=1)
+            others = self._other_memory(split, idle, accelerator, kind)
+            caches = others.caches(split.cache_bytes, workload)
+        return [(size, size + cache) for size, cache in zip(others.sizes, caches, strict=True)]
+
+    def _loaded(
+        self,
+        split: SplitEstimate,
+        quantization: str | None,
+        workload: Workload,
+        accelerator: Accelerator,
+    ) -> StageLoads:
+        """Return what the weights take, added up once for all workloads that load alike."""
         sharded = self._formats.sharded(quantization, workload.engine)
-        loaded = split.loaded(self._spec, sharded, workload, accelerator)
-        return [sum([term.bytes for term in terms]) for terms in loaded]
+        terms = split.loaded(self._spec, sharded, workload, accelerator)
+        loads = self._loads.get(id(terms))
+        if loads is None:
+            sizes = tuple([sum([term.bytes for term in stage]) for stage in terms])
+            loads = self._loads[id(terms)] = StageLoads(terms, sizes)
+        return loads
 
     def whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
         """Return the demand of a launch whose requests decide more than its cache."""
@@ -187,28 +266,29 @@ class ModelDemands:
             fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes, launch)
         loaded = split.loaded(spec, sharded, workload, accelerator)
-        others = self._stage_memory(split, workload, accelerator, launch.kind)
+        others = self._other_memory(split, workload, accelerator, launch.kind).stages
         own = split.for_accelerator
         parts = None if own is None else Parts(loaded, others, own)
         return Demand(workload, *fullest_required(loaded, others), launch, parts)
 
-    def _stage_memory(
+    def _other_memory(
         self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
-    ) -> tuple[StageMemory, ...]:
+    ) -> OtherMemory:
         """Return what is held in addition to the weights, computed once for all their formats."""
 
-        def compute() -> tuple[StageMemory, ...]:
+        def compute() -> OtherMemory:
             engine = workload.engine
             settled = ENGINES[engine].with_defaults(workload, self._spec, accelerator)
-            return split.stage_memory(
+            stages = split.stage_memory(
                 self._spec,
                 settled,
                 accelerator,
                 self._formats.profile(engine),
                 self._derived[engine],
             )
+            return OtherMemory(stages)
 
-        return self._stage_memories.get_or_compute((workload, kind), compute)
+        return self._others.get_or_compute((workload, kind), compute)
 
 
 def _split(workload: Workload) -> SplitEstimate | None:

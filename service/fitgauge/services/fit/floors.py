@@ -1,26 +1,20 @@
 """Memory below which GPUs are too small for a launch whatever else it holds: what no engine does
 without of weights and cache, so that most launches need no estimate."""
 
-from math import inf
-from operator import add
-
-from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import (
     Attention,
     LatentAttention,
     ModelSpec,
     Part,
-    count_within,
 )
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.weights import rank_bytes as weights
-from fitgauge.engine.weights.rank_bytes import pipeline_stages
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.batch_steps import LaunchKind
 from fitgauge.services.fit.workload import context_length_of
 
 
@@ -32,7 +26,7 @@ class Floors:
         self._fitting = fitting
         self._spec = fitting.spec
         self._request = request
-        self._caches: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._caches: dict[int, int] = {}
         self._shares: dict[EngineName, float] = {}
 
     def of_count(
@@ -43,7 +37,7 @@ class Floors:
         stages = -(-count // tensor_parallel)
         prepared = self._fitting.formats.prepared(quantization, engine)
         held = weights_floor(prepared, engine, tensor_parallel)
-        cache = sum(self._stage_caches(tensor_parallel, 1))
+        cache = self._cache(tensor_parallel)
         return self._fitting.least_usable_of(
             engine,
             (held + cache) // stages,
@@ -51,25 +45,10 @@ class Floors:
             self._share(engine),
         )
 
-    def of_kind(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator
-    ) -> float:
-        """Return the usable bytes below which a launch fits no GPU of a kind, by what its stages
-        have loaded. accelerator: any of the kind. Infinite where the launch is impossible."""
-        engine = workload.engine
-        try:
-            loaded = self._fitting.loaded_bytes(quantization, workload, accelerator)
-        except IMPOSSIBLE:
-            return inf
-        if not loaded:
-            return 0.0
-        if ENGINES[engine].splits_layers:  # in its own way, which only what is loaded shows
-            caches = self._stage_caches(workload.tensor_parallel, 1)
-            most = max(max(loaded), (sum(loaded) + sum(caches)) // len(loaded))
-        else:
-            caches = self._stage_caches(workload.tensor_parallel, len(loaded))
-            most = max(map(add, loaded, caches))
-        return self._fitting.least_usable_of(engine, most, min(loaded), self._share(engine))
+    def of_kind(self, quantization: str | None, kind: LaunchKind) -> float:
+        """Return the usable bytes below which a launch fits no GPU of a kind. Infinite where it is
+        impossible."""
+        return kind.floor(quantization, self._share(kind.workload.engine))
 
     def _share(self, engine: EngineName) -> float:
         """Return the largest share of a GPU that a launch may give the engine."""
@@ -81,23 +60,16 @@ class Floors:
             self._shares[engine] = share
         return self._shares[engine]
 
-    def _stage_caches(self, tensor_parallel: int, stages: int) -> tuple[int, ...]:
-        """Return the least cache of every pipeline stage [bytes]."""
-        key = tensor_parallel, stages
-        if key not in self._caches:
-            self._caches[key] = tuple(
-                cache_floor(self._spec, self._request, tensor_parallel, layers)
-                for layers in (pipeline_stages(self._spec.layers, stages) if stages > 1 else [None])
-            )
-        return self._caches[key]
+    def _cache(self, tensor_parallel: int) -> int:
+        """Return the least cache of a rank of all layers [bytes]."""
+        if tensor_parallel not in self._caches:
+            self._caches[tensor_parallel] = cache_floor(self._spec, self._request, tensor_parallel)
+        return self._caches[tensor_parallel]
 
 
-def cache_floor(
-    spec: ModelSpec, request: FitRequest, tensor_parallel: int, layers: range | None = None
-) -> int:
-    """Return the bytes of cache that no engine does without on a tensor-parallel rank of some
-    layers, None for all: attention's and what is cached of latents, in the narrowest format it may
-    take.
+def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int) -> int:
+    """Return the bytes of cache that no engine does without on a tensor-parallel rank of all
+    layers: attention's and what is cached of latents, in the narrowest format it may take.
 
     Engines round up to blocks and hold more than a window, never less.
     """
@@ -110,7 +82,7 @@ def cache_floor(
         else "F8_E4M3"
     )
     one = sum(
-        count_within(block.layers, layers)
+        len(block.layers)
         * request_bytes(mixer, context_length_of(request, spec), narrow, tensor_parallel, narrow)
         for block in spec.blocks
         if block.part in CACHED_PARTS

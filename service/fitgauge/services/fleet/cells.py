@@ -24,7 +24,7 @@ from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CellNote
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator, gpu_class
 from fitgauge.services.fit.batch_settings import best_estimate
-from fitgauge.services.fit.batch_steps import LaunchSteps
+from fitgauge.services.fit.batch_steps import LaunchKind, LaunchSteps
 from fitgauge.services.fit.checkpoints import default_format
 from fitgauge.services.fit.floors import Floors
 from fitgauge.services.fit.workload import context_length_of, degrees
@@ -233,8 +233,8 @@ class ModelCells:
                     )
             except IMPOSSIBLE:
                 continue
-            workload = workloads[batch, count]
-            steps = LaunchSteps(self._fitting, on_count, workload, accelerator)
+            kind = LaunchKind(self._fitting, on_count, workloads[batch, count], accelerator)
+            steps = LaunchSteps(self._fitting, on_count, kind)
             for pool in large:
                 fitted = steps.fitted(pool.accelerator)
                 if fitted is not None:

@@ -169,17 +169,21 @@ class Rate:
             ranks,
         )
         self._waits: dict[int, float] = {}
+        self._speeds: dict[int, float | None] = {}
         self._layers = spec.layers * LAYER_SECONDS
 
     def expected(self, option: GpuOption) -> float | None:
-        """Return the expected speed."""
-        return expected_speed(
-            self._read,
-            self._concurrency,
-            option.bandwidth,
-            self._multiplying(option),
-            self._waiting(option),
-        )
+        """Return the expected speed, the same of as many ranks on any number of GPUs."""
+        place = option.place
+        if place not in self._speeds:
+            self._speeds[place] = expected_speed(
+                self._read,
+                self._concurrency,
+                option.bandwidth,
+                self._multiplying(option),
+                self._waiting(option),
+            )
+        return self._speeds[place]
 
     def ceiling(self, option: GpuOption) -> float:
         """Return no less than the expected speed: what bandwidth and layers allow, and a

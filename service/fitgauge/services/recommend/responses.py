@@ -270,11 +270,12 @@ class ResponseBuilder:
 
     def _speed(self, option: Option) -> str:
         """Return how fast it decodes, in all and for each request."""
-        if option.speed is None:
+        speed = option.tokens_per_second
+        if speed is None:
             return ""
         requests = option.fitted.workload.concurrency
-        each = f" ({_rounded(option.speed.expected / requests)} a request)" if requests > 1 else ""
-        return f", about {_rounded(option.speed.expected)} tokens a second{each}"
+        each = f" ({_rounded(speed / requests)} a request)" if requests > 1 else ""
+        return f", about {_rounded(speed)} tokens a second{each}"
 
 
 def _as_published(engine: EngineName) -> str | None:

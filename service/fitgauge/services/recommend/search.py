@@ -13,13 +13,13 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.performance.flops import token_flops
-from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
-from fitgauge.services.fit.batch_steps import LaunchSteps
+from fitgauge.services.fit.batch_steps import LaunchKind, LaunchSteps
 from fitgauge.services.fit.floors import Floors
 from fitgauge.services.fit.workload import context_length_of, degrees
 from fitgauge.services.recommend.gpu_options import (
@@ -50,18 +50,33 @@ class SearchFilter(NamedTuple):
 class Option(NamedTuple):
     """One deployment that fits."""
 
-    accelerator: Accelerator
+    gpu: GpuOption
     """The GPU."""
     gpus: int
     """How many of it."""
     plan: Plan
     """Engine and format."""
-    speed: DecodeSpeed | None
-    """Decoding speed of all requests together; None if unknown."""
+    rate: Rate
+    """How fast the plan is on GPUs."""
     fitted: BatchEstimate
     """Its estimate."""
     criteria: Criteria
     """What it is compared by."""
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The GPU as the catalog has it."""
+        return self.gpu.limit.accelerator
+
+    @property
+    def speed(self) -> DecodeSpeed | None:
+        """Decoding speed of all requests together, as an interval; None if unknown."""
+        return self.rate.speed(self.gpu)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """What is expected of it; None if unknown."""
+        return self.rate.expected(self.gpu)
 
 
 def pareto(options: Sequence[Option]) -> list[Option]:
@@ -118,7 +133,7 @@ class Search:
         self._kinds = kinds(request, fitting, pool, plans)
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
-        self._workloads: dict[tuple[EngineName, int, Hashable, bool], Workload] = {}
+        self._launch_kinds: dict[tuple[EngineName, int, Hashable, bool], LaunchKind | None] = {}
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
         self._floors = Floors(fitting, request)
@@ -183,7 +198,7 @@ class Search:
             fitted = launch.fitted(accelerator) if launch is not None else None
             if fitted is not None:
                 fronts.add(mark)
-                fitting.append(Option(accelerator, count, plan, rate.speed(option), fitted, mark))
+                fitting.append(Option(option, count, plan, rate, fitted, mark))
         self._left[plan, tensor] = left
         return fitting
 
@@ -208,16 +223,19 @@ class Search:
         request = structs.replace(
             self._request, gpu_count=count, engine=plan.engine, quantization=plan.quantization
         )
-        try:
-            if key not in self._workloads:
-                self._workloads[key] = self._fitting.workload(
-                    request, plan.engine, accelerator, count
-                )
-        except IMPOSSIBLE:
+        if key not in self._launch_kinds:
+            try:
+                workload = self._fitting.workload(request, plan.engine, accelerator, count)
+            except IMPOSSIBLE:
+                self._launch_kinds[key] = None
+            else:
+                launch_kind = LaunchKind(self._fitting, request, workload, accelerator)
+                self._launch_kinds[key] = launch_kind
+        of_kind = self._launch_kinds[key]
+        if of_kind is None:
             return None
-        workload = self._workloads[key]
-        floor = self._floors.of_kind(plan.quantization, workload, accelerator)
-        return LaunchSteps(self._fitting, request, workload, accelerator, floor)
+        floor = self._floors.of_kind(plan.quantization, of_kind)
+        return LaunchSteps(self._fitting, request, of_kind, floor)
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Return whether the deployment, if it fits, is one of those asked for."""

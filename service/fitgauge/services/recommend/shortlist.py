@@ -67,7 +67,8 @@ def shortlist(
 
     Options without a price, that are slower than people read, whose checkpoint has yet to be
     made or whose count is no power of two are taken only where there is no other."""
-    usable = _some(front, lambda option: has_command(option.plan))
+    with_command = {plan: has_command(plan) for plan in {option.plan for option in front}}
+    usable = _some(front, lambda option: with_command[option.plan])
     usable = _some(usable, _is_readable)
     usable = _some(usable, lambda option: option.gpus.bit_count() == 1)
     priced = _some(usable, lambda option: option.criteria[4] < inf)
@@ -99,7 +100,7 @@ def _best(
     if any(0 < option.criteria[4] < inf for option in priced):
         yield "cheapest", min(priced, key=cheapest)
     narrow = _some(priced, lambda option: option.gpus <= WIDEST * fewest.gpus)
-    if any(option.speed for option in narrow) and objective != "fastest":
+    if any(option.tokens_per_second is not None for option in narrow) and objective != "fastest":
         yield "fastest", min(narrow, key=order("fastest"))
     roomy = [option for option in priced if _headroom(option) >= HEADROOM]
     if roomy and objective != "most_headroom":
@@ -116,8 +117,8 @@ def _some(options: Iterable[Option], wanted: Callable[[Option], bool]) -> list[O
 
 
 def _is_readable(option: Option) -> bool:
-    speed, requests = option.speed, option.fitted.workload.concurrency
-    return speed is None or speed.expected / requests >= READING_SPEED
+    speed, requests = option.tokens_per_second, option.fitted.workload.concurrency
+    return speed is None or speed / requests >= READING_SPEED
 
 
 def _headroom(option: Option) -> float:

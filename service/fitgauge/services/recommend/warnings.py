@@ -31,7 +31,7 @@ def serving_warnings(
                 f" {front[0].fitted.workload.context_length:,} tokens.",
             )
         )
-    if any(option.speed for option in front):
+    if any(option.tokens_per_second is not None for option in front):
         multiplying = _range(compute_efficiency(model.spec))
         notes.append(
             Note(

@@ -6,6 +6,7 @@ memory); tied embeddings are loaded twice, as output on the GPU (TENSOR_DUPLICAT
 `--n-cpu-moe N` keeps the experts of the first N layers on the host."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -140,6 +141,11 @@ def layer_split(
 
     free: the free memory of every GPU [bytes]; empty for GPUs with as much each. Source:
     src/llama-model.cpp, load_tensors (splits, get_layer_buft_list)."""
+    return _layer_split(layers, gpu_count, start, tuple(free))
+
+
+@lru_cache(maxsize=512)
+def _layer_split(layers: int, gpu_count: int, start: int, free: tuple[int, ...]) -> LayerSplit:
     active = layers + 1 - start
     ends = tuple(accumulate(free or (1,) * gpu_count))
     firsts = [start + -(-end * active // ends[-1]) for end in (0, *ends)]

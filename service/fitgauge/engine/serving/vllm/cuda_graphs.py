@@ -48,7 +48,8 @@ _LATENT: WeakMemo[ModelSpec, None, tuple[int, ...]] = WeakMemo(64)
 
 def latent_layers(spec: ModelSpec, layers: range) -> int:
     """Return how many of `layers` attend to latents, compressed ones too."""
-    return count_within(_LATENT.get_or_compute(spec, None, lambda: _latent(spec)), layers)
+    latent = _LATENT.get_or_compute(spec, None, lambda: _latent(spec))
+    return count_within(latent, layers) if latent else 0
 
 
 def _latent(spec: ModelSpec) -> tuple[int, ...]:

@@ -6,6 +6,8 @@ gpu_memory_utilization - weights - non-torch - peak of the profiling pass (- CUD
 0.21).
 """
 
+from functools import cache
+
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
@@ -142,9 +144,14 @@ def workload_kind(
     """Return the kind of an accelerator without what does not decide this workload: its links
     under one rank, and its matrix units where no FP8 weights share scales."""
     kind = accelerator_kind(accelerator)
+    return _of_workload(kind, communicating_ranks(workload) > 1, has_fp8_blocks(sharded))
+
+
+@cache
+def _of_workload(kind: AcceleratorKind, communicates: bool, has_blocks: bool) -> AcceleratorKind:
     return kind._replace(
-        symmetric=kind.symmetric and communicating_ranks(workload) > 1,
-        multiplies_fp8=kind.multiplies_fp8 or not has_fp8_blocks(sharded),
+        symmetric=kind.symmetric and communicates,
+        multiplies_fp8=kind.multiplies_fp8 or not has_blocks,
     )
 
 
@@ -154,15 +161,20 @@ def loading_kind(
     """Return the kind of an accelerator as far as it decides what is loaded: neither links nor
     age, nor the vendor where it is not NVIDIA; its generation where there are experts, whose tiles
     differ, or a draft."""
-    kind = workload_kind(accelerator, workload, sharded)
     mixture = sharded.once("experts", lambda: any(share.experts for share in sharded.shares))
     by_generation = mixture or workload.speculative_tokens > 0
+    return _of_loading(accelerator_kind(accelerator), by_generation, has_fp8_blocks(sharded))
+
+
+@cache
+def _of_loading(kind: AcceleratorKind, by_generation: bool, has_blocks: bool) -> AcceleratorKind:
     return kind._replace(
         generation=kind.generation if by_generation else 0,
         symmetric=False,
         unified_memory=False,
         early=False,
         elsewhere="",
+        multiplies_fp8=kind.multiplies_fp8 or not has_blocks,
     )
 
 

@@ -4,7 +4,6 @@ what is left, the process, and the pool of the requests.
 Each is computed once for all workloads that do not differ in what decides it."""
 
 from collections.abc import Hashable, Iterable
-from functools import partial
 from typing import cast
 
 from msgspec import structs
@@ -55,27 +54,30 @@ def stage_memory(
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and how its pool is laid out. `memo`: of this model and profile."""
     alone = accelerator_kind(accelerator).alone
-    stages = stages_of(spec, workload)
     passes: Passes = memo.get_or_compute((_of_the_pass(spec, workload), alone), dict)
     processes = _processes(spec, workload, accelerator, profile, memo)
-    fixed = []
-    for stage in stages:
+    stages = stages_of(spec, workload)
+    caches = _caches(spec, workload, accelerator, stages, memo)
+    memories: dict[Hashable, StageMemory] = {}
+    each = []
+    for stage, cache in zip(stages, caches, strict=True):
         place, layers = (stage.first, stage.last), len(stage.layers)
         alike = layers, latent_layers(spec, stage.layers)
-        if place not in passes:
-            passes[place] = profiling_terms(
-                spec, profile, workload, accelerator, first=stage.first, last=stage.last
-            )
-            if stage.last and states_in_budget(spec, workload, profile):
-                passes[place] += (sampler_states(spec, workload),)
-        if alike not in processes:
-            processes[alike] = _process(spec, workload, accelerator, profile, *alike)
-        fixed.append((*passes[place], *processes[alike]))
-    caches = _caches(spec, workload, accelerator, stages, memo)
-    return tuple(
-        StageMemory(len(stage.layers), fixed=terms, cache=(), layout=cache)
-        for stage, terms, cache in zip(stages, fixed, caches, strict=True)
-    )
+        key = place, alike, id(cache)
+        memory = memories.get(key)
+        if memory is None:
+            if place not in passes:
+                passes[place] = profiling_terms(
+                    spec, profile, workload, accelerator, first=stage.first, last=stage.last
+                )
+                if stage.last and states_in_budget(spec, workload, profile):
+                    passes[place] += (sampler_states(spec, workload),)
+            if alike not in processes:
+                processes[alike] = _process(spec, workload, accelerator, profile, *alike)
+            fixed = (*passes[place], *processes[alike])
+            memory = memories[key] = StageMemory(layers, fixed=fixed, cache=(), layout=cache)
+        each.append(memory)
+    return tuple(each)
 
 
 def with_caches(stages: Iterable[StageMemory], workload: Workload) -> tuple[StageMemory, ...]:
@@ -167,21 +169,32 @@ def _caches(
     memo: MixedMemo,
 ) -> list[KvCacheConfig]:
     """Return the cache of every stage: the same one for stages whose layers are alike."""
-    make = partial(
-        model_groups,
-        spec,
-        tensor_parallel=workload.tensor_parallel,
-        kv_cache_dtype=workload.kv_cache_dtype,
-        # no other layer's page depends on the longest request
-        max_model_len=workload.context_length if spec.keeps_states else 1,
-        max_batched_tokens=workload.max_batched_tokens,
-        compute_capability=accelerator.compute_capability,
-        version=workload.engine_version,
-        speculative_tokens=workload.speculative_tokens,
-        float32=workload.float32,
+    # no other layer's page depends on the longest request
+    longest = workload.context_length if spec.keeps_states else 1
+    decides = (
+        workload.tensor_parallel,
+        workload.kv_cache_dtype,
+        longest,
+        workload.max_batched_tokens,
+        accelerator.compute_capability,
+        workload.engine_version,
+        workload.speculative_tokens,
+        workload.float32,
     )
-    decides = ("groups", *make.keywords.values())
-    groups: tuple[Members, ...] = memo.get_or_compute(decides, make)
+    groups: tuple[Members, ...] = memo.get_or_compute(
+        ("groups", *decides),
+        lambda: model_groups(
+            spec,
+            tensor_parallel=workload.tensor_parallel,
+            kv_cache_dtype=workload.kv_cache_dtype,
+            max_model_len=longest,
+            max_batched_tokens=workload.max_batched_tokens,
+            compute_capability=accelerator.compute_capability,
+            version=workload.engine_version,
+            speculative_tokens=workload.speculative_tokens,
+            float32=workload.float32,
+        ),
+    )
     # only the graphs of states ask how many requests run at once
     sequences = workload.max_num_seqs if spec.keeps_states and not workload.enforce_eager else 0
     key = ("caches", *decides, workload.context_length, sequences, workload.pipeline_parallel)

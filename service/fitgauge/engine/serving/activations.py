@@ -29,6 +29,7 @@ def activation_bytes(
     samples: bool,
     sampler: Coefficient | None = None,
     workspaces: int = 0,
+    padded_bytes: int = 0,
     expert_parallel: int = 1,
 ) -> tuple[Term, ...]:
     """Return the peak as terms: `activations` alone where the layers' peak is higher, else
@@ -36,7 +37,8 @@ def activation_bytes(
 
     tokens: rows of one forward pass. sequences: rows the sampler sees. samples: whether this
     stage holds the head. sampler: copies of the logits; None for the profile's own. workspaces:
-    bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak. The
+    bytes that outlive the layers (workspaces of experts) and so add to the sampler's peak.
+    padded_bytes: of them, rows that pad the experts' (`layer_peak`). The
     two peaks follow each other, so the higher one counts. Source: vLLM
     v1/worker/gpu_model_runner.py, profile_run: a forward of max_num_batched_tokens, then the
     sampler on max_num_seqs rows; posted logs agree (see `logits_copies`)."""
@@ -46,6 +48,7 @@ def activation_bytes(
         tokens=tokens,
         tensor_parallel=tensor_parallel,
         expert_parallel=expert_parallel,
+        padded_bytes=padded_bytes,
     )
     if not samples:
         return (layers,)
@@ -69,8 +72,10 @@ def layer_peak(
     tokens: int,
     tensor_parallel: int,
     expert_parallel: int = 1,
+    padded_bytes: int = 0,
 ) -> Term:
-    """Return the widest layer: tokens x 2 B x (copies x hidden + widest product) [bytes]."""
+    """Return the widest layer: tokens x 2 B x (copies x hidden + widest product), and the rows
+    that pad the experts' workspaces [bytes]."""
     width, widest = max(
         (
             (layer_width(block, spec.hidden_size, tensor_parallel, expert_parallel), block)
@@ -91,7 +96,9 @@ def layer_peak(
         f"{tokens} tokens x 2 B x ({copies.expected:g} x {spec.hidden_size} hidden + {product} of"
         " the widest product)"
     )
-    return copies.term("activations", row * spec.hidden_size, row * width, formula)
+    if padded_bytes:
+        formula += f" + {exactly(padded_bytes)} of padded rows"
+    return copies.term("activations", row * spec.hidden_size, row * width + padded_bytes, formula)
 
 
 def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Term:

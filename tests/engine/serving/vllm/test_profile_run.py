@@ -19,12 +19,12 @@ from fitgauge.engine.serving.vllm.encoder import (
 from fitgauge.engine.serving.vllm.profile_run import (
     indexed_peak,
     profiling_terms,
-    retained_workspace,
     stage_bytes,
     workspace_bytes,
 )
 from fitgauge.engine.serving.vllm.second_runner import runs_second
 from fitgauge.engine.serving.vllm.speculative import with_draft
+from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.workload import Workload
 
 H100 = bundled().find("H100 SXM").accelerator

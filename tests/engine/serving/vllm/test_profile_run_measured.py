@@ -16,9 +16,9 @@ from fitgauge.engine.serving.vllm.profile_run import (
     attending_peak,
     expanded_bytes,
     profiling_terms,
-    retained_workspace,
     workspace_bytes,
 )
+from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.workload import Workload
 
 ROWS: list[dict[str, Any]] = [

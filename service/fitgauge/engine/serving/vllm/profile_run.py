@@ -4,38 +4,31 @@ out of what is left.
 Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (0.11 to 0.33);
 vllm/v1/worker/gpu/model_runner.py, the second model runner (`second_runner`)."""
 
-from collections.abc import Iterator
-
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import (
     Attention,
-    CompressedAttention,
     LatentAttention,
     Mixer,
     ModelSpec,
     Part,
 )
 from fitgauge.engine.quantity import KIB, MIB, Term, exact_term, exactly, plus
-from fitgauge.engine.serving.activations import (
-    HALF,
-    activation_bytes,
-    attention_width,
-    expert_width,
-)
+from fitgauge.engine.serving.activations import HALF, activation_bytes, attention_width
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import images
-from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.second_runner import runs_second, second_sampler
 from fitgauge.engine.serving.vllm.speculative import read_bytes
+from fitgauge.engine.serving.vllm.workspaces import (
+    indexers,
+    padded_expert_bytes,
+    retained_workspace,
+)
 from fitgauge.engine.serving.workload import Workload
 
 _INDEXER_LOGITS = 512 * MIB
 """VLLM_SPARSE_INDEXER_MAX_LOGITS_MB."""
-_INDEXER_LENGTH = 40
-"""Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py,
-get_max_prefill_buffer_size."""
 _INDEXER_SOURCE = "vllm 0.33 vllm/model_executor/layers/sparse_attn_indexer.py"
 
 _SECOND_PASS = 8192
@@ -98,6 +91,7 @@ def profiling_terms(
         samples=last and spec.task != "encode",
         sampler=sampler,
         workspaces=workspaces,
+        padded_bytes=padded_expert_bytes(spec, workload, accelerator),
         expert_parallel=workload.expert_parallel,
     )
     if indexed > sum(term.bytes for term in terms):
@@ -140,56 +134,6 @@ def profiling_terms(
             _TEMPORARIES,
         ),
     )
-
-
-def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
-    """Return whether one kernel runs router and experts and returns what it took: gpt-oss in
-    MXFP4, on Hopper with OpenAI's Triton kernels, on data-centre Blackwell with FlashInfer's.
-    Source: fused_moe/oracle/mxfp4.py (0.19.0, 0.33.0), OAITritonMxfp4ExpertsMonolithic."""
-    capability = accelerator.compute_capability
-    built = capability is not None and (9, 0) <= capability < (11, 0)
-    stored = (spec.quantization or {}).get("quant_method") == "mxfp4"
-    return (
-        built
-        and stored
-        and quirks(spec).joint_router_kernels
-        and workload.engine_version >= releases.JOINT_ROUTER_KERNELS
-    )
-
-
-def retained_workspace(
-    spec: ModelSpec, workload: Workload, accelerator: Accelerator | None = None
-) -> int:
-    """Return the bytes of the workspace that all layers share and that stays once it has grown:
-    that of the experts, tokens x 2 B x the widest `expert_width` unless they run
-    `in_one_kernel`, or of the sparse indexers where theirs is larger: 40 contexts of keys, each
-    of its numbers a byte, with a scale."""
-    widths = (
-        expert_width(
-            block.mlp, spec.hidden_size, workload.tensor_parallel, workload.expert_parallel
-        )
-        for block in spec.blocks
-        if block.mlp
-    )
-    returned = accelerator is not None and in_one_kernel(spec, workload, accelerator)
-    experts = 0 if returned else workload.max_batched_tokens * HALF * max(widths, default=0)
-    gathered = (
-        _INDEXER_LENGTH * workload.context_length // ratio * (dim + 4)
-        for dim, ratio in indexers(spec)
-        if workload.engine_version >= releases.INDEXERS_PROFILED
-    )
-    return max(experts, *gathered, 0)
-
-
-def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:
-    """Yield (numbers of a key, tokens a key stands for) of every kind of sparse indexer."""
-    for block in spec.blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, LatentAttention | CompressedAttention) and mixer.indexer:
-                yield (
-                    mixer.indexer.dim,
-                    mixer.ratio if isinstance(mixer, CompressedAttention) else 1,
-                )
 
 
 def indexed_peak(

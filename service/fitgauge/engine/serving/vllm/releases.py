@@ -95,6 +95,10 @@ PAGES_IN_SLOTS = (0, 23)
 """Of the releases read, the first whose blocks of DeepSeek V4 hold of every page size as many as
 the largest group has, not whole repeats (0.22.0)."""
 
+DEEP_GEMM_ON_RTX = (0, 24)
+"""The first release that runs DeepGEMM on compute capability 12.x. Source: platforms/cuda.py of
+0.23.0 and 0.24.0, support_deep_gemm."""
+
 IN_FLIGHT_COUNTED = (0, 26)
 """The first version whose windows reserve for every batch in flight, not one. Source: vLLM pull
 request 47728, merged after 6 July 2026; logs of DeepSeek-V4-Flash count one batch in 0.25.0 and

@@ -300,7 +300,8 @@ def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
         ("q4-k-m", "Q4_K_M"),
         (" NVFP4 ", "nvfp4"),
         ("bnb-4bit", "nf4"),
-        ("LLM.int8", "int8"),
+        ("LLM.int8()", "llm_int8"),
+        ("8-bit", "int8"),
         ("FP16", "fp16"),
     ],
 )

@@ -5,6 +5,8 @@ import re
 from difflib import get_close_matches
 from functools import lru_cache
 
+import msgspec
+
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.formats import Format
@@ -65,6 +67,12 @@ ALIASES: dict[str, str] = {
 }  # fmt: skip
 """Other names people type."""
 
+_LLM_INT8 = frozenset({
+    "llm_int8", "bnb_int8", "bitsandbytes_8bit", "bnb_8bit", "load_in_8bit",
+})  # fmt: skip
+"""Names of 8 bits that say bitsandbytes, which some engines do not read; others mean any
+checkpoint of integers where an engine loads one."""
+
 _USUAL = (
     "fp8", "int8", "int4", "awq", "gptq", "nf4", "nvfp4", "mxfp4", "bf16", "fp16", "fp32", "q4_k_m",
 )  # fmt: skip
@@ -86,10 +94,18 @@ def scheme_names() -> tuple[str, ...]:
 def canonical_name(name: str) -> str:
     """Return a quantization's name in small letters, with case, spaces, dots, dashes and aliases
     out of the way."""
-    key = (
-        re.sub(r"[\s.\-/]+", "_", name.strip().lower()).removeprefix("gguf_").removesuffix("_gguf")
-    )
+    key = _spelled(name)
     return ALIASES.get(key, key)
+
+
+def names_bitsandbytes(name: str) -> bool:
+    """Return whether the name of 8 bits says whose they are: LLM.int8() of bitsandbytes."""
+    return _spelled(name) in _LLM_INT8
+
+
+def _spelled(name: str) -> str:
+    plain = re.sub(r"[\s.\-/]+", "_", name.strip().lower().removesuffix("()"))
+    return plain.removeprefix("gguf_").removesuffix("_gguf")
 
 
 def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
@@ -102,6 +118,8 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     if key in UNQUANTIZED:
         return Scheme(name=key, dtype=UNQUANTIZED[key])
     if key in FORMATS:
+        if names_bitsandbytes(name):
+            return msgspec.structs.replace(requested_scheme(key, spec), name="llm_int8")
         usual = Rule(form=FORMATS[key], parts=_parts(key))
         if key == "awq":
             form = q.awq(4, _awq_group(spec))

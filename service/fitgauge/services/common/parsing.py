@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from fitgauge.catalog.other_engines import OtherEngine, other_engine
 from fitgauge.engine.model.dtypes import dtype
-from fitgauge.engine.quantization.requested import canonical_name
+from fitgauge.engine.quantization.requested import canonical_name, names_bitsandbytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError
@@ -91,8 +91,8 @@ def quantization(text: str | None) -> str | None:
 
 def engine_format(quantization: str | None, engine: EngineName) -> str | None:
     """Return the format as the engine stores it: engines of GGUF files have Q4_K_M where others
-    have 4-bit integers."""
-    if quantization is None or not ENGINES[engine].reads_gguf:
+    have 4-bit integers; what names bitsandbytes stays, as they do not read it."""
+    if quantization is None or not ENGINES[engine].reads_gguf or names_bitsandbytes(quantization):
         return quantization
     return _GGUF_OF_BITS.get(canonical_name(quantization), quantization)
 

@@ -26,7 +26,7 @@ from fitgauge.engine.model.families.encoder import (
     t5,
 )
 from fitgauge.engine.model.families.fallback import read_fallback
-from fitgauge.engine.model.families.mixture import bailing, latent, longcat, mixture
+from fitgauge.engine.model.families.mixture import bailing, hy_v4, latent, longcat, mixture
 from fitgauge.engine.model.families.mixture import deepseek_v4 as compressed
 from fitgauge.engine.model.families.mixture import fused_experts as packed
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
@@ -53,6 +53,7 @@ READERS: dict[str, Reader] = {
     **sparse.READERS,
     **compressed.READERS,
     **latent.READERS,
+    **hy_v4.READERS,
     **encoders.READERS,
     **rotary_encoders.READERS,
     **deberta.READERS,

@@ -62,7 +62,7 @@ CAUSES = {
         " is 0.11"
     ),
     "v049": "served in float32, activations and cache too, which the question cannot say",
-    "v120": "unified memory: 2.2 GiB beside the weights, not explained",
+    "v120": "unified memory: the process took 2.2 GiB of it, where four machines took 2.4 to 4.0",
     "e20": "67.7 of 77.6 GiB are weights: 1 GiB of libraries is a tenth of what is left",
     "f197": (
         "3.9 GiB beside the weights on one GPU; two GPUs of the same campaign show 1.7; not"

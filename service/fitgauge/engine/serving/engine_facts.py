@@ -61,6 +61,10 @@ class SplitEstimate(NamedTuple):
     cache_bytes: CacheBytes | None = None
     """The cache of a stage; None where more than the cache depends on the number of requests."""
 
+    rest_reads_context: Callable[[ModelSpec], bool] = lambda spec: True
+    """Whether more of a model than `cache_bytes` depends on the context, but for the longest
+    request that layouts log."""
+
     for_accelerator: ForAccelerator | None = None
     """Turn `stage_memory` of a kind of accelerators into that of one of them, by its memory: never
     less than before. None where all of a kind hold the same."""

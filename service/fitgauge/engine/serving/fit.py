@@ -15,6 +15,8 @@ Verdict = Literal["fits", "tight", "does_not_fit"]
 _Z90 = 1.645
 """Half width of a 90 % interval of a normal distribution, in standard deviations."""
 
+_ROOT_TWO = sqrt(2)
+
 SURE, POSSIBLE = 0.9, 0.25
 """The least probability of `fits`, and of `tight`."""
 
@@ -79,7 +81,7 @@ def fit_probability(required: Bytes, budget: Bytes) -> float:
         spread = _hypotenuse(required.expected - required.low, budget.high - budget.expected)
     if spread == 0:
         return 1.0 if gap >= 0 else 0.0
-    return 0.5 * (1 + erf(gap / (spread / _Z90) / sqrt(2)))
+    return 0.5 * (1 + erf(gap / (spread / _Z90) / _ROOT_TWO))
 
 
 def sure_room(required: Bytes, budget: Bytes) -> int:

@@ -1,4 +1,5 @@
-"""The cells of a table that differ by their number of requests alone: one launch of one model."""
+"""The cells of a table that differ by their context and their number of requests alone: one engine
+runs one model in one format on so many GPUs of a kind."""
 
 from msgspec import structs
 
@@ -6,7 +7,7 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.support import context_refusal
-from fitgauge.engine.serving.workload import EngineName
+from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -14,15 +15,15 @@ from fitgauge.services.common.default_engine import first_that_runs
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE, code_of, refused_field, sentence
 from fitgauge.services.compare.schemas import CellNote, CompareRequest, CompareRow
-from fitgauge.services.compare.unknown_names import Setting
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.batch_settings import BestLaunch
 from fitgauge.services.fit.checkpoints import default_format
-from fitgauge.services.fit.workload import context_length_of
+from fitgauge.services.fit.demands import LaunchDemand
+from fitgauge.services.fit.workload import context_length_of, with_context
 
 
-class LaunchCells:
-    """Rows of one model on one kind of GPU under one setting, for any number of requests."""
+class GpuCells:
+    """Rows of one model on so many GPUs of a kind, by one engine in one format."""
 
     def __init__(
         self,
@@ -30,44 +31,87 @@ class LaunchCells:
         request: CompareRequest,
         model: Model,
         match: GpuMatch,
-        setting: Setting,
+        engine: EngineName | None,
+        quantization: str | None,
         fitting: BatchEstimator,
     ) -> None:
-        """of: rows of the whole table; fitting: of the model."""
+        """of: rows of the whole table; engine: None for the first usual one that runs it;
+        quantization: None for as published; fitting: of the model."""
         accelerator, named = match.accelerator, request.quantizations is not None
-        quantization = setting.quantization
         if not named and model.named_format is not None:
             quantization, named = model.named_format, True
         question = FitRequest(
             model=model.id,
             gpu=accelerator.name,
             gpu_count=match.count,
-            engine=setting.engine,
+            engine=engine,
             quantization=quantization,
-            context_length=setting.context_length,
             kv_cache_dtype=request.kv_cache_dtype,
             settings=request.settings,
         )
-        engine = setting.engine or first_that_runs(
+        runs_on = engine or first_that_runs(
             lambda usual: _runs(fitting, question, usual, accelerator)
         )
         quantization = (
-            words.engine_format(quantization, engine) if named else default_format(model, engine)
+            words.engine_format(quantization, runs_on) if named else default_format(model, runs_on)
         )
-        question = structs.replace(question, quantization=quantization)
+        self._question = structs.replace(question, quantization=quantization)
+        self._model = model
+        self._accelerator = accelerator
+        self._fitting = fitting
         self._row = CompareRow(
             number=0,
             of=of,
             model=model.id,
             gpu=accelerator.name,
             gpu_count=match.count,
-            engine=engine,
+            engine=runs_on,
             quantization=quantization or words.AS_PUBLISHED,
-            context_length=context_length_of(question, model.spec),
+            context_length=None,
             concurrency=0,
             verdict="unsupported",
         )
-        self._launch = self._best_launch(question, match, model, fitting, engine)
+        self._note: CellNote | None = None
+        self._launch: tuple[Workload, LaunchDemand] | None = None
+        try:
+            refused = fitting.refused(self._question, runs_on, accelerator)
+            if refused is not None:
+                self._note = CellNote("unsupported", refused.parameter, sentence(refused))
+                return
+            workload = fitting.workload(self._question, runs_on, accelerator, match.count)
+            self._launch = workload, fitting.launch(quantization, workload, accelerator)
+        except IMPOSSIBLE as error:
+            self._note = _note(error)
+
+    def with_context(self, context_length: int | None) -> "LaunchCells":
+        """Return the rows with a context; None for the usual one."""
+        spec = self._model.spec
+        question = structs.replace(self._question, context_length=context_length)
+        context = context_length_of(question, spec)
+        row = structs.replace(self._row, context_length=context, note=self._note)
+        too_long = context_refusal(context, spec)
+        if too_long is not None:
+            row.note = CellNote("context-exceeds-model", too_long.parameter, sentence(too_long))
+            return LaunchCells(row, None)
+        if self._launch is None:
+            return LaunchCells(row, None)
+        workload, launch = self._launch
+        workload = with_context(workload, question, spec, self._accelerator, context)
+        try:
+            launch = launch.of(workload)
+        except IMPOSSIBLE as error:
+            row.note = _note(error)
+            return LaunchCells(row, None)
+        return LaunchCells(row, BestLaunch(self._fitting, question, self._accelerator, launch))
+
+
+class LaunchCells:
+    """Rows of one launch, for any number of requests."""
+
+    def __init__(self, row: CompareRow, launch: BestLaunch | None) -> None:
+        """row: what all have in common; launch: None where it is impossible, as its note says."""
+        self._row = row
+        self._launch = launch
 
     def row(self, number: int, concurrency: int) -> CompareRow:
         """Return the cell of so many requests; what is impossible is unsupported, with the
@@ -85,31 +129,6 @@ class LaunchCells:
         row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
         row.chosen = dict(fitted.changed)
         return row
-
-    def _best_launch(
-        self,
-        question: FitRequest,
-        gpu: GpuMatch,
-        model: Model,
-        fitting: BatchEstimator,
-        engine: EngineName,
-    ) -> BestLaunch | None:
-        """Return the launch; None where it is impossible, as all rows then note."""
-        try:
-            too_long = context_refusal(context_length_of(question, model.spec), model.spec)
-            if too_long is not None:
-                self._row.note = CellNote(
-                    "context-exceeds-model", too_long.parameter, sentence(too_long)
-                )
-                return None
-            refused = fitting.refused(question, engine, gpu.accelerator)
-            if refused is not None:
-                self._row.note = CellNote("unsupported", refused.parameter, sentence(refused))
-                return None
-            return BestLaunch(fitting, question, engine, gpu.accelerator, gpu.count)
-        except IMPOSSIBLE as error:
-            self._row.note = _note(error)
-            return None
 
 
 def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:

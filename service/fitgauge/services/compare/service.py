@@ -14,7 +14,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.weight_cache import WeightCache, scheme_of
-from fitgauge.services.compare.launch_cells import LaunchCells
+from fitgauge.services.compare.launch_cells import GpuCells
 from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, CompareRow
 from fitgauge.services.compare.unknown_names import Setting, UnknownName, unknown_row
 from fitgauge.services.fit.batch_estimator import BatchEstimator
@@ -94,17 +94,30 @@ class Comparer:
                     model, self._engines, self._preparer, checkpoints=self._checkpoints
                 )
             )
-            launch: LaunchCells | None = None
+            of_gpu: GpuCells | None = None
+            decided: tuple[object, ...] = ()
             skipped = max(0, start - index * of_model)
-            of_rest = islice(enumerate(product(gpus, settings, concurrencies)), skipped, None)
-            for cell, (gpu, setting, concurrency) in of_rest:
-                number = index * of_model + cell + 1
+            launches = enumerate(product(gpus, settings))
+            for of_launch, (gpu, setting) in islice(launches, skipped // len(concurrencies), None):
+                first = index * of_model + of_launch * len(concurrencies) + 1
+                numbered = [
+                    (number, concurrency)
+                    for number, concurrency in enumerate(concurrencies, first)
+                    if number > start
+                ]
                 if isinstance(gpu, UnknownName) or isinstance(model, UnknownName):
-                    yield unknown_row(number, total, request, model, gpu, setting, concurrency)
+                    for number, requests in numbered:
+                        yield unknown_row(number, total, request, model, gpu, setting, requests)
                 elif estimator is not None:
-                    if launch is None or cell % len(concurrencies) == 0:
-                        launch = LaunchCells(total, request, model, gpu, setting, estimator)
-                    yield launch.row(number, concurrency)
+                    engine, quantization, context = setting
+                    if of_gpu is None or decided != (gpu, engine, quantization):
+                        decided = gpu, engine, quantization
+                        of_gpu = GpuCells(
+                            total, request, model, gpu, engine, quantization, estimator
+                        )
+                    launch = of_gpu.with_context(context)
+                    for number, requests in numbered:
+                        yield launch.row(number, requests)
 
 
 def cells(models: int, gpus: int, settings: int) -> int:

@@ -178,14 +178,16 @@ class BatchEstimator:
 
     def _allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
         """Return what a GPU has for the launch of a demand: the same for any format of the weights
-        and any number of requests whose fullest GPU has as many layers, where GPUs of a kind do not
+        and any requests whose fullest GPU has as many layers, where GPUs of a kind do not
         differ."""
         if demand.parts is not None:
             return self._compute_allowance(demand, accelerator)
-        return self._allowances.get_or_compute(
-            (demand.launch.workload, demand.layers, accelerator.id),
-            lambda: self._compute_allowance(demand, accelerator),
-        )
+        key = demand.launch.idle, demand.layers, accelerator.id
+        allowance = self._allowances.get(key)
+        if allowance is None:
+            allowance = self._compute_allowance(demand, accelerator)
+            self._allowances.put(key, allowance)
+        return allowance
 
     def _compute_allowance(self, demand: Demand, accelerator: Accelerator) -> Allowance:
         workload = demand.workload
@@ -200,9 +202,15 @@ class BatchEstimator:
     ) -> Allowance:
         """Return what a GPU has for the same launch with another share of it, of an engine whose
         budget alone depends on that (`Engine.budget_is_device_share`)."""
-        workload = structs.replace(judged.workload, gpu_memory_utilization=share)
-        row, profile = ENGINES[workload.engine], self.formats.profile(workload.engine)
-        return row.allowance(judged.allowance.outside, profile, workload, accelerator)
+        engine, outside = judged.workload.engine, judged.allowance.outside
+
+        def compute() -> Allowance:
+            workload = structs.replace(judged.workload, gpu_memory_utilization=share)
+            return ENGINES[engine].allowance(
+                outside, self.formats.profile(engine), workload, accelerator
+            )
+
+        return self._allowances.get_or_compute((engine, outside, share, accelerator.id), compute)
 
     def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
         """Return the GPUs of one kind have the same demand."""

@@ -3,7 +3,6 @@ that a cell takes three estimates at most. See services/fit/auto_settings.py for
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import NamedTuple
 
 from msgspec import structs
@@ -17,7 +16,7 @@ from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
-from fitgauge.services.fit.demands import Demand
+from fitgauge.services.fit.demands import Demand, LaunchDemand
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import with_settings
 
@@ -41,16 +40,14 @@ class BestLaunch:
         self,
         fitting: BatchEstimator,
         request: FitRequest,
-        engine: EngineName,
         accelerator: Accelerator,
-        count: int,
+        launch: LaunchDemand,
     ) -> None:
-        """Raise as `BatchEstimator.fitted`."""
-        workload = fitting.workload(request, engine, accelerator, count)
+        """launch: with the engine's defaults."""
         self._fitting = fitting
         self._request = request
         self._accelerator = accelerator
-        self._launch = fitting.launch(request.quantization, workload, accelerator)
+        self._launch = launch
 
     def under(self, concurrency: int) -> BatchEstimate:
         """Return the estimate of so many requests. Raises as `BatchEstimator.fitted`."""
@@ -71,8 +68,9 @@ def best_estimate(
     count: int,
 ) -> BatchEstimate:
     """Return the `BestLaunch` under the requests asked for. Raises as `BatchEstimator.fitted`."""
-    launch = BestLaunch(fitting, request, engine, accelerator, count)
-    return launch.under(request.concurrency or 1)
+    workload = fitting.workload(request, engine, accelerator, count)
+    launch = fitting.launch(request.quantization, workload, accelerator)
+    return BestLaunch(fitting, request, accelerator, launch).under(workload.concurrency)
 
 
 def ends(
@@ -173,7 +171,6 @@ def _with_share(
     if share is None or not ENGINES[judged.workload.engine].budget_is_device_share:
         return None
 
-    @cache
     def allowance_at(value: float) -> Allowance:
         return fitting.allowance_at(value, judged, accelerator)
 

@@ -73,51 +73,60 @@ class StageLoads(NamedTuple):
 class OtherMemory:
     """All memory of every stage but what is loaded: the same for every format of the weights."""
 
-    __slots__ = ("_caches", "sizes", "stages")
+    __slots__ = ("_caches", "_layouts", "layout_of", "sizes", "stages")
 
     def __init__(self, stages: tuple[StageMemory, ...]) -> None:
         self.stages = stages
         self.sizes = tuple([sum([term.bytes for term in stage.fixed]) for stage in stages])
         """Expected bytes of what is fixed."""
-        self._caches: dict[int, list[int]] = {}
+        unlike = {id(stage.layout): stage.layout for stage in stages}
+        numbers = {name: number for number, name in enumerate(unlike)}
+        self._layouts = tuple(unlike.values())
+        self.layout_of = tuple([numbers[id(stage.layout)] for stage in stages])
+        """The number of every stage's layout in `caches`."""
+        self._caches: dict[tuple[int, int], list[int]] = {}
 
     def caches(self, cache_bytes: CacheBytes, workload: Workload) -> list[int]:
-        """Return the cache of every stage under the requests of a workload [bytes]."""
-        caches = self._caches.get(workload.concurrency)
+        """Return the cache of a stage of every layout under the requests of a workload [bytes]."""
+        key = workload.concurrency, workload.context_length
+        caches = self._caches.get(key)
         if caches is None:
-            layouts = {id(stage.layout): stage.layout for stage in self.stages}
-            sizes = {name: cache_bytes(layout, workload) for name, layout in layouts.items()}
-            caches = [sizes[id(stage.layout)] for stage in self.stages]
-            self._caches[workload.concurrency] = caches
+            caches = [cache_bytes(layout, workload) for layout in self._layouts]
+            self._caches[key] = caches
         return caches
 
 
 class IdleStages:
-    """The stages of a launch without requests."""
+    """The stages of launches that differ by their cache alone, without requests."""
 
-    __slots__ = ("_cache_bytes", "_loads", "_others", "_sizes", "_sums")
+    __slots__ = ("_cache_bytes", "_loads", "_sums", "_unlike", "others")
 
     def __init__(self, cache_bytes: CacheBytes, loads: StageLoads, others: OtherMemory) -> None:
         self._cache_bytes = cache_bytes
         self._loads = loads
-        self._others = others
-        unlike: dict[Hashable, tuple[int, int]] = {}
+        self.others = others
+        unlike: dict[Hashable, tuple[int, int, int]] = {}
         for number, stage in enumerate(others.stages):
-            size = loads.sizes[number] + others.sizes[number]
-            unlike.setdefault((size, stage.layers, id(stage.layout)), (size, number))
-        self._sizes = tuple(unlike.values())
+            size, layout = loads.sizes[number] + others.sizes[number], others.layout_of[number]
+            unlike.setdefault((size, stage.layers, layout), (size, layout, number))
+        self._unlike = tuple(unlike.values())
         self._sums: dict[int, Sum] = {}
 
     def fullest(self, workload: Workload) -> tuple[Bytes, int, int]:
         """Return (`required`, layers, `fixed_bytes`) of the stage that needs most for the requests
         of a workload: the first of those that need as much."""
-        caches = self._others.caches(self._cache_bytes, workload)
-        _, number = max(self._sizes, key=lambda one: one[0] + caches[one[1]])
-        terms, stage = self._loads.terms[number], self._others.stages[number]
-        if number not in self._sums:
-            self._sums[number] = added((*terms, *stage.fixed))
-        size = self._sums[number]
-        return size.interval(caches[number]), stage.layers, size.expected
+        caches, most, cache, number = self.others.caches(self._cache_bytes, workload), -1, 0, 0
+        for size, layout, stage in self._unlike:
+            if size + caches[layout] > most:
+                most, cache, number = size + caches[layout], caches[layout], stage
+        fixed = self._sums.get(number) or self._sum(number)
+        return fixed.interval(cache), self.others.stages[number].layers, fixed.expected
+
+    def _sum(self, number: int) -> Sum:
+        """Return all of a stage but its cache, added up."""
+        terms = (*self._loads.terms[number], *self.others.stages[number].fixed)
+        fixed = self._sums[number] = added(terms)
+        return fixed
 
 
 class LaunchDemand:
@@ -137,7 +146,7 @@ class LaunchDemand:
         self.quantization = quantization
         self.accelerator = accelerator
         self.kind = kind
-        # weak, for it holds the launches: as a cycle they would stay until they are collected
+        # weak, for it holds demands, and they this: a cycle would stay until it is collected
         self._demands: ModelDemands = proxy(demands)
         self.workload = workload
         self._stages = demands.idle_stages(quantization, workload, accelerator, kind)
@@ -150,10 +159,19 @@ class LaunchDemand:
             return self._demands.whole(self, workload)
         return Demand(workload, *self._stages.fullest(workload), self)
 
+    @property
+    def idle(self) -> Hashable:
+        """What decides, but for the GPU, how much of it a launch has."""
+        return self.workload if self._stages is None else self._stages.others
+
     def changed(self, settings: Settings, request: FitRequest) -> "LaunchDemand":
         """Return the launch with other limits of the scheduler or another share of the GPU, none
         of which the request sets. Raises as `under`."""
-        workload = with_settings(self.workload, settings, request)
+        return self.of(with_settings(self.workload, settings, request))
+
+    def of(self, workload: Workload) -> "LaunchDemand":
+        """Return the launch of another workload on as many GPUs, divided alike. Raises as
+        `under`."""
         return self._demands.launch(self.quantization, workload, self.accelerator, self.kind)
 
 
@@ -169,11 +187,12 @@ class ModelDemands:
         self._spec = formats.model.spec
         self._formats = formats
         self._checkpoint = checkpoint
-        self._launches: Memo[Hashable, LaunchDemand] = Memo(_DEMANDS)
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
         self._others: Memo[Hashable, OtherMemory] = Memo(_STAGE_MEMORIES)
         self._loads: dict[int, StageLoads] = {}
         self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
+        self._idle: Memo[Hashable, IdleStages] = Memo(_DEMANDS)
+        self._contextual: dict[EngineName, bool] = {}
 
     def launch(
         self,
@@ -185,10 +204,7 @@ class ModelDemands:
         """Return what a workload demands under any number of requests, with the weights in a
         format. kind: of the accelerator. Raises as `LaunchDemand.under`."""
         one = workload if workload.concurrency == 1 else structs.replace(workload, concurrency=1)
-        return self._launches.get_or_compute(
-            (quantization, one, kind),
-            lambda: LaunchDemand(self, quantization, one, accelerator, kind),
-        )
+        return LaunchDemand(self, quantization, one, accelerator, kind)
 
     def idle_stages(
         self,
@@ -202,9 +218,38 @@ class ModelDemands:
         if split is None or split.cache_bytes is None:
             return None
         self._checkpoint()
+        decides = self._without_cache(split, workload)
+        key = quantization, decides, kind
+        idle = self._idle.get(key)
+        if idle is None:
+            idle = self._idle_stages(
+                split, split.cache_bytes, quantization, workload, accelerator, kind, decides
+            )
+            self._idle.put(key, idle)
+        return idle
+
+    def _idle_stages(
+        self,
+        split: SplitEstimate,
+        cache_bytes: CacheBytes,
+        quantization: str | None,
+        workload: Workload,
+        accelerator: Accelerator,
+        kind: Hashable,
+        decides: Workload,
+    ) -> IdleStages:
+        """Return `idle_stages`. decides: the workload without what changes none of them."""
         loads = self._loaded(split, quantization, workload, accelerator)
-        others = self._other_memory(split, workload, accelerator, kind)
-        return IdleStages(split.cache_bytes, loads, others)
+        others = self._other_memory(split, workload, accelerator, kind, decides)
+        return IdleStages(cache_bytes, loads, others)
+
+    def _without_cache(self, split: SplitEstimate, workload: Workload) -> Workload:
+        """Return a workload of one request without what decides the cache alone: the same for all
+        contexts of most models."""
+        reads = self._contextual.get(workload.engine)
+        if reads is None:
+            reads = self._contextual[workload.engine] = split.rest_reads_context(self._spec)
+        return workload if reads else structs.replace(workload, context_length=1)
 
     def loaded_bytes(
         self, quantization: str | None, workload: Workload, accelerator: Accelerator
@@ -225,13 +270,16 @@ class ModelDemands:
         split = _split(workload)
         if split is None:
             return []
-        if split.cache_bytes is None:
-            others = self._other_memory(split, workload, accelerator, kind)
+        cache_bytes = split.cache_bytes
+        if cache_bytes is None:
+            others = self._other_memory(split, workload, accelerator, kind, workload)
             caches = [sum([term.bytes for term in stage.cache]) for stage in others.stages]
         else:
             idle = structs.replace(workload, concurrency=1)
-            others = self._other_memory(split, idle, accelerator, kind)
-            caches = others.caches(split.cache_bytes, workload)
+            decides = self._without_cache(split, idle)
+            others = self._other_memory(split, idle, accelerator, kind, decides)
+            of_layouts = others.caches(cache_bytes, workload)
+            caches = [of_layouts[number] for number in others.layout_of]
         return [(size, size + cache) for size, cache in zip(others.sizes, caches, strict=True)]
 
     def _loaded(
@@ -266,15 +314,21 @@ class ModelDemands:
             fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes, launch)
         loaded = split.loaded(spec, sharded, workload, accelerator)
-        others = self._other_memory(split, workload, accelerator, launch.kind).stages
+        others = self._other_memory(split, workload, accelerator, launch.kind, workload).stages
         own = split.for_accelerator
         parts = None if own is None else Parts(loaded, others, own)
         return Demand(workload, *fullest_required(loaded, others), launch, parts)
 
     def _other_memory(
-        self, split: SplitEstimate, workload: Workload, accelerator: Accelerator, kind: Hashable
+        self,
+        split: SplitEstimate,
+        workload: Workload,
+        accelerator: Accelerator,
+        kind: Hashable,
+        decides: Workload,
     ) -> OtherMemory:
-        """Return what is held in addition to the weights, computed once for all their formats."""
+        """Return what is held in addition to the weights, computed once for all their formats.
+        decides: the workload without what changes none of it."""
 
         def compute() -> OtherMemory:
             engine = workload.engine
@@ -288,7 +342,7 @@ class ModelDemands:
             )
             return OtherMemory(stages)
 
-        return self._others.get_or_compute((workload, kind), compute)
+        return self._others.get_or_compute((decides, kind), compute)
 
 
 def _split(workload: Workload) -> SplitEstimate | None:

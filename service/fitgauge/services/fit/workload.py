@@ -9,6 +9,7 @@ from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
@@ -75,8 +76,7 @@ def base_workload(
     version = words.version(request.engine_version or profile.newest)
     if version < profile.since:  # another engine's release
         version = words.version(profile.newest)
-    sequences, tokens = row.default_batch(accelerator, context, version, spec, tensor)
-    sequences = request.max_num_seqs or sequences
+    sequences, tokens = _batch(request, spec, accelerator, row, version, tensor, context)
     return Workload(
         engine=name,
         engine_version=version,
@@ -88,7 +88,7 @@ def base_workload(
         data_parallel=data,
         expert_parallel=expert,
         gpu_memory_utilization=request.gpu_memory_utilization or profile.gpu_memory_utilization,
-        max_batched_tokens=request.max_batched_tokens or min(tokens, sequences * context),
+        max_batched_tokens=tokens,
         max_num_seqs=sequences,
         cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
         kv_cache_memory_bytes=(
@@ -102,6 +102,44 @@ def base_workload(
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
         **sent_options(request),  # type: ignore[arg-type]
     )
+
+
+def with_context(
+    workload: Workload,
+    request: FitRequest,
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    context_length: int,
+) -> Workload:
+    """Return `base_workload` of the request with another context. workload: with any."""
+    row, version = ENGINES[workload.engine], workload.engine_version
+    sequences, tokens = _batch(
+        request, spec, accelerator, row, version, workload.tensor_parallel, context_length
+    )
+    return structs.replace(
+        workload,
+        context_length=context_length,
+        max_batched_tokens=tokens,
+        max_num_seqs=sequences,
+    )
+
+
+def _batch(
+    request: FitRequest,
+    spec: ModelSpec,
+    accelerator: Accelerator,
+    row: Engine,
+    version: tuple[int, ...],
+    tensor_parallel: int,
+    context_length: int,
+) -> tuple[int, int]:
+    """Return (max_num_seqs, max_batched_tokens): as sent, else the engine's defaults, of which the
+    latter is no more than so many requests fill."""
+    sequences, tokens = row.default_batch(
+        accelerator, context_length, version, spec, tensor_parallel
+    )
+    sequences = request.max_num_seqs or sequences
+    return sequences, request.max_batched_tokens or min(tokens, sequences * context_length)
 
 
 def with_settings(workload: Workload, settings: Settings, request: FitRequest) -> Workload:

@@ -43,7 +43,12 @@ ENGINE = Engine(
     platforms=support.PLATFORMS,
     formats=support.FORMATS,
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
-    split=SplitEstimate(memory.loaded_stages, stage_memory.stage_memory, stage_memory.cache_bytes),
+    split=SplitEstimate(
+        memory.loaded_stages,
+        stage_memory.stage_memory,
+        stage_memory.cache_bytes,
+        rest_reads_context=stage_memory.rest_reads_context,
+    ),
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,
     accelerator_kind=accelerator_kind,

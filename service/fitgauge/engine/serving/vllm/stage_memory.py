@@ -80,6 +80,12 @@ def stage_memory(
     return tuple(each)
 
 
+def rest_reads_context(spec: ModelSpec) -> bool:
+    """Return whether the profiling pass or a page of the cache depends on the context, and not the
+    number of pages alone."""
+    return spec.keeps_states or _reads_context(spec)
+
+
 def with_caches(stages: Iterable[StageMemory], workload: Workload) -> tuple[StageMemory, ...]:
     """Return the stages with the pool of the requests; stages alike share its term."""
     terms: dict[int, tuple[Term, ...]] = {}

@@ -99,7 +99,8 @@ class KvCacheConfig:
     def request_blocks(self, tokens: int) -> int:
         """Return the blocks of the pool that one request of `tokens` tokens takes: the sum over
         groups, which draw from one pool."""
-        return sum(group.blocks(tokens, self.in_flight) * times for group, times in self.counted)
+        in_flight = self.in_flight
+        return sum([group.blocks(tokens, in_flight) * times for group, times in self.counted])
 
     @property
     def keeps(self) -> bool:

@@ -16,6 +16,7 @@ from fitgauge.engine.training.search.layouts import (
     Plan,
     search,
 )
+from fitgauge.engine.training.search.lower_bounds import Floors
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
@@ -160,11 +161,15 @@ class Planner:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
+        floors = Floors(model.spec, base)
+
         def plans_of(chosen: Choices) -> list[Plan]:
             return [
                 plan
                 for part in split_choices(request, base, chosen)
-                for plan in search(model.spec, base, part, need, accelerator.usable.expected)
+                for plan in search(
+                    model.spec, base, part, need, accelerator.usable.expected, floors
+                )
             ]
 
         refuse_impossible(base, model, choices)
@@ -180,7 +185,7 @@ class Planner:
                 sorted(count for count in whole_nodes(model.spec) if count <= choices.counts[-1])
             )
             of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
-            plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected)
+            plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected, floors)
         objective = request.objective or "fewest_gpus"
         plans.sort(
             key=lambda plan: _order(plan, objective, self._verdict(plan, accelerator) != "fits")

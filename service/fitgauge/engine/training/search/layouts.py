@@ -3,6 +3,7 @@ and which are worth showing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -77,20 +78,43 @@ Need = Callable[[TrainingWorkload], Demand]
 
 
 def search(
-    spec: ModelSpec, base: TrainingWorkload, choices: Choices, need: Need, usable_bytes: int
+    spec: ModelSpec,
+    base: TrainingWorkload,
+    choices: Choices,
+    need: Need,
+    usable_bytes: int,
+    floors: Floors | None = None,
 ) -> list[Plan]:
     """Return the Pareto set of every number of GPUs: no other layout on as many is faster and
     smaller; of each the fastest few.
 
-    `need`: what the fullest GPU of a workload takes. Of a layout the least checkpointing that
-    fits is taken, since it is the fastest."""
-    floors, result = Floors(spec, base, choices.frameworks), list[Plan]()
+    `need`: what the fullest GPU of a workload takes; `floors`: those of an earlier search of this
+    model under this base. Of a layout the least checkpointing that fits is taken, since it is the
+    fastest."""
+    floors, result = floors or Floors(spec, base), list[Plan]()
     for count in choices.counts:
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
         possible = [(layout, least) for layout, least in every if least <= usable_bytes]
         fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
         result += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
     return result
+
+
+class _Candidate(NamedTuple):
+    """A layout with a way of checkpointing, in the order that candidates are looked at."""
+
+    slowness: float
+    """Less its throughput."""
+    floor: float
+    """What it needs at the least [bytes]."""
+    number: int
+    """Of the layout."""
+    step: int
+    """Number of its way of checkpointing, the fastest first."""
+    has_passes: bool
+    """The passes are in its floor."""
+    undecided: tuple[int, ...] = ()
+    """Faster ways of checkpointing that may fit, but are larger than a plan that is faster."""
 
 
 def _fastest(
@@ -104,51 +128,60 @@ def _fastest(
     """Return the fastest plans of the Pareto set of these layouts, fastest first. `possible`: each
     with what it needs at the least.
 
-    Layouts are looked at in the order of their speed, so that neither what is slower than the
-    last plan kept is estimated, nor what cannot be smaller than it; nor is what cannot fit."""
+    Layouts are looked at in the order of their speed, so that what is slower than the last plan
+    kept is not estimated; nor is what by its floor cannot fit, or cannot be smaller than the plan
+    kept. Such a one may fit, and then no more checkpointing is tried: that is estimated where a
+    plan depends on it."""
     kinds = choices.checkpointing or _CHECKPOINTING
     flops = {
         kind: _flops(spec, replace(layout, activation_checkpointing=kind))
         for kind in kinds
         for layout, _ in possible[:1]
     }
-    paces = (
-        _throughput(spec, layout, flops[kinds[0]], choices.flops_per_byte) for layout, _ in possible
-    )
-    waiting = [(-pace, possible[number][1], number, 0) for number, pace in enumerate(paces)]
+
+    def as_candidate(number: int, step: int, undecided: tuple[int, ...] = ()) -> _Candidate:
+        layout, least = possible[number]
+        pace = _throughput(spec, layout, flops[kinds[step]], choices.flops_per_byte)
+        return _Candidate(-pace, least, number, step, has_passes=False, undecided=undecided)
+
+    def with_kind(candidate: _Candidate, step: int) -> TrainingWorkload:
+        return replace(possible[candidate.number][0], activation_checkpointing=kinds[step])
+
+    def fits(workload: TrainingWorkload) -> bool:
+        return need(workload).required.expected <= usable_bytes
+
+    waiting = [as_candidate(number, 0) for number in range(len(possible))]
     heapify(waiting)
     chosen: list[tuple[tuple[float, ...], Plan]] = []
     while waiting and len(chosen) < _PER_COUNT:
-        pace, best = waiting[0][0], chosen[-1] if chosen else None
-        while waiting and waiting[0][0] == pace:
-            _, least, number, step = heappop(waiting)
-            if best is not None and least > best[1].required.expected:
+        slowness, best = waiting[0].slowness, chosen[-1] if chosen else None
+        while waiting and waiting[0].slowness == slowness:
+            candidate = heappop(waiting)
+            number, step, undecided = candidate.number, candidate.step, candidate.undecided
+            smallest = usable_bytes if best is None else best[1].required.expected
+            if possible[number][1] > smallest:
                 continue
-            workload = replace(possible[number][0], activation_checkpointing=kinds[step])
-            plan = _fitting(workload, -pace, floors, need, usable_bytes)
-            if plan is not None:
-                ranked = _rank(plan, number), plan
-                best = ranked if best is None else min(best, ranked)
-            elif step + 1 < len(kinds):
-                slower = _throughput(spec, workload, flops[kinds[step + 1]], choices.flops_per_byte)
-                heappush(waiting, (-slower, least, number, step + 1))
+            workload = with_kind(candidate, step)
+            if not candidate.has_passes:
+                floor = floors.need(workload, smallest)
+                heappush(waiting, candidate._replace(floor=floor, has_passes=True))
+                continue
+            if candidate.floor <= smallest:
+                if any(fits(with_kind(candidate, faster)) for faster in undecided):
+                    continue
+                demand, undecided = need(workload), ()
+                if demand.required.expected <= usable_bytes:
+                    plan = Plan(workload=workload, demand=demand, throughput=-slowness)
+                    ranked = _rank(plan, number), plan
+                    best = ranked if best is None else min(best, ranked)
+                    continue
+            elif candidate.floor <= usable_bytes:
+                undecided = (*undecided, step)
+            if step + 1 < len(kinds):
+                heappush(waiting, as_candidate(number, step + 1, undecided))
         if best is not None and (not chosen or best is not chosen[-1]):
             chosen.append(best)
     return [plan for _, plan in chosen]
-
-
-def _fitting(
-    workload: TrainingWorkload, pace: float, floors: Floors, need: Need, usable_bytes: int
-) -> Plan | None:
-    """Return the plan of a workload that fits, else None."""
-    if floors.need(workload) > usable_bytes:
-        return None
-    demand = need(workload)
-    return (
-        Plan(workload=workload, demand=demand, throughput=pace)
-        if demand.required.expected <= usable_bytes
-        else None
-    )
 
 
 def _rank(plan: Plan, number: int) -> tuple[float, ...]:

@@ -1,12 +1,13 @@
 """What a GPU of a layout holds at the least: bounds by a few divisions, so that a search passes
 over most of what cannot fit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from math import inf, prod
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec
 from fitgauge.engine.training.autograd.passes import (
     Passes,
@@ -14,14 +15,18 @@ from fitgauge.engine.training.autograd.passes import (
     simulated,
     stage_segments,
 )
-from fitgauge.engine.training.autograd.segments import segments
+from fitgauge.engine.training.autograd.segments import ModelSegments, segments
 from fitgauge.engine.training.parallel.fsdp import computed
 from fitgauge.engine.training.parallel.pipeline import held, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import RankUnit, is_sharded, stage_units, to_rank
-from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
+
+_ROUNDED = 0.99
+"""What rounding may take of a rank's part: experts are sent whole tokens, and sizes that do not
+divide are rounded."""
 
 
 class _States(msgspec.Struct, frozen=True, gc=False):
@@ -35,18 +40,33 @@ class _States(msgspec.Struct, frozen=True, gc=False):
     """Master weights and optimizer states [bytes]."""
 
 
+class _Layer(NamedTuple):
+    """What a layer holds depends on, besides the ranks that divide it."""
+
+    framework: Framework
+    """Training framework."""
+    checkpointing: Checkpointing
+    """Which activations are recomputed."""
+    micro_batch_size: int
+    """Sequences."""
+    whole_experts: bool
+    """Tensor-parallel ranks do not divide experts."""
+
+
+_Degrees = tuple[int, int]
+"""Tensor and context parallel ranks, which divide what a layer holds."""
+
+
 class Floors:
     """The floors of one model under the settings of `base`, on any degrees."""
 
-    def __init__(
-        self, spec: ModelSpec, base: TrainingWorkload, frameworks: Iterable[Framework]
-    ) -> None:
+    def __init__(self, spec: ModelSpec, base: TrainingWorkload) -> None:
         self._spec = spec
-        self._whole = {
-            framework: _whole(spec, replace(base, framework=framework, zero_stage=3))
-            for framework in frameworks
-        }
+        self._base = base
+        self._whole: dict[Framework, tuple[list[RankUnit], list[RankUnit]]] = {}
         self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
+        self._traced: dict[_Layer, dict[_Degrees, ModelSegments]] = {}
+        self._passes: dict[tuple[_Layer, _Degrees, int, bool], Passes] = {}
 
     def states(self, layout: TrainingWorkload) -> float:
         """Of the first pipeline stage, or of any were all alike: the fullest has no less than
@@ -57,13 +77,56 @@ class Floors:
         )
         return max(self._first(layout), alike)
 
-    def need(self, workload: TrainingWorkload) -> float:
+    def need(self, workload: TrainingWorkload, enough: float = inf) -> float:
         """Return the same with the passes of the first stage [bytes]; without them where a rule
-        of thumb counts activations."""
-        if rule_of(self._spec, workload) != "recipe":
-            return self.states(workload)
-        return max(
-            self.states(workload), self._first(workload) + _passes_bytes(self._spec, workload)
+        of thumb counts activations. `enough`: a bound above it need not be closer."""
+        states = self.states(workload)
+        if states > enough or rule_of(self._spec, workload) != "recipe":
+            return states
+        first = self._first(workload)
+        return max(states, first + self._passes_bytes(workload, enough - first))
+
+    def _passes_bytes(self, workload: TrainingWorkload, enough: float) -> float:
+        """Return what the passes hold on the first stage [bytes], were every expert on a rank of
+        its own and no gradient kept: what is kept of gradients, and gradients of more experts,
+        only add to it. So it is the same for all degrees of expert and data parallelism.
+
+        Tensor and context parallel ranks each hold at least their part of what fewer of them do:
+        they divide tensors, and exchange more of them. So a tape of fewer ranks bounds it too."""
+        layer = _Layer(
+            workload.framework,
+            workload.activation_checkpointing,
+            workload.micro_batch_size,
+            workload.expert_ways != workload.tensor_parallel,
+        )
+        degrees = tensor, context = workload.tensor_parallel, workload.context_parallel
+        traced = self._traced.setdefault(layer, {})
+        if degrees not in traced:
+            fewer = [(t, c) for t, c in traced if tensor % t == context % c == 0]
+            if fewer:
+                nearest = max(fewer, key=prod)
+                part = prod(nearest) / prod(degrees) * _ROUNDED
+                least = part * self._of_first_stage(workload, layer, nearest)
+                if least > enough:
+                    return least
+            traced[degrees] = segments(self._spec, computed(_spread_out(self._spec, workload)))
+        return self._of_first_stage(workload, layer, degrees)
+
+    def _of_first_stage(
+        self, workload: TrainingWorkload, layer: _Layer, degrees: _Degrees
+    ) -> float:
+        """Return what the passes hold by the tape of these degrees [bytes]."""
+        stages = workload.pipeline_parallel
+        layers = _first_stage(self._spec, workload)
+        key = layer, degrees, len(layers), stages == 1
+        if key not in self._passes:
+            self._passes[key] = _passes(self._traced[layer][degrees], layers, alone=stages == 1)
+        passes = self._passes[key]
+        in_flight = held(
+            workload.pipeline_schedule, 0, stages, workload.micro_batches, workload.pipeline_chunks
+        ).most
+        return max(passes.forward_peak, passes.backward_peak) + int(
+            (in_flight - 1) * passes.between
         )
 
     def _first(self, layout: TrainingWorkload) -> float:
@@ -88,6 +151,9 @@ class Floors:
         """Return what all have and what experts have of the first stage, which has these layers,
         before anything is divided."""
         key = (framework, layers.stop)
+        if framework not in self._whole:
+            alone = replace(self._base, framework=framework, zero_stage=3)
+            self._whole[framework] = _whole(self._spec, alone)
         if key not in self._of_first:
             last = layers.stop == max(1, self._spec.layers)
             shared, routed = (
@@ -146,33 +212,16 @@ def _share(whole: _States, layout: TrainingWorkload, ways: int, ranks: int) -> f
     return (whole.weights / over_weights + whole.states / over_states + gradients) / ways
 
 
-def _passes_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
-    """Return what the passes hold on the first stage [bytes], were every expert on a rank of its
-    own and no gradient kept: what is kept of gradients, and gradients of more experts, only add
-    to it. So it is the same for all degrees of expert and data parallelism."""
-    stages = workload.pipeline_parallel
-    in_flight = held(
-        workload.pipeline_schedule, 0, stages, workload.micro_batches, workload.pipeline_chunks
-    ).most
-    most = replace(
+def _spread_out(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
+    """Return the workload with every expert on a rank of its own."""
+    return replace(
         workload,
         expert_parallel=max(1, experts(spec)),
         expert_tensor_parallel=workload.expert_ways,
-        data_parallel=1,
-        micro_batches=1,
     )
-    relevant = computed(most)
-    passes = _PASSES.get_or_compute(spec, relevant, lambda: _passes(spec, relevant))
-    return max(passes.forward_peak, passes.backward_peak) + int((in_flight - 1) * passes.between)
 
 
-_PASSES: WeakMemo[ModelSpec, TrainingWorkload, Passes] = WeakMemo(512)
-
-
-def _passes(spec: ModelSpec, workload: TrainingWorkload) -> Passes:
+def _passes(model_segments: ModelSegments, layers: range, *, alone: bool) -> Passes:
     """Return those of the first stage without what is there before them and after them."""
-    alone, model_segments = workload.pipeline_parallel == 1, segments(spec, workload)
-    line = stage_segments(
-        model_segments, None if alone else _first_stage(spec, workload), last=alone
-    )
+    line = stage_segments(model_segments, None if alone else layers, last=alone)
     return simulated(StageSegments(segments=line.segments), stays=0)

@@ -5,8 +5,10 @@ from msgspec.structs import replace
 
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.training.estimate import training_need
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.validate import experts, runs
 from fitgauge.engine.training.phases import stages
@@ -24,6 +26,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 THIRTEEN = nominal_model("13b", 13 * 10**9).spec
 BASE = TrainingWorkload(sequence_length=4096)
 COUNTS = (1, 2, 4, 8, 16)
+PROFILE = load_training()
 
 
 def spec(name):
@@ -208,16 +211,14 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
     model, base = spec(name), replace(BASE, **settings)
     settings = {"expert": (1, 2, 8)} if experts(model) else {}
     choices = chosen(**settings)
-    floors, needs = Floors(model, base, choices.frameworks), need(model)
+    floors, tensors = Floors(model, base, PROFILE), Floors(model, base)
     for count in (1, 8):
         for layout in layouts(model, base, choices, count):
             for kind in ("none", "selective", "full"):
                 workload = replace(layout, activation_checkpointing=kind)
-                assert (
-                    floors.states(workload)
-                    <= floors.need(workload)
-                    <= needs(workload).required.expected
-                ), workload
+                needed = training_need(model, workload, PROFILE).required.expected
+                assert floors.states(workload) <= floors.need(workload) <= needed, workload
+                assert tensors.need(workload) <= need(model)(workload).required.expected
 
 
 @pytest.mark.parametrize(

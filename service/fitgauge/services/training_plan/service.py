@@ -161,7 +161,7 @@ class Planner:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
-        floors = Floors(model.spec, base)
+        floors = Floors(model.spec, base, self._profile)
 
         def plans_of(chosen: Choices) -> list[Plan]:
             return [

@@ -246,23 +246,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
         if is_layer(unit)
         for number in unit.layers
     )
-    pieces = [
-        [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]
-        for unit in all_units
-    ]
-    groups = [
-        group_of(piece, workload) if is_layer(unit) else None
-        for unit, piece in zip(all_units, pieces, strict=True)
-    ]
-    root = group_of(
-        [
-            parameter
-            for unit, piece in zip(all_units, pieces, strict=True)
-            if not is_layer(unit)
-            for parameter in piece
-        ],
-        workload,
-    )
+    root, groups = unit_groups(spec, workload)
     whole = (
         sum(whole_gradient_elements(unit, workload) for unit in all_units)
         * BITS[precision_policy(workload).compute]
@@ -291,11 +275,11 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
         passing=model_segments.passing,
         hooked=_hooked_bytes(spec, workload),
     )
-    if not workload.shard_embeddings or spec.tied_embeddings:
+    if not shards_embeddings(spec, workload):
         return step
     ends = [
-        (unit.part is Part.EMBEDDING, piece)
-        for unit, piece in zip(all_units, pieces, strict=True)
+        (unit.part is Part.EMBEDDING, rank_parameters(unit, workload))
+        for unit in all_units
         if not is_layer(unit)
     ]
     embedding, head = (
@@ -303,6 +287,33 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
         for wanted in (True, False)
     )
     return _apart(step, group_of(embedding, workload), group_of(head, workload))
+
+
+def unit_groups(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Group, list[Group | None]]:
+    """Return the root's group, and that of each unit; None of a unit that is the root's."""
+    all_units = units(spec, workload)
+    pieces = [rank_parameters(unit, workload) for unit in all_units]
+    groups = [
+        group_of(piece, workload) if is_layer(unit) else None
+        for unit, piece in zip(all_units, pieces, strict=True)
+    ]
+    rest = [
+        parameter
+        for unit, piece in zip(all_units, pieces, strict=True)
+        if not is_layer(unit)
+        for parameter in piece
+    ]
+    return group_of(rest, workload), groups
+
+
+def rank_parameters(unit: Unit, workload: TrainingWorkload) -> list[Parameter]:
+    """Return a tensor-parallel rank's part of one layer of a unit."""
+    return [tensor_slice(parameter, unit.part, workload) for parameter in unit.parameters]
+
+
+def shards_embeddings(spec: ModelSpec, workload: TrainingWorkload) -> bool:
+    """Return whether embedding and head are units of their own, so that the root has nothing."""
+    return workload.shard_embeddings and not spec.tied_embeddings
 
 
 def _apart(step: Step, embedding: Group, head: Group) -> Step:

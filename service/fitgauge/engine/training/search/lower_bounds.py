@@ -16,12 +16,20 @@ from fitgauge.engine.training.autograd.passes import (
     stage_segments,
 )
 from fitgauge.engine.training.autograd.segments import ModelSegments, segments
-from fitgauge.engine.training.parallel.fsdp import computed
+from fitgauge.engine.training.estimate import required_bytes
+from fitgauge.engine.training.parallel.fsdp import computed, shards_embeddings, unit_groups
 from fitgauge.engine.training.parallel.pipeline import held, stage_layers
 from fitgauge.engine.training.parallel.validate import experts
+from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
-from fitgauge.engine.training.states.sharding import RankUnit, is_sharded, stage_units, to_rank
+from fitgauge.engine.training.states.sharding import (
+    ModelState,
+    RankUnit,
+    is_sharded,
+    stage_units,
+    to_rank,
+)
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 
 _ROUNDED = 0.99
@@ -35,9 +43,18 @@ class _States(msgspec.Struct, frozen=True, gc=False):
     weights: int
     """Weights [bytes]."""
     gradients: int
-    """Gradients that stay through a step [bytes]."""
+    """Gradients, where they stay through a step [bytes]."""
     states: int
     """Master weights and optimizer states [bytes]."""
+
+
+class _Gathered(NamedTuple):
+    """Parameters as FSDP gathers them."""
+
+    root: int
+    """Those that stay gathered through both passes [bytes]."""
+    layers: int
+    """Those of all layers [bytes]."""
 
 
 class _Layer(NamedTuple):
@@ -60,31 +77,44 @@ _Degrees = tuple[int, int]
 class Floors:
     """The floors of one model under the settings of `base`, on any degrees."""
 
-    def __init__(self, spec: ModelSpec, base: TrainingWorkload) -> None:
+    def __init__(
+        self, spec: ModelSpec, base: TrainingWorkload, profile: TrainingProfile | None = None
+    ) -> None:
+        """`profile`: of what a process holds besides tensors; None to leave that out."""
         self._spec = spec
         self._base = base
+        self._profile = profile
         self._whole: dict[Framework, tuple[list[RankUnit], list[RankUnit]]] = {}
         self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
         self._traced: dict[_Layer, dict[_Degrees, ModelSegments]] = {}
+        self._groups: dict[tuple[int, int, int], _Gathered] = {}
         self._passes: dict[tuple[_Layer, _Degrees, int, bool], Passes] = {}
 
     def states(self, layout: TrainingWorkload) -> float:
         """Of the first pipeline stage, or of any were all alike: the fullest has no less than
         either [bytes]."""
-        alike = (
-            self._divided(layout, *self._held(layout.framework, range(max(1, self._spec.layers))))
-            / layout.pipeline_parallel
-        )
-        return max(self._first(layout), alike)
+        return self._with_process(self._states(layout), layout)
 
     def need(self, workload: TrainingWorkload, enough: float = inf) -> float:
         """Return the same with the passes of the first stage [bytes]; without them where a rule
         of thumb counts activations. `enough`: a bound above it need not be closer."""
-        states = self.states(workload)
-        if states > enough or rule_of(self._spec, workload) != "recipe":
-            return states
+        least = self._with_process(self._states(workload), workload)
+        if least > enough or rule_of(self._spec, workload) != "recipe":
+            return least
         first = self._first(workload)
-        return max(states, first + self._passes_bytes(workload, enough - first))
+        passes = self._passes_bytes(workload, enough - first)
+        return max(least, self._with_process(first + passes, workload))
+
+    def _with_process(self, tensors: float, workload: TrainingWorkload) -> float:
+        """Return what a process with these tensors needs at the least [bytes]."""
+        if self._profile is None:
+            return tensors
+        return required_bytes(int(tensors), workload, self._profile)
+
+    def _states(self, layout: TrainingWorkload) -> float:
+        layers = range(max(1, self._spec.layers))
+        alike = self._divided(layout, *self._held(layout.framework, layers))
+        return max(self._first(layout), alike / layout.pipeline_parallel)
 
     def _passes_bytes(self, workload: TrainingWorkload, enough: float) -> float:
         """Return what the passes hold on the first stage [bytes], were every expert on a rank of
@@ -115,19 +145,40 @@ class Floors:
     def _of_first_stage(
         self, workload: TrainingWorkload, layer: _Layer, degrees: _Degrees
     ) -> float:
-        """Return what the passes hold by the tape of these degrees [bytes]."""
+        """Return what the passes hold by the tape of these degrees [bytes], with what FSDP
+        gathers: the root all the time, and all layers at the loss where it keeps them."""
         stages = workload.pipeline_parallel
         layers = _first_stage(self._spec, workload)
         key = layer, degrees, len(layers), stages == 1
         if key not in self._passes:
             self._passes[key] = _passes(self._traced[layer][degrees], layers, alone=stages == 1)
         passes = self._passes[key]
+        highest = max(passes.forward_peak, passes.backward_peak)
+        if stages == 1:
+            if workload.framework != "fsdp":
+                return highest
+            gathered = self._gathered(workload)
+            kept = gathered.layers if workload.zero_stage == 2 else 0
+            return gathered.root + max(highest, kept + passes.opening)
         in_flight = held(
             workload.pipeline_schedule, 0, stages, workload.micro_batches, workload.pipeline_chunks
         ).most
-        return max(passes.forward_peak, passes.backward_peak) + int(
-            (in_flight - 1) * passes.between
-        )
+        return highest + int((in_flight - 1) * passes.between)
+
+    def _gathered(self, workload: TrainingWorkload) -> _Gathered:
+        """Return what FSDP gathers of the whole model, without padding."""
+        key = workload.tensor_parallel, workload.expert_parallel, workload.expert_ways
+        if key not in self._groups:
+            alone = replace(workload, data_parallel=1, data_parallel_replicate=1)
+            root, groups = unit_groups(self._spec, alone)
+            layers = sum(
+                len(unit.layers) * group.gathered
+                for unit, group in zip(units(self._spec, alone), groups, strict=True)
+                if group is not None
+            )
+            apart = shards_embeddings(self._spec, alone)
+            self._groups[key] = _Gathered(0 if apart else root.gathered, layers)
+        return self._groups[key]
 
     def _first(self, layout: TrainingWorkload) -> float:
         """Return the states of the first stage on one rank."""
@@ -202,14 +253,13 @@ def _summed(slices: Sequence[tuple[RankUnit, int]]) -> _States:
 
 def _share(whole: _States, layout: TrainingWorkload, ways: int, ranks: int) -> float:
     """Return one rank's part of what tensor or expert parallelism cuts, and ZeRO divides over
-    `ranks`. Megatron's gradients alone are there all the time (stages.py, _phases)."""
-    gradients = (
-        whole.gradients if layout.framework == "megatron" and not layout.steps_in_backward else 0
-    )
-    over_weights, over_states = (
-        ranks if is_sharded(of, layout) else 1 for of in ("weights", "states")
-    )
-    return (whole.weights / over_weights + whole.states / over_states + gradients) / ways
+    `ranks`. Gradients are there all the time under Megatron, and where a step has several
+    micro-batches (phases.py, _phases; fsdp_phases.py)."""
+    stay = layout.framework == "megatron" or layout.micro_batches > 1
+    parts: list[tuple[ModelState, int]] = [("weights", whole.weights), ("states", whole.states)]
+    if stay and not layout.steps_in_backward:
+        parts.append(("gradients", whole.gradients))
+    return sum(size / (ranks if is_sharded(of, layout) else 1) for of, size in parts) / ways
 
 
 def _spread_out(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:

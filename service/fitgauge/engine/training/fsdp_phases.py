@@ -12,6 +12,7 @@ from fitgauge.engine.training.amounts import (
     all_states,
     in_words,
     phase,
+    spanned,
     state,
 )
 from fitgauge.engine.training.autograd.segment import Segment
@@ -26,19 +27,24 @@ def fsdp_phases(
     workload: TrainingWorkload,
     rank: RankStates,
     formulas: Mapping[str, StateFormula],
-    head: Segment | None = None,
+    heads: Sequence[Segment],
 ) -> tuple[Phase, ...]:
     """Return the phases of FSDP2, each at its highest moment. With more than one micro-batch the
-    gradients' shards stay from one to the next. `head`: in place of the model's own."""
-    resident = all_states(rank, formulas)
-    moments = list(fsdp.moments(fsdp.step_of(spec, workload, head)))
-    if workload.micro_batches > 1:
-        moments = [replace(moment, shards=rank.gradients) for moment in moments]
-    return (
-        _fsdp_phase("forward", resident, moments, formulas),
-        _fsdp_phase("backward", resident, moments, formulas),
-        _optimizer_step(resident, rank, formulas),
-    )
+    gradients' shards stay from one to the next. `heads`: those of other releases."""
+    resident, step = all_states(rank, formulas), fsdp.step_of(spec, workload)
+
+    def phases_of(step: fsdp.Step) -> tuple[Phase, ...]:
+        moments = list(fsdp.moments(step))
+        if workload.micro_batches > 1:
+            moments = [replace(moment, shards=rank.gradients) for moment in moments]
+        return (
+            _fsdp_phase("forward", resident, moments, formulas),
+            _fsdp_phase("backward", resident, moments, formulas),
+            _optimizer_step(resident, rank, formulas),
+        )
+
+    others = [phases_of(fsdp.with_head(step, head)) for head in heads]
+    return spanned(phases_of(step), others)
 
 
 def fsdp_stage_phases(

@@ -132,10 +132,7 @@ def _stage(
             fsdp_pipeline.step_of(spec, workload, here, layers, number), rank, formulas
         )
     elif workload.framework == "fsdp":
-        phases = spanned(
-            fsdp_phases(spec, workload, rank, formulas),
-            [fsdp_phases(spec, workload, rank, formulas, head) for head in heads],
-        )
+        phases = fsdp_phases(spec, workload, rank, formulas, heads)
     else:
         line = stage_segments(
             segments(spec, workload),

@@ -50,7 +50,7 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
 _SEVERAL = 2
-"""See `_spread`."""
+"""See `expert_spread`."""
 
 
 class _Written(NamedTuple):
@@ -154,7 +154,7 @@ def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
     keys."""
     return msgspec.structs.replace(
         workload,
-        expert_parallel=_spread(spec, workload),
+        expert_parallel=expert_spread(spec, workload),
         expert_tensor_parallel=workload.expert_ways,
         data_parallel=1,
         data_parallel_replicate=1,
@@ -253,7 +253,7 @@ def _started(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
     )
 
 
-def _spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
+def expert_spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """Return one degree of expert parallelism for all that give the same layers.
 
     Megatron adds gradients of weights to its own buffers, so its layers hold the same on any number

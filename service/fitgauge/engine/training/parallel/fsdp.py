@@ -232,9 +232,8 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     )
 
 
-def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | None = None) -> Step:
+def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
     """Return the step of a model: its segments simulated in the compute format, its units' shards.
-    `loss_head`: in place of the model's own.
 
     The caller lets the logits go with the forward pass; a tied embedding's gradient is made
     twice and summed."""
@@ -253,8 +252,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
         // 8
     )
     root = replace(root, gradients=root.gradients + whole)
-    first, last = model_segments.embedding, loss_head or model_segments.head
-    ended = Pass(peak=last.forward.peak, end=last.forward.end - last.logits)
+    first = model_segments.embedding
     summed = Pass(
         peak=first.backward.peak + model_segments.tied_bytes,
         end=first.backward.end - model_segments.tied_bytes,
@@ -267,7 +265,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
             Segment(forward=s.forward, backward=s.backward, gradients=s.released)
             for s in in_order(model_segments)
         ],
-        last=Segment(forward=ended, backward=last.backward, gradients=last.gradients),
+        last=_ended(model_segments.head),
         reshard=workload.zero_stage == 3,
         prefetch=not _reentrant(workload),
         offload=workload.offload != "none",
@@ -287,6 +285,19 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload, loss_head: Traced | Non
         for wanted in (True, False)
     )
     return _apart(step, group_of(embedding, workload), group_of(head, workload))
+
+
+def with_head(step: Step, head: Traced) -> Step:
+    """Return the step with another head."""
+    if step.root is _NO_GROUP:
+        return replace(step, layers=[*step.layers[:-1], _ended(head)])
+    return replace(step, last=_ended(head))
+
+
+def _ended(head: Traced) -> Segment:
+    """Return a head whose logits go with the forward pass."""
+    ended = Pass(peak=head.forward.peak, end=head.forward.end - head.logits)
+    return Segment(forward=ended, backward=head.backward, gradients=head.gradients)
 
 
 def unit_groups(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Group, list[Group | None]]:

@@ -3,6 +3,7 @@ work."""
 
 from math import gcd
 
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Attention, ModelSpec, Part, Recurrent
 from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline
 from fitgauge.engine.training.parallel.zero_rules import (
@@ -45,6 +46,13 @@ def runs(spec: ModelSpec, workload: TrainingWorkload) -> bool:
 def tensor_widths(spec: ModelSpec, most: int = 64) -> list[int]:
     """Return the degrees of tensor parallelism that divide the attention heads, and KV heads or
     are divided by them; 1 alone of a model without attention, which no framework here divides."""
+    return _WIDTHS.get_or_compute(spec, most, lambda: _widths(spec, most))
+
+
+_WIDTHS: WeakMemo[ModelSpec, int, list[int]] = WeakMemo(128)
+
+
+def _widths(spec: ModelSpec, most: int) -> list[int]:
     query_heads = spec.query_heads
     mixers = [m for b in spec.blocks if b.part is Part.LANGUAGE for m in b.mixers]
     if all(isinstance(m, Recurrent) for m in mixers):

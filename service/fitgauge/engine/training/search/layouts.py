@@ -14,7 +14,7 @@ from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import bubble_share, stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR, experts, runs, tensor_widths
-from fitgauge.engine.training.search.lower_bounds import Floors
+from fitgauge.engine.training.search.lower_bounds import Floors, StatesFloor
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 
 _PER_COUNT = 4
@@ -94,7 +94,7 @@ def search(
     floors, result = floors or Floors(spec, base), list[Plan]()
     for count in choices.counts:
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
-        possible = [(layout, least) for layout, least in every if least <= usable_bytes]
+        possible = [(layout, least) for layout, least in every if least.bytes <= usable_bytes]
         fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
         result += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
     return result
@@ -119,14 +119,14 @@ class _Candidate(NamedTuple):
 
 def _fastest(
     spec: ModelSpec,
-    possible: Sequence[tuple[TrainingWorkload, float]],
+    possible: Sequence[tuple[TrainingWorkload, StatesFloor]],
     choices: Choices,
     floors: Floors,
     need: Need,
     usable_bytes: int,
 ) -> list[Plan]:
     """Return the fastest plans of the Pareto set of these layouts, fastest first. `possible`: each
-    with what it needs at the least.
+    with what its states need at the least.
 
     Layouts are looked at in the order of their speed, so that what is slower than the last plan
     kept is not estimated; nor is what by its floor cannot fit, or cannot be smaller than the plan
@@ -142,7 +142,7 @@ def _fastest(
     def as_candidate(number: int, step: int, undecided: tuple[int, ...] = ()) -> _Candidate:
         layout, least = possible[number]
         pace = _throughput(spec, layout, flops[kinds[step]], choices.flops_per_byte)
-        return _Candidate(-pace, least, number, step, has_passes=False, undecided=undecided)
+        return _Candidate(-pace, least.bytes, number, step, has_passes=False, undecided=undecided)
 
     def with_kind(candidate: _Candidate, step: int) -> TrainingWorkload:
         return replace(possible[candidate.number][0], activation_checkpointing=kinds[step])
@@ -159,11 +159,12 @@ def _fastest(
             candidate = heappop(waiting)
             number, step, undecided = candidate.number, candidate.step, candidate.undecided
             smallest = usable_bytes if best is None else best[1].required.expected
-            if possible[number][1] > smallest:
+            states = possible[number][1]
+            if states.bytes > smallest:
                 continue
             workload = with_kind(candidate, step)
             if not candidate.has_passes:
-                floor = floors.need(workload, smallest)
+                floor = floors.need(workload, states, smallest)
                 heappush(waiting, candidate._replace(floor=floor, has_passes=True))
                 continue
             if candidate.floor <= smallest:

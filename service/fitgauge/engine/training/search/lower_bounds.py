@@ -2,7 +2,7 @@
 over most of what cannot fit."""
 
 from collections.abc import Sequence
-from math import inf, prod
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -15,11 +15,10 @@ from fitgauge.engine.training.autograd.passes import (
     simulated,
     stage_segments,
 )
-from fitgauge.engine.training.autograd.segments import ModelSegments, segments
+from fitgauge.engine.training.autograd.segments import ModelSegments, expert_spread, segments
 from fitgauge.engine.training.estimate import required_bytes
 from fitgauge.engine.training.parallel.fsdp import computed, shards_embeddings, unit_groups
 from fitgauge.engine.training.parallel.pipeline import held, stage_layers
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
@@ -30,7 +29,7 @@ from fitgauge.engine.training.states.sharding import (
     stage_units,
     to_rank,
 )
-from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
+from fitgauge.engine.training.workload import Checkpointing, Framework, Schedule, TrainingWorkload
 
 _ROUNDED = 0.99
 """What rounding may take of a rank's part: experts are sent whole tokens, and sizes that do not
@@ -57,6 +56,17 @@ class _Gathered(NamedTuple):
     """Those of all layers [bytes]."""
 
 
+class StatesFloor(NamedTuple):
+    """What the states of a layout need at the least, whatever is recomputed."""
+
+    bytes: float
+    """Of the fullest stage, with the process around it."""
+    first_stage: float
+    """Of the first pipeline stage alone, without the process [bytes]."""
+    layers: range
+    """Layers of the first stage."""
+
+
 class _Layer(NamedTuple):
     """What a layer holds depends on, besides the ranks that divide it."""
 
@@ -70,8 +80,27 @@ class _Layer(NamedTuple):
     """Tensor-parallel ranks do not divide experts."""
 
 
-_Degrees = tuple[int, int]
-"""Tensor and context parallel ranks, which divide what a layer holds."""
+class _Ranks(NamedTuple):
+    """The ranks that divide what a layer holds."""
+
+    tensor: int
+    """Tensor-parallel ranks."""
+    context: int
+    """Context-parallel ranks."""
+    expert: int
+    """Ranks that experts are spread over; see `expert_spread`."""
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts they divide it."""
+        return self.tensor * self.context
+
+    def bounds(self, other: "_Ranks") -> bool:
+        """Return whether one of these holds at least its part of what one of `other` holds."""
+        return (
+            self.tensor % other.tensor == self.context % other.context == 0
+            and self.expert <= other.expert
+        )
 
 
 class Floors:
@@ -86,24 +115,31 @@ class Floors:
         self._profile = profile
         self._whole: dict[Framework, tuple[list[RankUnit], list[RankUnit]]] = {}
         self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
-        self._traced: dict[_Layer, dict[_Degrees, ModelSegments]] = {}
+        self._traced: dict[_Layer, dict[_Ranks, ModelSegments]] = {}
         self._groups: dict[tuple[int, int, int], _Gathered] = {}
-        self._passes: dict[tuple[_Layer, _Degrees, int, bool], Passes] = {}
+        self._passes: dict[tuple[_Layer, _Ranks, int, bool], Passes] = {}
+        self._in_flight: dict[tuple[Schedule, int, int, int], float] = {}
 
-    def states(self, layout: TrainingWorkload) -> float:
-        """Of the first pipeline stage, or of any were all alike: the fullest has no less than
-        either [bytes]."""
-        return self._with_process(self._states(layout), layout)
+    def states(self, layout: TrainingWorkload) -> StatesFloor:
+        """Return the floor of the first pipeline stage, or of any were all alike: the fullest has
+        no less than either."""
+        count = max(1, self._spec.layers)
+        layers = stage_layers(count, layout)[0]
+        first = self._divided(layout, *self._held(layout.framework, layers))
+        if layout.pipeline_parallel == 1:
+            return StatesFloor(self._with_process(first, layout), first, layers)
+        whole = self._divided(layout, *self._held(layout.framework, range(count)))
+        most = max(first, whole / layout.pipeline_parallel)
+        return StatesFloor(self._with_process(most, layout), first, layers)
 
-    def need(self, workload: TrainingWorkload, enough: float = inf) -> float:
-        """Return the same with the passes of the first stage [bytes]; without them where a rule
+    def need(self, workload: TrainingWorkload, states: StatesFloor, enough: float = inf) -> float:
+        """Return the floor with the passes of the first stage [bytes]; without them where a rule
         of thumb counts activations. `enough`: a bound above it need not be closer."""
-        least = self._with_process(self._states(workload), workload)
-        if least > enough or rule_of(self._spec, workload) != "recipe":
-            return least
-        first = self._first(workload)
-        passes = self._passes_bytes(workload, enough - first)
-        return max(least, self._with_process(first + passes, workload))
+        if states.bytes > enough or rule_of(self._spec, workload) != "recipe":
+            return states.bytes
+        first = states.first_stage
+        passes = self._passes_bytes(workload, states.layers, enough - first)
+        return max(states.bytes, self._with_process(first + passes, workload))
 
     def _with_process(self, tensors: float, workload: TrainingWorkload) -> float:
         """Return what a process with these tensors needs at the least [bytes]."""
@@ -111,59 +147,67 @@ class Floors:
             return tensors
         return required_bytes(int(tensors), workload, self._profile)
 
-    def _states(self, layout: TrainingWorkload) -> float:
-        layers = range(max(1, self._spec.layers))
-        alike = self._divided(layout, *self._held(layout.framework, layers))
-        return max(self._first(layout), alike / layout.pipeline_parallel)
-
-    def _passes_bytes(self, workload: TrainingWorkload, enough: float) -> float:
-        """Return what the passes hold on the first stage [bytes], were every expert on a rank of
-        its own and no gradient kept: what is kept of gradients, and gradients of more experts,
-        only add to it. So it is the same for all degrees of expert and data parallelism.
+    def _passes_bytes(self, workload: TrainingWorkload, layers: range, enough: float) -> float:
+        """Return what the passes hold on the first stage at the least [bytes]: no gradient is
+        kept.
 
         Tensor and context parallel ranks each hold at least their part of what fewer of them do:
-        they divide tensors, and exchange more of them. So a tape of fewer ranks bounds it too."""
+        they divide tensors, and exchange more of them. A rank of fewer experts holds less. So
+        another tape bounds it too, and a closer bound than `enough` takes a tape of its own."""
         layer = _Layer(
             workload.framework,
             workload.activation_checkpointing,
             workload.micro_batch_size,
             workload.expert_ways != workload.tensor_parallel,
         )
-        degrees = tensor, context = workload.tensor_parallel, workload.context_parallel
+        ranks = _Ranks(
+            workload.tensor_parallel,
+            workload.context_parallel,
+            expert_spread(self._spec, workload),
+        )
         traced = self._traced.setdefault(layer, {})
-        if degrees not in traced:
-            fewer = [(t, c) for t, c in traced if tensor % t == context % c == 0]
-            if fewer:
-                nearest = max(fewer, key=prod)
-                part = prod(nearest) / prod(degrees) * _ROUNDED
-                least = part * self._of_first_stage(workload, layer, nearest)
+        if ranks not in traced:
+            others = [other for other in traced if ranks.bounds(other)]
+            if others:
+                nearest = max(others, key=lambda other: (other.parts, -other.expert))
+                part = nearest.parts / ranks.parts * _ROUNDED
+                least = part * self._of_first_stage(workload, layers, layer, nearest)
                 if least > enough:
                     return least
-            traced[degrees] = segments(self._spec, computed(_spread_out(self._spec, workload)))
-        return self._of_first_stage(workload, layer, degrees)
+            traced[ranks] = segments(self._spec, computed(workload))
+        return self._of_first_stage(workload, layers, layer, ranks)
 
     def _of_first_stage(
-        self, workload: TrainingWorkload, layer: _Layer, degrees: _Degrees
+        self, workload: TrainingWorkload, layers: range, layer: _Layer, ranks: _Ranks
     ) -> float:
-        """Return what the passes hold by the tape of these degrees [bytes], with what FSDP
-        gathers: the root all the time, and all layers at the loss where it keeps them."""
+        """Return what the passes hold by the tape of these ranks [bytes], with what FSDP gathers:
+        the root all the time, and all layers at the loss where it keeps them."""
         stages = workload.pipeline_parallel
-        layers = _first_stage(self._spec, workload)
-        key = layer, degrees, len(layers), stages == 1
+        key = layer, ranks, len(layers), stages == 1
         if key not in self._passes:
-            self._passes[key] = _passes(self._traced[layer][degrees], layers, alone=stages == 1)
+            self._passes[key] = _passes(self._traced[layer][ranks], layers, alone=stages == 1)
         passes = self._passes[key]
         highest = max(passes.forward_peak, passes.backward_peak)
-        if stages == 1:
-            if workload.framework != "fsdp":
-                return highest
-            gathered = self._gathered(workload)
-            kept = gathered.layers if workload.zero_stage == 2 else 0
-            return gathered.root + max(highest, kept + passes.opening)
-        in_flight = held(
-            workload.pipeline_schedule, 0, stages, workload.micro_batches, workload.pipeline_chunks
-        ).most
-        return highest + int((in_flight - 1) * passes.between)
+        if stages > 1:
+            return highest + int((self._held_at_once(workload) - 1) * passes.between)
+        if workload.framework != "fsdp":
+            return highest
+        gathered = self._gathered(workload)
+        kept = gathered.layers if workload.zero_stage == 2 else 0
+        return gathered.root + max(highest, kept + passes.opening)
+
+    def _held_at_once(self, workload: TrainingWorkload) -> float:
+        """Return the micro-batches whose activations the first stage holds."""
+        key = (
+            workload.pipeline_schedule,
+            workload.pipeline_parallel,
+            workload.micro_batches,
+            workload.pipeline_chunks,
+        )
+        if key not in self._in_flight:
+            schedule, stages, micro_batches, chunks = key
+            self._in_flight[key] = float(held(schedule, 0, stages, micro_batches, chunks).most)
+        return self._in_flight[key]
 
     def _gathered(self, workload: TrainingWorkload) -> _Gathered:
         """Return what FSDP gathers of the whole model, without padding."""
@@ -179,12 +223,6 @@ class Floors:
             apart = shards_embeddings(self._spec, alone)
             self._groups[key] = _Gathered(0 if apart else root.gathered, layers)
         return self._groups[key]
-
-    def _first(self, layout: TrainingWorkload) -> float:
-        """Return the states of the first stage on one rank."""
-        return self._divided(
-            layout, *self._held(layout.framework, _first_stage(self._spec, layout))
-        )
 
     def _divided(self, layout: TrainingWorkload, shared: _States, routed: _States) -> float:
         """Return one rank's part of both: what every rank has whole counts as divided like the
@@ -213,10 +251,6 @@ class Floors:
             )
             self._of_first[key] = _summed(shared), _summed(routed)
         return self._of_first[key]
-
-
-def _first_stage(spec: ModelSpec, layout: TrainingWorkload) -> range:
-    return stage_layers(max(1, spec.layers), layout)[0]
 
 
 def _whole(spec: ModelSpec, alone: TrainingWorkload) -> tuple[list[RankUnit], list[RankUnit]]:
@@ -260,15 +294,6 @@ def _share(whole: _States, layout: TrainingWorkload, ways: int, ranks: int) -> f
     if stay and not layout.steps_in_backward:
         parts.append(("gradients", whole.gradients))
     return sum(size / (ranks if is_sharded(of, layout) else 1) for of, size in parts) / ways
-
-
-def _spread_out(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
-    """Return the workload with every expert on a rank of its own."""
-    return replace(
-        workload,
-        expert_parallel=max(1, experts(spec)),
-        expert_tensor_parallel=workload.expert_ways,
-    )
 
 
 def _passes(model_segments: ModelSegments, layers: range, *, alone: bool) -> Passes:

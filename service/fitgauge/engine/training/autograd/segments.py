@@ -153,7 +153,7 @@ def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
     """Return the workload without the fields that segments do not depend on: equal segments, equal
     keys."""
     return msgspec.structs.replace(
-        workload,
+        _as_alike(workload),
         expert_parallel=expert_spread(spec, workload),
         expert_tensor_parallel=workload.expert_ways,
         data_parallel=1,
@@ -171,6 +171,24 @@ def _relevant(spec: ModelSpec, workload: TrainingWorkload) -> TrainingWorkload:
         mean_sequence_length=None,
         **whole_logits(workload),
     )
+
+
+def _as_alike(workload: TrainingWorkload) -> TrainingWorkload:
+    """Return the workload under the one framework that stands for all whose ranks run the same
+    operations: DeepSpeed and FSDP both run transformers' modules with 16-bit parameters, and
+    differ in what they recompute selectively, compile, exchange within a layer, and in the format
+    of gradients that is asked for."""
+    differs = (
+        workload.framework != "deepspeed"
+        or workload.activation_checkpointing == "selective"
+        or workload.compile
+        or workload.gradient_dtype is not None
+        or workload.context_parallel * workload.tensor_parallel > 1
+    )
+    if differs:
+        return workload
+    precision = "bf16" if workload.mixed else workload.precision
+    return msgspec.structs.replace(workload, framework="fsdp", precision=precision)
 
 
 def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
@@ -217,11 +235,13 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     experts do not change is simulated once, for all workloads that share it."""
     context, kind = layer_context(spec, workload), workload.activation_checkpointing
     shown = "full" if _needs_input_gradient(workload) else "none"
-    started = _started(spec, workload)
+    started = _as_alike(_started(spec, workload))
     ends = _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started))
     shown = kind if recomputed_modules(workload) else shown
-    as_shown = msgspec.structs.replace(
-        workload, activation_checkpointing=shown, transformers_version=None
+    as_shown = _as_alike(
+        msgspec.structs.replace(
+            workload, activation_checkpointing=shown, transformers_version=None
+        )
     )
     written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
     constants, added = constant_bytes(spec, context)

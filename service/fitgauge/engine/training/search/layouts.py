@@ -96,7 +96,7 @@ def search(
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
         possible = [(layout, least) for layout, least in every if least.bytes <= usable_bytes]
         fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
-        result += pareto([_widest(plan, choices, need, usable_bytes) for plan in fastest])
+        result += pareto([_widest(plan, choices, floors, need, usable_bytes) for plan in fastest])
     return result
 
 
@@ -274,7 +274,9 @@ def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence
     return choices.zero_stages or possible
 
 
-def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan:
+def _widest(
+    plan: Plan, choices: Choices, floors: Floors, need: Need, usable_bytes: int
+) -> Plan:
     """Return the plan with the largest micro-batch that fits and keeps the global batch. In a
     pipeline it stays: fewer micro-batches wait more."""
     if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:
@@ -286,6 +288,8 @@ def _widest(plan: Plan, choices: Choices, need: Need, usable_bytes: int) -> Plan
     ):
         batches = choices.global_batch_size // (plan.workload.data_parallel * size)
         wider = replace(plan.workload, micro_batch_size=size, micro_batches=batches)
+        if floors.need(wider, floors.states(wider), usable_bytes) > usable_bytes:
+            break
         demand = need(wider)
         if demand.required.high > usable_bytes:
             break

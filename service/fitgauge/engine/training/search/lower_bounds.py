@@ -167,6 +167,9 @@ class Floors:
         )
         traced = self._traced.setdefault(layer, {})
         if ranks not in traced:
+            least = self._extrapolated(workload, layers, layer, ranks)
+            if least > enough:
+                return least
             others = [other for other in traced if ranks.bounds(other)]
             if others:
                 nearest = max(others, key=lambda other: (other.parts, -other.expert))
@@ -176,6 +179,22 @@ class Floors:
                     return least
             traced[ranks] = segments(self._spec, computed(workload))
         return self._of_first_stage(workload, layers, layer, ranks)
+
+    def _extrapolated(
+        self, workload: TrainingWorkload, layers: range, layer: _Layer, ranks: _Ranks
+    ) -> float:
+        """Return what the tapes of a half and a quarter of the sequences say of all [bytes]; 0
+        without them. Tensors have a size for every token or a constant one, so that a peak, the
+        most of their sums, rises ever more steeply."""
+        half, quarter = (
+            layer._replace(micro_batch_size=layer.micro_batch_size // part) for part in (2, 4)
+        )
+        if ranks not in self._traced.get(half, {}) or ranks not in self._traced.get(quarter, {}):
+            return 0
+        most, least = (
+            self._of_first_stage(workload, layers, each, ranks) for each in (half, quarter)
+        )
+        return most + 2 * (most - least) * _ROUNDED
 
     def _of_first_stage(
         self, workload: TrainingWorkload, layers: range, layer: _Layer, ranks: _Ranks

@@ -1,5 +1,6 @@
 """What is trained and how: a training request with every default filled in."""
 
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -282,24 +283,35 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
     (deepspeed/runtime/bf16_optimizer.py, zero/stage3.py). int8: everything in one byte.
     gradient_dtype changes Megatron's main_grad (--grad-reduce-in-bf16),
     DeepSpeed's gradients (grad_accum_dtype); FSDP's stay as wide as its shards."""
-    summed = (
-        None
-        if workload.gradient_dtype is None
-        else {"fp32": "F32", "bf16": "BF16"}[workload.gradient_dtype]
+    return _policy(
+        workload.framework,
+        workload.precision,
+        workload.gradient_dtype,
+        workload.base_precision,
+        workload.uses_adapters,
     )
-    half = "F16" if workload.precision == "mixed_fp16" else "BF16"
-    if workload.precision == "int8":
+
+
+@cache
+def _policy(
+    framework: Framework,
+    precision: Precision,
+    gradient_dtype: GradientFormat | None,
+    base_precision: BasePrecision,
+    adapts: bool,
+) -> PrecisionPolicy:
+    summed = None if gradient_dtype is None else {"fp32": "F32", "bf16": "BF16"}[gradient_dtype]
+    half = "F16" if precision == "mixed_fp16" else "BF16"
+    if precision == "int8":
         return PrecisionPolicy(
             weights="I8", gradients="I8", masters=None, states="I8", compute="I8", adapters="I8"
         )
-    if workload.precision == "fp32" or (
-        workload.precision == "bf16" and workload.framework != "deepspeed"
-    ):
-        form = "BF16" if workload.precision == "bf16" else "F32"
+    if precision == "fp32" or (precision == "bf16" and framework != "deepspeed"):
+        form = "BF16" if precision == "bf16" else "F32"
         return PrecisionPolicy(
             weights=form, gradients=form, masters=None, states=form, compute=form, adapters=form
         )
-    if workload.framework == "deepspeed":
+    if framework == "deepspeed":
         return PrecisionPolicy(
             weights=half,
             gradients=summed or half,
@@ -308,7 +320,7 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
             compute=half,
             adapters=half,
         )
-    if workload.framework == "megatron":
+    if framework == "megatron":
         return PrecisionPolicy(
             weights=half,
             gradients=summed or "F32",
@@ -317,9 +329,8 @@ def precision_policy(workload: TrainingWorkload) -> PrecisionPolicy:
             compute=half,
             adapters=half,
         )
-    autocast = workload.framework == "transformers"
-    adapts = workload.uses_adapters
-    narrow = workload.base_precision == "half" or (adapts and workload.framework == "fsdp")
+    autocast = framework == "transformers"
+    narrow = base_precision == "half" or (adapts and framework == "fsdp")
     weights = half if narrow else "F32"
     trained = "F32" if adapts else weights
     return PrecisionPolicy(

@@ -239,9 +239,7 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     ends = _ENDS.get_or_compute(spec, started, lambda: _ends(spec, started))
     shown = kind if recomputed_modules(workload) else shown
     as_shown = _as_alike(
-        msgspec.structs.replace(
-            workload, activation_checkpointing=shown, transformers_version=None
-        )
+        msgspec.structs.replace(workload, activation_checkpointing=shown, transformers_version=None)
     )
     written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
     constants, added = constant_bytes(spec, context)

@@ -115,8 +115,10 @@ def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
     ranks = _expert_ranks(workload) // (
         workload.expert_tensor_parallel or 1 if workload.framework == "megatron" else 1
     )
-    possible = [width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0]
-    if degree not in possible:
+    if degree > count or count % degree or ranks % degree:
+        possible = [
+            width for width in range(1, count + 1) if count % width == 0 and ranks % width == 0
+        ]
         detail = (
             f"expert_parallel {degree} does not divide {count} experts and {ranks} ranks that could"
             " share them."

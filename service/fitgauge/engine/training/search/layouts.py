@@ -274,9 +274,7 @@ def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence
     return choices.zero_stages or possible
 
 
-def _widest(
-    plan: Plan, choices: Choices, floors: Floors, need: Need, usable_bytes: int
-) -> Plan:
+def _widest(plan: Plan, choices: Choices, floors: Floors, need: Need, usable_bytes: int) -> Plan:
     """Return the plan with the largest micro-batch that fits and keeps the global batch. In a
     pipeline it stays: fewer micro-batches wait more."""
     if choices.micro_batch_sizes or plan.workload.pipeline_parallel > 1:

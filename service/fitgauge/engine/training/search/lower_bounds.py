@@ -23,7 +23,6 @@ from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import (
-    ModelState,
     RankUnit,
     is_sharded,
     stage_units,
@@ -34,6 +33,9 @@ from fitgauge.engine.training.workload import Checkpointing, Framework, Schedule
 _ROUNDED = 0.99
 """What rounding may take of a rank's part: experts are sent whole tokens, and sizes that do not
 divide are rounded."""
+
+_FROM_TWO = 8
+"""The smallest micro-batch a quarter of which is several sequences."""
 
 
 class _States(msgspec.Struct, frozen=True, gc=False):
@@ -185,7 +187,9 @@ class Floors:
     ) -> float:
         """Return what the tapes of a half and a quarter of the sequences say of all [bytes]; 0
         without them. Tensors have a size for every token or a constant one, so that a peak, the
-        most of their sums, rises ever more steeply."""
+        most of their sums, rises ever more steeply; a single sequence runs other operations."""
+        if layer.micro_batch_size < _FROM_TWO:
+            return 0
         half, quarter = (
             layer._replace(micro_batch_size=layer.micro_batch_size // part) for part in (2, 4)
         )
@@ -309,10 +313,11 @@ def _share(whole: _States, layout: TrainingWorkload, ways: int, ranks: int) -> f
     `ranks`. Gradients are there all the time under Megatron, and where a step has several
     micro-batches (phases.py, _phases; fsdp_phases.py)."""
     stay = layout.framework == "megatron" or layout.micro_batches > 1
-    parts: list[tuple[ModelState, int]] = [("weights", whole.weights), ("states", whole.states)]
+    size = whole.weights / (ranks if is_sharded("weights", layout) else 1)
+    size += whole.states / (ranks if is_sharded("states", layout) else 1)
     if stay and not layout.steps_in_backward:
-        parts.append(("gradients", whole.gradients))
-    return sum(size / (ranks if is_sharded(of, layout) else 1) for of, size in parts) / ways
+        size += whole.gradients / (ranks if is_sharded("gradients", layout) else 1)
+    return size / ways
 
 
 def _passes(model_segments: ModelSegments, layers: range, *, alone: bool) -> Passes:

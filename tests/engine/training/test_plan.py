@@ -223,6 +223,49 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
                 assert least <= need(model)(workload).required.expected
 
 
+@pytest.mark.parametrize("name", FLOORED)
+@pytest.mark.parametrize("settings", [{"sequence_length": 32_768}, {"attention": "flash"}])
+def test_a_tape_of_fewer_ranks_or_of_fewer_sequences_bounds_what_more_hold(name, settings):
+    """Layouts are looked at from few ranks to many, so that a bound rests on another tape wherever
+    there is one; against that of their own."""
+    model, base = spec(name), replace(BASE, pipeline_schedule="1f1b", **settings)
+    choices = chosen(context=(1, 2, 8), global_batch_size=1024)
+    bounds, bounded = Floors(model, base), 0
+    for count in (2, 64):
+        for layout in layouts(model, base, choices, count):
+            for size in (1, 2, 4, 8):
+                for kind in ("none", "selective", "full"):
+                    workload = replace(layout, activation_checkpointing=kind, micro_batch_size=size)
+                    states, own = bounds.states(workload), Floors(model, base)
+                    bound = bounds.need(workload, states, states.bytes)
+                    floor = own.need(workload, own.states(workload))
+                    assert bound <= floor, workload
+                    bounded += bound < floor
+    assert bounded
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "most"),
+    [
+        ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 18),
+        ("Qwen/Qwen3-30B-A3B", {}, 38),
+        ("google/gemma-2-9b-it", {}, 40),
+        ("google/gemma-2-9b-it", {"method": "lora", "precision": "bf16"}, 45),
+    ],
+)
+def test_few_of_all_layouts_are_estimated(name, settings, most):
+    model, base, estimated = spec(name), replace(BASE, **settings), []
+
+    def counted(workload):
+        estimated.append(workload)
+        return training_need(model, workload, PROFILE)
+
+    choices = chosen(counts=(1, 2, 4, 8, 16, 32, 64), global_batch_size=128)
+    plans = search(model, base, choices, counted, 79 * 2**30, Floors(model, base, PROFILE))
+    assert plans
+    assert len(estimated) <= most
+
+
 @pytest.mark.parametrize(
     "name",
     [

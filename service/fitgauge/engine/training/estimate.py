@@ -151,18 +151,6 @@ def training_need(spec: ModelSpec, workload: TrainingWorkload, profile: Training
     )
 
 
-def required_bytes(tensors: int, workload: TrainingWorkload, profile: TrainingProfile) -> int:
-    """Return the `need` of a stage with so many bytes of tensors, as `training_stage` adds it up:
-    with what the allocator cannot release and the process around it."""
-    runtime, collectives = profile.runtime_bytes.expected, profile.communication_bytes.expected
-    return (
-        tensors
-        + int(profile.fragmentation_least.expected * tensors)
-        + int(runtime if workload.runtime_bytes is None else workload.runtime_bytes)
-        + (int(collectives) if workload.gpus > 1 else 0)
-    )
-
-
 def training_stage(
     spec: ModelSpec,
     workload: TrainingWorkload,

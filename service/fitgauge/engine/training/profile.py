@@ -55,6 +55,21 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Share of all that is allocated that versions and kernels move either way."""
 
 
+def outside_bytes(workload: TrainingWorkload, profile: TrainingProfile) -> int:
+    """Return what a process holds besides PyTorch's tensors, as `training_stage`
+    (estimate.py) adds it up."""
+    runtime = profile.runtime_bytes.expected
+    collectives = profile.communication_bytes.expected if workload.gpus > 1 else 0
+    return int(runtime if workload.runtime_bytes is None else workload.runtime_bytes) + int(
+        collectives
+    )
+
+
+def least_fragmentation_bytes(tensors: int, profile: TrainingProfile) -> int:
+    """Return what the allocator cannot release where so many bytes of tensors are allocated."""
+    return int(profile.fragmentation_least.expected * tensors)
+
+
 def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int:
     """Return the bytes of a micro-batch's logits in fp32 (in 16 bit where nothing widens them) on
     one rank of a pipeline stage: tokens x vocabulary x width.

@@ -9,9 +9,9 @@ from fitgauge.engine.training.autograd.checkpointing import compiled, products
 from fitgauge.engine.training.autograd.megatron_tape import MegatronTape
 from fitgauge.engine.training.autograd.operations import Saved, Value
 from fitgauge.engine.training.autograd.tape import Pass, Tape
-from fitgauge.engine.training.states.optimizer_states import gradient_dtype
+from fitgauge.engine.training.states.optimizer_states import gradient_dtype, gradient_format
 from fitgauge.engine.training.states.parameters import Unit
-from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
+from fitgauge.engine.training.workload import PrecisionPolicy, TrainingWorkload, precision_policy
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,18 +88,19 @@ def trace_segment(
         backward=backward,
         casts=casts,
         logits=logits,
-        gradients=sum(
-            size_of(p.elements, gradient_dtype(p, workload))
-            for unit in own_units
-            for p in unit.parameters
-            if p.trained
-        ),
+        gradients=sum(_gradients(unit, precision_policy(workload)) for unit in own_units),
         released=tape.gradient_bytes(),
         saved=tuple(tape.saved()),
         input_bytes=start.bytes,
         output_bytes=output.bytes,
         retains_input=again or retained is not None or tape.saves(start),
     )
+
+
+def _gradients(unit: Unit, policy: PrecisionPolicy) -> int:
+    """Return the bytes of the gradients of one layer's parameters."""
+    trained = [p for p in unit.parameters if p.trained]
+    return sum(size_of(p.elements, gradient_format(p, policy)) for p in trained)
 
 
 def _retained_bytes(

@@ -303,18 +303,13 @@ def _ended(head: Traced) -> Segment:
 def unit_groups(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Group, list[Group | None]]:
     """Return the root's group, and that of each unit; None of a unit that is the root's."""
     all_units = units(spec, workload)
-    pieces = [rank_parameters(unit, workload) for unit in all_units]
     groups = [
-        group_of(piece, workload) if is_layer(unit) else None
-        for unit, piece in zip(all_units, pieces, strict=True)
+        group_of(rank_parameters(unit, workload), workload) if is_layer(unit) else None
+        for unit in all_units
     ]
-    rest = [
-        parameter
-        for unit, piece in zip(all_units, pieces, strict=True)
-        if not is_layer(unit)
-        for parameter in piece
-    ]
-    return group_of(rest, workload), groups
+    rest = [unit for unit in all_units if not is_layer(unit)]
+    root = [parameter for unit in rest for parameter in rank_parameters(unit, workload)]
+    return group_of(root, workload), groups
 
 
 def rank_parameters(unit: Unit, workload: TrainingWorkload) -> list[Parameter]:

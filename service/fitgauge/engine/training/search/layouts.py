@@ -111,10 +111,10 @@ class _Candidate(NamedTuple):
     """Of the layout."""
     step: int
     """Number of its way of checkpointing, the fastest first."""
-    has_passes: bool
-    """The passes are in its floor."""
-    undecided: tuple[int, ...] = ()
+    undecided: tuple[int, ...]
     """Faster ways of checkpointing that may fit, but are larger than a plan that is faster."""
+    workload: TrainingWorkload | None = None
+    """The layout with that checkpointing, once the passes are in its floor."""
 
 
 def _fastest(
@@ -142,10 +142,10 @@ def _fastest(
     def as_candidate(number: int, step: int, undecided: tuple[int, ...] = ()) -> _Candidate:
         layout, least = possible[number]
         pace = _throughput(spec, layout, flops[kinds[step]], choices.flops_per_byte)
-        return _Candidate(-pace, least.bytes, number, step, has_passes=False, undecided=undecided)
+        return _Candidate(-pace, least.bytes, number, step, undecided)
 
-    def with_kind(candidate: _Candidate, step: int) -> TrainingWorkload:
-        return replace(possible[candidate.number][0], activation_checkpointing=kinds[step])
+    def with_kind(number: int, step: int) -> TrainingWorkload:
+        return replace(possible[number][0], activation_checkpointing=kinds[step])
 
     def fits(workload: TrainingWorkload) -> bool:
         return need(workload).required.expected <= usable_bytes
@@ -156,19 +156,19 @@ def _fastest(
     while waiting and len(chosen) < _PER_COUNT:
         slowness, best = waiting[0].slowness, chosen[-1] if chosen else None
         while waiting and waiting[0].slowness == slowness:
-            candidate = heappop(waiting)
-            number, step, undecided = candidate.number, candidate.step, candidate.undecided
+            _, floor, number, step, undecided, workload = heappop(waiting)
             smallest = usable_bytes if best is None else best[1].required.expected
             states = possible[number][1]
             if states.bytes > smallest:
                 continue
-            workload = with_kind(candidate, step)
-            if not candidate.has_passes:
+            if workload is None:
+                workload = with_kind(number, step)
                 floor = floors.need(workload, states, smallest)
-                heappush(waiting, candidate._replace(floor=floor, has_passes=True))
+                candidate = _Candidate(slowness, floor, number, step, undecided, workload)
+                heappush(waiting, candidate)
                 continue
-            if candidate.floor <= smallest:
-                if any(fits(with_kind(candidate, faster)) for faster in undecided):
+            if floor <= smallest:
+                if any(fits(with_kind(number, faster)) for faster in undecided):
                     continue
                 demand, undecided = need(workload), ()
                 if demand.required.expected <= usable_bytes:
@@ -176,7 +176,7 @@ def _fastest(
                     ranked = _rank(plan, number), plan
                     best = ranked if best is None else min(best, ranked)
                     continue
-            elif candidate.floor <= usable_bytes:
+            elif floor <= usable_bytes:
                 undecided = (*undecided, step)
             if step + 1 < len(kinds):
                 heappush(waiting, as_candidate(number, step + 1, undecided))

@@ -16,10 +16,13 @@ from fitgauge.engine.training.autograd.passes import (
     stage_segments,
 )
 from fitgauge.engine.training.autograd.segments import ModelSegments, expert_spread, segments
-from fitgauge.engine.training.estimate import required_bytes
 from fitgauge.engine.training.parallel.fsdp import computed, shards_embeddings, unit_groups
 from fitgauge.engine.training.parallel.pipeline import held, stage_layers
-from fitgauge.engine.training.profile import TrainingProfile
+from fitgauge.engine.training.profile import (
+    TrainingProfile,
+    least_fragmentation_bytes,
+    outside_bytes,
+)
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import (
@@ -115,6 +118,7 @@ class Floors:
         self._spec = spec
         self._base = base
         self._profile = profile
+        self._outside: dict[bool, int] = {}
         self._whole: dict[Framework, tuple[list[RankUnit], list[RankUnit]]] = {}
         self._of_first: dict[tuple[Framework, int], tuple[_States, _States]] = {}
         self._traced: dict[_Layer, dict[_Ranks, ModelSegments]] = {}
@@ -147,7 +151,10 @@ class Floors:
         """Return what a process with these tensors needs at the least [bytes]."""
         if self._profile is None:
             return tensors
-        return required_bytes(int(tensors), workload, self._profile)
+        several, size = workload.gpus > 1, int(tensors)
+        if several not in self._outside:
+            self._outside[several] = outside_bytes(workload, self._profile)
+        return size + least_fragmentation_bytes(size, self._profile) + self._outside[several]
 
     def _passes_bytes(self, workload: TrainingWorkload, layers: range, enough: float) -> float:
         """Return what the passes hold on the first stage at the least [bytes]: no gradient is

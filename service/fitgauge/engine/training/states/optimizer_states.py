@@ -100,8 +100,9 @@ def fp8_bytes(parameters: Sequence[Parameter], workload: TrainingWorkload) -> in
 def gradient_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
     """Return one gradient for every trained number; LOMO holds only the largest tensor's,
     because it steps as they come (arXiv 2306.09782)."""
+    policy = precision_policy(workload)
     sizes = [
-        size_of(parameter.elements, gradient_dtype(parameter, workload)) for parameter in trained
+        size_of(parameter.elements, gradient_format(parameter, policy)) for parameter in trained
     ]
     return max(sizes, default=0) if workload.optimizer == "lomo" else sum(sizes)
 
@@ -109,8 +110,12 @@ def gradient_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> 
 def gradient_dtype(parameter: Parameter, workload: TrainingWorkload) -> str:
     """Return the format a gradient is kept in: the framework's, or that of an adapter's own
     weight."""
-    form = precision_policy(workload)
-    return parameter.dtype if parameter.adapter and form.masters is None else form.gradients
+    return gradient_format(parameter, precision_policy(workload))
+
+
+def gradient_format(parameter: Parameter, policy: PrecisionPolicy) -> str:
+    """Return the same by the formats of a step."""
+    return parameter.dtype if parameter.adapter and policy.masters is None else policy.gradients
 
 
 def master_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:

@@ -223,8 +223,8 @@ class Floors:
         if workload.framework != "fsdp":
             return highest
         gathered = self._gathered(workload)
-        kept = gathered.layers if workload.zero_stage == 2 else 0
-        return gathered.root + max(highest, kept + passes.opening)
+        unfreed = gathered.layers if workload.zero_stage == 2 else 0
+        return gathered.root + max(highest, unfreed + passes.opening)
 
     def _held_at_once(self, workload: TrainingWorkload) -> float:
         """Return the micro-batches whose activations the first stage holds."""

@@ -160,3 +160,16 @@ def test_unified_memory_is_given_the_share_that_starts(check_fit):
     answer = check_fit(model="Qwen/Qwen3-8B", gpu="GB10", settings="auto")
     assert answer.verdict == "fits"
     assert {one.setting for one in answer.chosen} == {"gpu_memory_utilization"}
+
+
+@pytest.mark.parametrize(("count", "fewest"), [(1, None), (4, 3), (8, 3)])
+def test_linked_machines_of_unified_memory_can_be_fewer(check_fit, count, fewest):
+    """Three DGX Sparks hold 220 GiB of weights; one machine is told of no others."""
+    answer = check_fit(
+        model="Qwen/Qwen3-235B-A22B-FP8",
+        gpu="DGX Spark",
+        gpu_count=count,
+        context_length=8192,
+        settings="auto",
+    )
+    assert answer.limits.min_gpu_count == fewest

@@ -221,7 +221,10 @@ def fewest_gpus(checked: FitEstimate, estimator: Estimator) -> int | None:
     failed = 0
     for count in sorted({*deployable(accelerator, *COUNTS), checked.count}):
         if _fits_on(count, checked, estimator):
-            between = deployable(accelerator, *_between(failed, count))
+            # of machines with unified memory, those of the question are linked; so are fewer
+            linked = accelerator.unified_memory and count == checked.count
+            counts = tuple(_between(failed, count))
+            between = counts if linked else deployable(accelerator, *counts)
             return next((one for one in between if _fits_on(one, checked, estimator)), count)
         failed = count
     return None

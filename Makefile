@@ -121,8 +121,8 @@ docs: .venv/.docs  ## build the documentation, which the service then shows at /
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.txt
 	@touch $@
 
-hunt: .venv/.tools  ## ask an installed vLLM drawn configs and write docs/HUNT.md; SEED=1
-	@PYTHONPATH=tools:tests $(BIN)/python -m hunt.run $(SEED)
+hunt: .venv/.tools  ## ask an installed vLLM or SGLang drawn configs and write docs/HUNT.md; ENGINE=sglang SEED=1
+	@PYTHONPATH=tools:tests $(BIN)/python -m hunt.run $(or $(ENGINE),vllm) $(SEED)
 
 pictures: .venv/.tools  ## draw docs/answer.svg anew from the service's own answer
 	@$(BIN)/python tools/pictures.py

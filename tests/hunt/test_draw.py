@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from hunt import sglang_draw
 from hunt.draw import CASES, TIMES, cases, with_layers
 
 
@@ -18,3 +19,13 @@ def test_a_cut_config_keeps_one_entry_a_layer():
         "num_hidden_layers": 4,
         "layer_types": list("abca"),
     }
+
+
+def test_cases_for_sglang_name_what_is_free_of_a_gpu_before_loading():
+    drawn = sglang_draw.cases(7)
+    assert drawn == sglang_draw.cases(7) != sglang_draw.cases(8)
+    assert len({case["id"] for case in drawn}) == sglang_draw.CASES
+    assert max(Counter(case["architecture"] for case in drawn).values()) <= TIMES
+    for case in drawn:
+        assert case["free_gib"] == sglang_draw.free_gib(case["card"], case["tensor_parallel"])
+        assert case["tensor_parallel"] % case.get("expert_parallel", 1) == 0

@@ -1,1 +1,2 @@
-"""Hunt for differences between this service and vLLM's own code, on configs drawn from a seed."""
+"""Hunt for differences between this service and the own code of vLLM and SGLang, on configs drawn
+from a seed."""

@@ -4,8 +4,9 @@ import copy
 import hashlib
 import json
 import random
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fitgauge.engine.serving.vllm.architectures import LATER, SETTLED
 
@@ -74,21 +75,44 @@ _MODULES_IN_16_BIT = (
 are 16 bit, so that it is not drawn for models with a tower."""
 
 
+class Model(NamedTuple):
+    """A bundled model."""
+
+    name: str
+    config: dict[str, Any]
+    quantization: dict[str, Any] | None
+    """Its hf_quant_config.json."""
+
+
 def cases(seed: int) -> list[dict[str, Any]]:
-    """Return the cases of a seed.
+    """Return the cases of a seed for vLLM."""
+    return draw_cases(seed, SETTLED | LATER, _case)
+
+
+def draw_cases(
+    seed: int,
+    architectures: Collection[str],
+    case: Callable[[random.Random, str, Model], dict[str, Any]],
+    count: int = CASES,
+) -> list[dict[str, Any]]:
+    """Return `count` cases of a seed over the bundled models of `architectures`.
 
     Each is drawn by itself, so that a model more in the catalog changes few of them."""
-    published = _configs()
+    published = _models(architectures)
     draws = {
         (architecture, time): random.Random(f"{seed} {architecture} {time}")
         for architecture in published
         for time in range(TIMES)
     }
-    order = sorted(draws, key=lambda one: (draws[one].random(), one))[:CASES]
-    return [
-        _with_id(_case(draws[architecture, time], architecture, published[architecture]), seed)
-        for architecture, time in order
-    ]
+    order = sorted(draws, key=lambda one: (draws[one].random(), one))[:count]
+    drawn = []
+    for architecture, time in order:
+        draw = draws[architecture, time]
+        salt = draw.random()
+        of_class = published[architecture]
+        model = min(of_class, key=lambda one: random.Random(f"{salt} {one.name}").random())
+        drawn.append(_with_id(case(draw, architecture, model), seed))
+    return drawn
 
 
 def _with_id(case: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -97,20 +121,12 @@ def _with_id(case: dict[str, Any], seed: int) -> dict[str, Any]:
     return {"id": f"{seed}-{digest[:12]}", **case}
 
 
-def _case(
-    draw: random.Random, architecture: str, models: list[tuple[str, dict[str, Any]]]
-) -> dict[str, Any]:
-    salt = draw.random()
-    model, config = min(models, key=lambda one: random.Random(f"{salt} {one[0]}").random())
-    config = with_layers(config, draw.choice(LAYERS))
-    form = "as published"
-    if "quantization_config" not in config and draw.random() < 0.5:
-        sees = "vision_config" in config
-        form = draw.choice([f for f in sorted(FORMATS) if not (sees and f.startswith("gptq"))])
-        config["quantization_config"] = _quantization(form)
+def _case(draw: random.Random, architecture: str, model: Model) -> dict[str, Any]:
+    config = with_layers(model.config, draw.choice(LAYERS))
+    form, _ = draw_format(draw, config, None)
     case: dict[str, Any] = {
         "architecture": architecture,
-        "like": model,
+        "like": model.name,
         "format": form,
         "config": config,
         "tensor_parallel": draw.choice((1, 1, 2, 2, 4, 8, 16)),
@@ -126,6 +142,18 @@ def _case(
     return case
 
 
+def draw_format(
+    draw: random.Random, config: dict[str, Any], published: dict[str, Any] | None
+) -> tuple[str, dict[str, Any] | None]:
+    """Return a format's name and hf_quant_config.json; a drawn one is written into `config`."""
+    if published or "quantization_config" in config or draw.random() >= 0.5:
+        return "as published", published
+    sees = "vision_config" in config
+    form = draw.choice([f for f in sorted(FORMATS) if not (sees and f.startswith("gptq"))])
+    config["quantization_config"] = _quantization(form)
+    return form, None
+
+
 def _quantization(form: str) -> dict[str, Any]:
     settings = copy.deepcopy(FORMATS[form])
     match settings["quant_method"]:
@@ -136,10 +164,12 @@ def _quantization(form: str) -> dict[str, Any]:
     return settings
 
 
-def with_layers(config: dict[str, Any], layers: int) -> dict[str, Any]:
-    """Return a config with fewer layers in its language model; lists of one entry a layer are
-    shortened with it."""
+def with_layers(config: dict[str, Any], layers: int | None) -> dict[str, Any]:
+    """Return a config with fewer layers in its language model (None: with all); lists of one entry
+    a layer are shortened with it."""
     config = copy.deepcopy(config)
+    if layers is None:
+        return config
     for part in (config, config.get("text_config"), config.get("llm_config")):
         if not isinstance(part, dict):
             continue
@@ -155,13 +185,13 @@ def with_layers(config: dict[str, Any], layers: int) -> dict[str, Any]:
     return config
 
 
-def _configs() -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """Return the bundled models' configs by architecture, of those that vLLM has a class
-    for."""
-    configs: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+def _models(architectures: Collection[str]) -> dict[str, list[Model]]:
+    """Return the bundled models of these architectures by architecture."""
+    models: dict[str, list[Model]] = {}
     for line in MODELS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        for architecture in row["config"].get("architectures") or ():
-            if architecture in SETTLED | LATER:
-                configs.setdefault(architecture, []).append((row["id"], row["config"]))
-    return configs
+        model = Model(row["id"], row["config"], row.get("quantization"))
+        for architecture in model.config.get("architectures") or ():
+            if architecture in architectures:
+                models.setdefault(architecture, []).append(model)
+    return models

@@ -1,65 +1,110 @@
-"""Hunt: draw configs from a seed, ask an installed vLLM and this service, and write docs/HUNT.md.
+"""Hunt: draw configs from a seed, ask an installed engine and this service, and write docs/HUNT.md.
 
     make hunt SEED=1
+    make hunt ENGINE=sglang SEED=1
 
-The vLLM is a tool of development, found at HUNT_PYTHON (default .oracle/bin/python)."""
+The engine is a tool of development, found at HUNT_PYTHON (default .oracle/bin/python, of SGLang
+.oracle-sglang/bin/python)."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hunt.draw import cases as draw_cases
-from hunt.ours import Outcome, outcomes
+from hunt import draw, sglang_draw, sglang_ours, vllm_ours
 from hunt.page import write
+from hunt.service import Outcome
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".hunt"
 """Cases, answers and the driver of the last runs, which git ignores."""
 SCORED = 100
-"""Cases that count, the first that vLLM answers."""
+"""Cases that count, the first that the engine answers."""
 RESTARTS = 12
-"""How often vLLM is started anew after a crash, which leaves its case without an answer."""
-MISSING = """make hunt needs vLLM 0.33 (8.9 GB) and gcc; no GPU. Install it beside the service:
-
-    python3.11 -m venv .oracle && .oracle/bin/pip install vllm==0.33.0
-
-or name the Python that has it: HUNT_PYTHON=/path/to/python make hunt SEED=1"""
+"""How often an engine is started anew after a crash, which leaves its case without an answer."""
 
 
-def main(seed: int) -> int:
+class Hunted(NamedTuple):
+    """An engine to hunt with."""
+
+    title: str
+    release: str
+    folder: str
+    """Where it is installed."""
+    size: str
+    python: str
+    cases: Callable[[int], list[dict[str, Any]]]
+    outcomes: Callable[[list[dict[str, Any]], dict[str, dict[str, Any]]], list[Outcome]]
+
+    @property
+    def missing(self) -> str:
+        """How to install it."""
+        name = self.title.lower()
+        return f"""make hunt needs {self.title} {self.release} ({self.size}) and gcc; no GPU. \
+Install it beside the service:
+
+    {self.python} -m venv {self.folder} && {self.folder}/bin/pip install {name}=={self.release}
+
+or name the Python that has it: HUNT_PYTHON=/path/to/python make hunt ENGINE={name} SEED=1"""
+
+
+ENGINES = {
+    "vllm": Hunted(
+        "vLLM", "0.33.0", ".oracle", "8.9 GB", "python3.11", draw.cases, vllm_ours.outcomes
+    ),
+    "sglang": Hunted(
+        "SGLang",
+        "0.5.23",
+        ".oracle-sglang",
+        "9.5 GB",
+        "python3.12",
+        sglang_draw.cases,
+        sglang_ours.outcomes,
+    ),
+}
+
+
+def main(engine: str, seed: int) -> int:
     """Hunt with one seed; print and publish the misses. Return the exit code."""
-    python = Path(os.environ.get("HUNT_PYTHON", ROOT / ".oracle/bin/python"))
+    hunted = ENGINES[engine]
+    python = Path(os.environ.get("HUNT_PYTHON", ROOT / hunted.folder / "bin/python"))
     if not python.exists():
-        print(MISSING)
+        print(hunted.missing)
         return 2
     FOLDER.mkdir(exist_ok=True)
-    cases = draw_cases(seed)
-    results = outcomes(cases, _vllm(python, seed, cases))
+    cases = hunted.cases(seed)
+    results = hunted.outcomes(cases, _answers(python, engine, seed, cases))
     scored = [one for one in results if one.kind != "no answer"][:SCORED]
     misses = [one for one in scored if one.kind != "agrees"]
     for one in misses:
         print(f"{one.kind:16} {label(one)}\n    {one.detail}")
     print(f"seed {seed}: {len(scored) - len(misses)} of {len(scored)} agree")
-    write(seed, scored, [(one.kind, label(one), one.detail) for one in misses])
+    write(engine, seed, scored, [(one.kind, label(one), one.detail) for one in misses])
     return 0
 
 
 def label(one: Outcome) -> str:
     """Return a case in a line."""
     case = one.case
-    fields = [f"tensor {case['tensor_parallel']}"]
+    fields = [case["card"]] if "card" in case else []
+    fields += [f"tensor {case['tensor_parallel']}"]
     fields += [f"pipeline {case['pipeline_parallel']}"] if "pipeline_parallel" in case else []
-    fields += ["experts parallel"] if case.get("expert_parallel") else []
+    experts = case.get("expert_parallel")
+    fields += [f"experts {experts}" if experts > 1 else "experts parallel"] if experts else []
     fields += ["fp8 cache"] if case.get("kv_cache_dtype") else []
+    fields += [f"{name} {case[name]}" for name in sglang_draw.ARGUMENTS if name in case]
     return f"{case['architecture']}, {case['like']}, {case['format']}: {', '.join(fields)}"
 
 
-def _vllm(python: Path, seed: int, cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return vLLM's answers by case, from earlier runs' file where it has them."""
-    questions, answers = FOLDER / f"cases-{seed}.jsonl", FOLDER / f"answers-{seed}.jsonl"
+def _answers(
+    python: Path, engine: str, seed: int, cases: list[dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return an engine's answers by case, from earlier runs' file where it has them."""
+    questions = FOLDER / f"{engine}-cases-{seed}.jsonl"
+    answers = FOLDER / f"{engine}-answers-{seed}.jsonl"
     questions.write_text("".join(json.dumps(case) + "\n" for case in cases))
     environment = {
         **os.environ,
@@ -69,7 +114,7 @@ def _vllm(python: Path, seed: int, cases: list[dict[str, Any]]) -> dict[str, dic
     for _ in range(RESTARTS):
         if not _unanswered(cases, answers):
             break
-        command = [python, "-m", "hunt.vllm_answers", questions, answers]
+        command = [python, "-m", f"hunt.{engine}_answers", questions, answers]
         with (FOLDER / "log.txt").open("w") as log:
             done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
         left = _unanswered(cases, answers)
@@ -94,7 +139,7 @@ def _driver(python: Path) -> Path:
     if not (folder / "libcuda.so.1").exists():
         folder.mkdir(exist_ok=True)
         source = subprocess.run(
-            [python, "-m", "hunt.vllm_answers", "driver"],
+            [python, "-m", "hunt.stand_in"],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tools")},
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
@@ -108,4 +153,4 @@ def _driver(python: Path) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -1,10 +1,15 @@
-"""A GPU that is not there, for vLLM's classes to be built on PyTorch's meta device.
+"""A GPU that is not there, for an engine's classes to be built on PyTorch's meta device.
 
-Runs under the Python that has vLLM, never in the service. Import it before anything of vLLM."""
+    python -m hunt.stand_in > driver.c
+
+Runs under the Python that has the engine, never in the service. Import it before anything of the
+engine, and `install` a gpu."""
 
 import logging
 import os
 import warnings
+from types import SimpleNamespace
+from typing import NamedTuple
 
 os.environ.update(
     VLLM_LOGGING_LEVEL="ERROR", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1",
@@ -15,9 +20,16 @@ logging.disable(logging.WARNING)
 
 import torch  # noqa: E402
 
-CAPABILITY = (9, 0)
-NAME = "NVIDIA H100 80GB HBM3"
-TOTAL = int(79.18 * 2**30)
+
+class Gpu(NamedTuple):
+    """What a GPU says of itself."""
+
+    name: str
+    total: int
+    """Bytes."""
+    capability: tuple[int, int]
+    multiprocessors: int
+
 
 _REFUSED = """
 CtxGetCurrent CtxGetLimit CtxSetLimit CtxSetCurrent DevicePrimaryCtxGetState
@@ -39,25 +51,9 @@ int cuGetErrorString(int e,const char**s){*s="no device";return 0;}
 
 
 def driver_source() -> str:
-    """Return the C source of a driver library with which vLLM's extension modules load; every use
+    """Return the C source of a driver library with which extension modules load; every use
     of a device fails."""
     return _ANSWERED + "".join(f"int cu{name}(){{return 100;}}\n" for name in _REFUSED.split())
-
-
-class Properties:
-    """What the device says of itself."""
-
-    total_memory = TOTAL
-    name = NAME
-    major = CAPABILITY[0]
-    minor = CAPABILITY[1]
-    multi_processor_count = 132
-    warp_size = 32
-    gcnArchName = ""
-    shared_memory_per_block_optin = 232448
-    regs_per_multiprocessor = 65536
-    max_threads_per_multi_processor = 2048
-    L2_cache_size = 50 * 2**20
 
 
 class Handle:
@@ -68,28 +64,58 @@ class Handle:
 
     def __init__(self, *_, **__) -> None: ...  # noqa: ANN002, ANN003
 
+    def __enter__(self):  # noqa: ANN204
+        return self
+
+    def __exit__(self, *_) -> bool:  # noqa: ANN002
+        return False
+
     def __getattr__(self, name):  # noqa: ANN001, ANN204
         return lambda *a, **k: None
 
 
-for _name, _value in {
-    "is_available": lambda: True,
-    "device_count": lambda: 16,
-    "current_device": lambda: 0,
-    "get_device_properties": lambda *a, **k: Properties,
-    "get_device_capability": lambda *a, **k: CAPABILITY,
-    "get_device_name": lambda *a, **k: NAME,
-    "set_device": lambda *a, **k: None,
-    "mem_get_info": lambda *a, **k: (TOTAL, TOTAL),
-    "synchronize": lambda *a, **k: None,
-    "is_initialized": lambda: False,
-    "_lazy_init": lambda *a, **k: None,
-    "Stream": Handle,
-    "Event": Handle,
-    "current_stream": lambda *a, **k: Handle(),
-    "default_stream": lambda *a, **k: Handle(),
-}.items():
-    setattr(torch.cuda, _name, _value)
+def install(gpu: Gpu) -> None:
+    """Have torch.cuda describe a gpu and do nothing."""
+    properties = SimpleNamespace(
+        total_memory=gpu.total,
+        name=gpu.name,
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
+        multi_processor_count=gpu.multiprocessors,
+        warp_size=32,
+        gcnArchName="",
+        is_integrated=0,
+        uuid="0",
+        shared_memory_per_block_optin=232448,
+        shared_memory_per_multiprocessor=233472,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=2048,
+        L2_cache_size=50 * 2**20,
+    )
+    major, minor = gpu.capability
+    for name, value in {
+        "is_available": lambda: True,
+        "device_count": lambda: 16,
+        "current_device": lambda: 0,
+        "get_device_properties": lambda *a, **k: properties,
+        "get_device_capability": lambda *a, **k: gpu.capability,
+        "get_device_name": lambda *a, **k: gpu.name,
+        "get_arch_list": lambda: [f"sm_{major}{minor}"],
+        "set_device": lambda *a, **k: None,
+        "mem_get_info": lambda *a, **k: (gpu.total, gpu.total),
+        "memory_allocated": lambda *a, **k: 0,
+        "memory_reserved": lambda *a, **k: 0,
+        "empty_cache": lambda *a, **k: None,
+        "synchronize": lambda *a, **k: None,
+        "is_initialized": lambda: False,
+        "_lazy_init": lambda *a, **k: None,
+        "Stream": Handle,
+        "Event": Handle,
+        "stream": lambda *a, **k: Handle(),
+        "current_stream": lambda *a, **k: Handle(),
+        "default_stream": lambda *a, **k: Handle(),
+    }.items():
+        setattr(torch.cuda, name, value)
 
 
 class ProcessGroup:
@@ -115,8 +141,9 @@ class Group:
     unique_name = "fake"
     use_custom_op_call = False
     device = torch.device("meta")
-    device_communicator = None
-    mq_broadcaster = None
+    device_communicator = mq_broadcaster = ca_comm = pynccl_comm = None
+    qr_comm = pymscclpp_comm = torch_symm_mem_comm = None
+    use_custom_allreduce = use_pynccl = False
 
     def __init__(self, ranks: int, rank: int = 0, *, ends: bool = False) -> None:
         self.world_size = ranks
@@ -128,9 +155,16 @@ class Group:
         self.is_last_rank = not ends or rank == ranks - 1
         self.device_group = self.cpu_group = ProcessGroup(ranks)
 
+    def barrier(self, *_: object, **__: object) -> None:
+        """Wait for no one."""
+
+    def all_reduce(self, tensor, *_: object, **__: object):  # noqa: ANN001, ANN201
+        """Return this rank's own."""
+        return tensor
+
 
 class CudaToMeta(torch.overrides.TorchFunctionMode):
-    """Make on the meta device what is asked for on CUDA."""
+    """Make on the meta device what is requested for on CUDA."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204
         kwargs = dict(kwargs or {})
@@ -146,3 +180,7 @@ def _on_cuda(value: object) -> bool:
     if isinstance(value, str):
         return value.startswith("cuda")
     return isinstance(value, torch.device) and value.type == "cuda"
+
+
+if __name__ == "__main__":
+    print(driver_source(), end="")

@@ -1,6 +1,5 @@
 """Ask an installed vLLM what it would allocate: its model classes, KV cache specs and planner.
 
-    python -m hunt.vllm_answers driver > driver.c
     python -m hunt.vllm_answers CASES.jsonl ANSWERS.jsonl
 
 Runs under the Python that has vLLM (0.33), without a GPU. Weights are those at construction.
@@ -18,9 +17,8 @@ from pathlib import Path
 
 from hunt import stand_in
 
-if sys.argv[1:] == ["driver"]:
-    print(stand_in.driver_source(), end="")
-    sys.exit()
+H100 = stand_in.Gpu("NVIDIA H100 80GB HBM3", int(79.18 * 2**30), (9, 0), 132)
+stand_in.install(H100)
 
 import torch
 import vllm.platforms as platforms
@@ -34,23 +32,23 @@ class FakeCuda(cuda.NonNvmlCudaPlatform):
     @classmethod
     def get_device_capability(cls, device_id=0):  # noqa: ANN001, ANN206
         """Return Hopper's."""
-        return DeviceCapability(*stand_in.CAPABILITY)
+        return DeviceCapability(*H100.capability)
 
     @classmethod
     def has_device_capability(cls, capability, device_id=0):  # noqa: ANN001, ANN206
         """Compare with Hopper's."""
         least = capability if isinstance(capability, tuple) else divmod(capability, 10)
-        return tuple(least) <= stand_in.CAPABILITY
+        return tuple(least) <= H100.capability
 
     @classmethod
     def get_device_name(cls, device_id=0) -> str:  # noqa: ANN001
         """Return the name."""
-        return stand_in.NAME
+        return H100.name
 
     @classmethod
     def get_device_total_memory(cls, device_id=0) -> int:  # noqa: ANN001
         """Return the bytes."""
-        return stand_in.TOTAL
+        return H100.total
 
     @classmethod
     def import_kernels(cls) -> None:
@@ -59,7 +57,7 @@ class FakeCuda(cuda.NonNvmlCudaPlatform):
     @classmethod
     def num_compute_units(cls, device_id=0) -> int:  # noqa: ANN001
         """Return the multiprocessors."""
-        return 132
+        return H100.multiprocessors
 
     @classmethod
     def is_fully_connected(cls, *_) -> bool:  # noqa: ANN002

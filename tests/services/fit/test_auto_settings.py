@@ -192,7 +192,7 @@ def test_more_requests_are_estimated_with_their_own_batches(ask, model, gpu):
     [
         ("Qwen/Qwen3-32B", "4x L4", "vllm"),
         ("google/gemma-3-27b-it", "H100", "vllm"),
-        ("google/gemma-3-27b-it", "4x RTX 4090", "sglang"),
+        ("google/gemma-3-27b-it", "4x RTX 5090", "sglang"),
         ("Qwen/Qwen3-30B-A3B", "H100", "transformers"),
     ],
 )

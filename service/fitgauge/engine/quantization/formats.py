@@ -33,6 +33,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bits for each row of `out` (a bias that an engine registers with the weight)."""
     extra_bytes: int = 0
     """Bytes once a tensor (global scales, tables)."""
+    repeats_scales: bool = False
+    """Whether a rank that holds a part of `in` has the scales of all of it."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a format that no tensor could have."""

@@ -256,6 +256,9 @@ class Engine(NamedTuple):
     experts_over_all_ranks: bool = False
     """Expert parallelism, where it is on, spreads experts over all tensor x data parallel ranks."""
 
+    experts_over_some_ranks: bool = False
+    """Expert parallelism may spread experts over fewer ranks than divide the attention."""
+
     embeddings_on_gpu: bool = False
     """Keeps embedding and head on the GPU, whatever it offloads."""
 

@@ -139,6 +139,8 @@ def share_bytes(share: TensorGroup, layout: ShardingRules, ranks: Ranks) -> int:
     if (ways > 1 or share.multiple > 1) and share.split is not Split.NONE:
         if share.split is Split.ROW:
             inputs = _rank_width(inputs, share, ways)
+            if form.repeats_scales:
+                form = msgspec.structs.replace(form, group=form.group // ways)
         else:
             out = _rank_width(out, share, ways)
     if share.experts and share.split is not Split.NONE:

@@ -60,12 +60,13 @@ def base_workload(
     tensor, pipeline, data = degrees(request, spec, count, name)
     replicated = attention_replicas(request, spec, count, name) > 1
     expert = request.expert_parallel or (tensor * data if replicated else 1)
-    if expert not in (
-        (1, tensor * data) if row.experts_over_all_ranks else (1, tensor, tensor * data)
-    ):
+    possible = _expert_degrees(row, tensor, data)
+    if expert not in possible:
         hint = (
             f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or"
             f" {tensor * data}."
+            if row.experts_over_all_ranks
+            else f"Send one of {', '.join(map(str, possible))}."
         )
         raise InvalidRequestError(
             f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
@@ -239,6 +240,14 @@ def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workloa
             code="impossible-degrees",
         )
     return structs.replace(workload, free_bytes=tuple(gpu.usable.expected for gpu in gpus))
+
+
+def _expert_degrees(row: Engine, tensor: int, data: int) -> list[int]:
+    """Return the degrees of expert parallelism over so many ranks."""
+    ranks = tensor * data
+    if row.experts_over_some_ranks:
+        return [degree for degree in range(1, ranks + 1) if ranks % degree == 0]
+    return sorted({1, ranks} if row.experts_over_all_ranks else {1, tensor, ranks})
 
 
 def attention_replicas(request: FitRequest, spec: ModelSpec, count: int, engine: EngineName) -> int:

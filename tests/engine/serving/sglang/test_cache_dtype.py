@@ -62,6 +62,6 @@ def test_sparse_mla_has_a_format_of_its_own_and_the_question_the_last_word() -> 
 )
 def test_rows_of_sparse_mla_in_fp8(card: str, version: tuple[int, ...], row: int) -> None:
     work = workload(kv_cache_dtype="F8_E4M3", engine_version=version)
-    raw = has_raw_rows(work, load().get(card))
+    raw = has_raw_rows(spec_of("deepseek-ai/DeepSeek-V3.2"), work, load().get(card))
     pool = radix_pool(spec_of("deepseek-ai/DeepSeek-V3.2"), work, None, raw_rows=raw)
     assert pool.cell == 61 * row

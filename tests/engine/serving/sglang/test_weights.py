@@ -7,13 +7,9 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture
-from fitgauge.engine.serving.sglang.weights import (
-    buffer_bytes,
-    check_parallel,
-    on_gpu,
-    shard_weights,
-)
+from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu, shard_weights
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -61,13 +57,17 @@ def test_experts_whose_blocks_a_rank_would_cut_are_refused(
     architecture: Architecture, ranks: int, *, refused: bool
 ) -> None:
     """768 features of an expert in blocks of 128; Blackwell's kernels pad them."""
-    sharded = laid_out("Qwen/Qwen3-30B-A3B-FP8", architecture)
+    spec, sharded = (
+        spec_of("Qwen/Qwen3-30B-A3B-FP8"),
+        laid_out("Qwen/Qwen3-30B-A3B-FP8", architecture),
+    )
     if not refused:
-        check_parallel(sharded, ranks, 1)
+        check_parallel(spec, sharded, ranks, 1)
         return
     with pytest.raises(UnsupportedError, match="128"):
-        check_parallel(sharded, ranks, 1)
-    check_parallel(sharded, ranks, ranks)
+        check_parallel(spec, sharded, ranks, 1)
+    if ranks <= 4:  # eight ranks cut a block of the keys
+        check_parallel(spec, sharded, ranks, ranks)
 
 
 @pytest.mark.parametrize(

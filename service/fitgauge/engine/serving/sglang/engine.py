@@ -59,7 +59,7 @@ ENGINE = Engine(
     formats={
         "awq": (7, 5), "gptq": (8, 0), "fp8": (8, 0), "mxfp4": (8, 0), "mxfp8": (10, 0),
         "nvfp4": (8, 0), "modelopt_nvfp4": (8, 0), "modelopt_mxfp8": (10, 0), "modelopt": (8, 9),
-        "compressed-tensors": (7, 0), "torchao": (8, 0),
+        "compressed-tensors": (8, 0), "torchao": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
@@ -102,6 +102,7 @@ ENGINE = Engine(
     highest_utilization=0.9,  # its share leaves out activations and graphs
     preference=2,
     rollout_aliases=(),
+    experts_over_some_ranks=True,
     splits_cache_budget=True,
     prefill_measured=True,
     decode_measured=True,

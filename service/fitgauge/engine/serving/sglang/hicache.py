@@ -43,7 +43,7 @@ def staging_terms(
     """Return `workspace`: the pages of keys and values that are gathered before they leave the
     GPU. Latents are not staged."""
     latent = (LatentAttention, CompressedAttention)
-    page, token = page_tokens(spec, accelerator), pool.full + pool.windowed
+    page, token = page_tokens(spec, accelerator), int(pool.full + pool.windowed)
     if (
         not workload.kv_offload_bytes
         or workload.engine_version < STAGED

@@ -42,6 +42,12 @@ _WIDE = 4
 _STEPS = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
 """Ranks from which on a share holds."""
 
+_LIMITS = (20, 35, 60, 160)
+"""Sizes of a GPU from which on the defaults change [GiB]."""
+_BATCHES = ((8, 8, 2048), (48, 160, 4096), (32, 160, 4096), (256, 512, 8192), (512, 512, 16384))
+"""Largest batch of the decode graphs on few ranks and on `_WIDE` and more, and
+chunked_prefill_size, by `size_class`."""
+
 _RESERVES = ((35, 2.8, 0.1), (90, 9.5, 0.5), (160, 12.0, 0.5))
 """GPUs of less than so many GiB: what is reserved [GiB], and for every rank."""
 
@@ -60,15 +66,14 @@ def default_batch(
         return (8, 2048) if memory < 25_000 else (160, 8192)
     if version < BY_WORK:
         return (8, 2048) if memory < 35 * 1024 else (160, 8192 if memory < 160 * 1024 else 16384)
-    for limit, sequences, wide, tokens in (
-        (20, 8, 8, 2048),
-        (35, 48, 160, 4096),
-        (60, 32, 160, 4096),
-        (160, 256, 512, 8192),
-    ):
-        if memory < limit * 1024:
-            return wide if tensor_parallel >= _WIDE else sequences, tokens
-    return 512, 16384
+    sequences, wide, tokens = _BATCHES[size_class(accelerator)]
+    return wide if tensor_parallel >= _WIDE else sequences, tokens
+
+
+def size_class(accelerator: Accelerator) -> int:
+    """Return which of `_BATCHES` a GPU of its memory has."""
+    memory = total_mib(accelerator)
+    return sum(memory >= limit * 1024 for limit in _LIMITS)
 
 
 def graph_batch(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> int:

@@ -23,12 +23,17 @@ from fitgauge.engine.serving.runtime import (
 )
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
+from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import architecture, is_large_hopper
-from fitgauge.engine.serving.sglang.mem_fraction import mem_fraction_static, running_requests
+from fitgauge.engine.serving.sglang.mem_fraction import (
+    mem_fraction_static,
+    running_requests,
+    size_class,
+)
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
-from fitgauge.engine.serving.sglang.weights import buffer_bytes, check_parallel, on_gpu
+from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
@@ -48,12 +53,13 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
 
 def accelerator_kind(accelerator: Accelerator) -> Hashable:
     """Return what decides what a GPU holds before `for_accelerator`: whether ranks share memory,
-    its architecture, whether it is a large Hopper GPU, and the vendor where its process was not
-    measured."""
+    its architecture and class of memory, whether it is a large Hopper GPU, and the vendor where its
+    process was not measured."""
     return (
         shares_memory(accelerator),
         architecture(accelerator),
         is_large_hopper(accelerator),
+        size_class(accelerator),
         elsewhere(accelerator.vendor),
     )
 
@@ -84,7 +90,7 @@ def loaded_stages(
     """Return what every stage loads: weights, rotary tables, the cache of images."""
     images = feature_bytes(spec, accelerator, running_requests(spec, workload, accelerator))
     stored = on_gpu(spec, sharded, architecture(accelerator))
-    check_parallel(stored, workload.tensor_parallel, workload.expert_parallel)
+    check_parallel(spec, stored, workload.tensor_parallel, workload.expert_parallel)
     return stored.once(
         (*loading_degrees(workload), images), lambda: _loaded(spec, stored, workload, images)
     )
@@ -139,7 +145,13 @@ def stage_memory(
     process = as_measured(before, accelerator)
     stages = []
     for stage in stages_of(spec, workload):
-        pool = radix_pool(spec, workload, stage.span, raw_rows=has_raw_rows(workload, accelerator))
+        pool = radix_pool(
+            spec,
+            workload,
+            stage.span,
+            raw_rows=has_raw_rows(spec, workload, accelerator),
+            requests=running_requests(spec, workload, accelerator),
+        )
         later: tuple[Term, ...] = ()
         if workload.kv_cache_memory_bytes is None:
             later = memory_in_reserve(

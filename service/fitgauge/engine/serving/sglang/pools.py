@@ -2,19 +2,27 @@
 
 Source: sglang 0.5.23, srt/model_executor/pool_configurator.py."""
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, Mixer, ModelSpec
+from fitgauge.engine.model.spec import (
+    Attention,
+    CompressedAttention,
+    CrossAttention,
+    Mixer,
+    ModelSpec,
+    Part,
+    Recurrent,
+)
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
-from fitgauge.engine.serving.kv_cache import given_pool
-from fitgauge.engine.serving.sglang.gpus import is_blackwell
+from fitgauge.engine.serving.kv_cache import given_pool, state_bytes
+from fitgauge.engine.serving.sglang import compressed
+from fitgauge.engine.serving.sglang.gpus import architecture, is_blackwell
 from fitgauge.engine.serving.token_pool import (
     cell_formula,
     full_token_bytes,
     held,
     kv_cache_dtype,
-    request_state_bytes,
 )
 from fitgauge.engine.serving.workload import Workload
 
@@ -43,12 +51,16 @@ Source: srt/configs/model_config.py, is_hybrid_swa_model;
 srt/arg_groups/model_overrides/gemma2_gemma3.py."""
 
 
+_ENCODER_POOLED = frozenset({"WhisperForConditionalGeneration"})
+"""Architectures whose encoder layers have a part in the pool, though they write none."""
+
+
 class SglangPools(Struct, frozen=True, kw_only=True):
     """The pools of one rank."""
 
-    full: int
+    full: float
     """Bytes of a token in the pool of full attention."""
-    windowed: int
+    windowed: float
     """Bytes of a token in the pool of sliding layers."""
     slot: int
     """Bytes of a state slot."""
@@ -56,6 +68,12 @@ class SglangPools(Struct, frozen=True, kw_only=True):
     """Tokens of the longest window."""
     context_length: int
     """Tokens of a request."""
+    window_share: float = WINDOW_SHARE
+    """Tokens of the window pool for every token of the full pool."""
+    fixed: int = 0
+    """Bytes of states that all requests have from the start."""
+    source: int = 0
+    """Tokens of the images that a request attends to across, which lie in the same pool."""
     formula: str = ""
     """`cell` by its factors."""
 
@@ -66,9 +84,9 @@ class SglangPools(Struct, frozen=True, kw_only=True):
 
     @property
     def cell(self) -> float:
-        """Bytes of one token of capacity: full + 0.8 x windowed, or the window pool's alone
+        """Bytes of one token of capacity: full + share x windowed, or the window pool's alone
         where there is no full one."""
-        return self.full + WINDOW_SHARE * self.windowed if self.full else float(self.windowed)
+        return self.full + self.window_share * self.windowed if self.full else self.windowed
 
     def slots(self, pool_bytes: int) -> int:
         """State slots: 0.9 / 1.9 of the pool less one slot of padding, over the bytes of a slot."""
@@ -77,20 +95,24 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         return max(0, int((pool_bytes * STATE_SHARE / (1 + STATE_SHARE) - self.slot) // self.slot))
 
     def tokens(self, pool_bytes: int) -> int:
-        """`max_total_num_tokens`: what the states leave, over the cell."""
+        """`max_total_num_tokens`: what the states leave, over the cell; a request's context where
+        nothing is kept of a token. Source: pool_configurator.py, _zero_kv_max_tokens."""
+        pool_bytes -= self.fixed
         rest = pool_bytes - (self.slots(pool_bytes) + 1) * self.slot if self.slot else pool_bytes
         if not self.cell:
-            return self.slots(pool_bytes) // STATES_PER_REQUEST * self.context_length
+            return self.context_length if self.slots(pool_bytes) else 0
         return max(0, int(rest // self.cell))
 
     def pool_bytes(self, concurrency: int, context_length: int) -> int:
         """Return the least pool whose tokens, window and state slots hold `concurrency` such
         requests."""
-        tokens = concurrency * context_length
+        tokens = concurrency * (context_length + self.source)
         if self.windowed:
             in_windows = concurrency * min(context_length, self.window)
-            tokens = max(tokens, int(in_windows / WINDOW_SHARE) + 1) if self.full else in_windows
-        needed = int(tokens * self.cell) + 1 if self.cell else 0
+            tokens = (
+                max(tokens, int(in_windows / self.window_share) + 1) if self.full else in_windows
+            )
+        needed = int(tokens * self.cell) + 1 + self.fixed if self.cell else 0
         if not self.slot:
             return needed
         states = (STATES_PER_REQUEST * concurrency + 2) * self.slot
@@ -103,22 +125,24 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         """Return what tokens take of `pool_bytes` by its factors."""
         if not self.cell:
             return "0 B"
-        tokens = f"{counted(concurrency, 'request')} x {context_length} tokens"
+        each = f"({context_length} + {self.source})" if self.source else str(context_length)
+        tokens = f"{counted(concurrency, 'request')} x {each} tokens"
         if self.windowed:
             in_windows = concurrency * min(context_length, self.window)
             if not self.full:
                 tokens = f"{in_windows} tokens in windows"
-            elif int(in_windows / WINDOW_SHARE) + 1 > concurrency * context_length:
-                tokens = f"{int(in_windows / WINDOW_SHARE) + 1} tokens for the windows' pool"
-        return f"{tokens} x {self.formula} + 1 B"
+            elif int(in_windows / self.window_share) + 1 > concurrency * context_length:
+                tokens = f"{int(in_windows / self.window_share) + 1} tokens for the windows' pool"
+        fixed = f" + {exactly(self.fixed)} of all requests' states" if self.fixed else ""
+        return f"{tokens} x {self.formula} + 1 B{fixed}"
 
     def requests(self, pool_bytes: int, context_length: int) -> int:
         """Return whole requests that all pools hold."""
         tokens, counts = self.tokens(pool_bytes), []
         if self.full:
-            counts.append(tokens // context_length)
+            counts.append(tokens // (context_length + self.source))
         if self.windowed:
-            tokens_in_window = int(WINDOW_SHARE * tokens) if self.full else tokens
+            tokens_in_window = int(self.window_share * tokens) if self.full else tokens
             counts.append(tokens_in_window // min(context_length, self.window))
         if self.slot:
             counts.append(self.slots(pool_bytes) // STATES_PER_REQUEST)
@@ -130,22 +154,38 @@ RAW_ROWS = (0, 5, 23)
 before were not read, logs of early 2026 print rows with scales."""
 
 
-def has_raw_rows(workload: Workload, accelerator: Accelerator) -> bool:
+_SCALED_ON_CONSUMER = "GlmMoeDsaForCausalLM"
+"""The architecture whose rows have scales on consumer Blackwell GPUs."""
+
+
+def has_raw_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
     """Return whether a row of sparse MLA in fp8 is latent and rotated key alone. Source:
-    overrides.py, _dsa_split_backend_resolution (trtllm); kv_cache_configurator.py,
-    calculate_mla_kv_cache_dim."""
-    return workload.engine_version >= RAW_ROWS and is_blackwell(accelerator)
+    overrides.py, _dsa_split_backend_resolution (trtllm; flashinfer_sparse_mla of GLM on SM120);
+    kv_cache_configurator.py, calculate_mla_kv_cache_dim."""
+    if workload.engine_version < RAW_ROWS or not is_blackwell(accelerator):
+        return False
+    consumer = architecture(accelerator) == "consumer_blackwell"
+    return not (consumer and spec.architecture == _SCALED_ON_CONSUMER)
 
 
 def radix_pool(
-    spec: ModelSpec, workload: Workload, layers: range | None, *, raw_rows: bool = False
+    spec: ModelSpec,
+    workload: Workload,
+    layers: range | None,
+    *,
+    raw_rows: bool = False,
+    requests: int | None = None,
 ) -> SglangPools:
-    """Return the pools of one rank's `layers` (None: all). raw_rows: see `has_raw_rows`."""
+    """Return the pools of one rank's `layers` (None: all). raw_rows: see `has_raw_rows`;
+    requests: --max-running-requests, None where it is not set."""
     dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
+    if any(isinstance(mixer, CompressedAttention) for mixer, _ in held(spec, layers)):
+        return _of_compressed(held(spec, layers), workload, requests)
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
     layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
-    for mixer, count in held(spec, layers):
+    pooled = _pooled(spec, layers)
+    for mixer, count in pooled:
         size, width = (
             count
             * full_token_bytes(mixer, dtype, tensor_parallel, shared=True, scaled=not raw_rows),
@@ -158,14 +198,76 @@ def radix_pool(
         else:
             full += size
         layers_of[1 if width else 0].append((mixer, count))
-    slot = request_state_bytes(spec, layers, kv_cache_dtype(spec, "auto"), tensor_parallel)
+    slot = sum(
+        count * state_bytes(mixer, kv_cache_dtype(spec, "auto"), tensor_parallel)
+        for mixer, count in held(spec, layers)
+        if isinstance(mixer, Recurrent)
+    )
     return SglangPools(
         full=full,
         windowed=windowed,
         slot=slot,
         window=window,
         context_length=workload.context_length,
+        source=_source_tokens(spec),
         formula=_cell_formula(*layers_of, dtype, tensor_parallel, scaled=not raw_rows),
+    )
+
+
+def _of_compressed(
+    layers: list[tuple[Mixer, int]], workload: Workload, requests: int | None
+) -> SglangPools:
+    """Return the pools of compressed attention."""
+    pools = compressed.compressed_pools(layers, requests)
+    return SglangPools(
+        full=pools.full,
+        windowed=pools.windowed,
+        slot=0,
+        window=max(mixer.window for mixer, _ in layers if isinstance(mixer, CompressedAttention)),
+        context_length=workload.context_length,
+        window_share=compressed.WINDOW_SHARE,
+        fixed=pools.fixed,
+        formula=f"({pools.full:g} B + {compressed.WINDOW_SHARE:g} x {pools.windowed:g} B)",
+    )
+
+
+def _pooled(spec: ModelSpec, layers: range | None) -> list[tuple[Mixer, int]]:
+    """Return the mixers with a part in a token's cell, with the number of layers: across another
+    sequence as over its own, and of Whisper the encoder's too. Source: model_config.py,
+    num_attention_layers; models/mllama.py; of encoders layers/radix_attention.py (ENCODER_ONLY)."""
+    encodes = spec.task == "encode"
+    mixers = [(_as_own(mixer, encodes=encodes), count) for mixer, count in held(spec, layers)]
+    if spec.architecture in _ENCODER_POOLED:
+        mixers += [
+            (structs.replace(mixer, causal=True), len(block.layers))
+            for block in spec.blocks
+            if block.part is Part.ENCODER
+            for mixer in block.mixers
+            if isinstance(mixer, Attention)
+        ]
+    return mixers
+
+
+def _as_own(mixer: Mixer, *, encodes: bool) -> Mixer:
+    if encodes and isinstance(mixer, Attention):
+        return structs.replace(mixer, causal=True)
+    if not isinstance(mixer, CrossAttention):
+        return mixer
+    return Attention(
+        query_heads=mixer.query_heads,
+        kv_heads=mixer.kv_heads,
+        head_dim=mixer.head_dim,
+        value_dim=mixer.head_dim,
+    )
+
+
+def _source_tokens(spec: ModelSpec) -> int:
+    """Return the tokens that a request holds of another sequence; Whisper writes none."""
+    if spec.architecture in _ENCODER_POOLED:
+        return 0
+    return max(
+        (mixer.source_tokens for mixer, _ in held(spec, None) if isinstance(mixer, CrossAttention)),
+        default=0,
     )
 
 

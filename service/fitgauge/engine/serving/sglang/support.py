@@ -3,6 +3,7 @@
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec
 from fitgauge.engine.serving.sglang import hicache
+from fitgauge.engine.serving.sglang.gpus import architecture
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -15,7 +16,49 @@ def refusal(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> UnsupportedError | None:
     """Return why SGLang does not run the workload on this accelerator; None where it does."""
-    return hicache.refusal(workload) or _without_kernels(spec, accelerator)
+    return (
+        hicache.refusal(workload)
+        or _without_kernels(spec, accelerator)
+        or _without_cache_dtype(spec, workload, accelerator)
+        or _without_format(spec, accelerator)
+    )
+
+
+def _without_format(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedError | None:
+    """Source: sglang 0.5.23, srt/layers/quantization/awq/awq.py (get_supported_act_dtypes, without
+    Marlin's kernels); modelopt_quant.py (ModelOptNvFp4FusedMoEMethod) for DeepSeek V4."""
+    settings, capability = spec.quantization or {}, accelerator.compute_capability
+    if capability is None:
+        return None
+    if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
+        return UnsupportedError(
+            "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
+        )
+    four_bit = "NVFP4" in str(settings.get("quant_algo") or settings.get("quantization"))
+    if spec.architecture == "DeepseekV4ForCausalLM" and four_bit and capability < (10, 0):
+        return UnsupportedError(
+            "gpu", "SGLang runs DeepSeek V4 in NVFP4 on Blackwell GPUs and newer alone."
+        )
+    return None
+
+
+def _without_cache_dtype(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> UnsupportedError | None:
+    """Source: sglang 0.5.23, srt/arg_groups: model_overrides/deepseek_v4.py and
+    attention_backend_hook.py (trtllm_mla)."""
+    if workload.kv_cache_dtype != "F8_E5M2" or workload.engine_version < (0, 5, 23):
+        return None
+    mixers = [mixer for block in spec.blocks for mixer in block.mixers]
+    compressed = any(isinstance(mixer, CompressedAttention) for mixer in mixers)
+    latent = any(isinstance(mixer, LatentAttention) for mixer in mixers)
+    if not compressed and not (latent and architecture(accelerator) == "blackwell"):
+        return None
+    return UnsupportedError(
+        "kv_cache_dtype",
+        "SGLang's kernels of latent attention read no cache in fp8_e5m2 there.",
+        ({"kv_cache_dtype": ("fp8_e4m3", "auto")},),
+    )
 
 
 def _without_kernels(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedError | None:

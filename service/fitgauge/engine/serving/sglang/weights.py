@@ -8,24 +8,27 @@ from collections.abc import Hashable
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Stored, Tensor
+from fitgauge.engine.model.spec import (
+    Kind,
+    ModelSpec,
+    Split,
+    Stored,
+    Tensor,
+)
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.experts import ExpertLayout, doubled_scales, expert_layout
 from fitgauge.engine.serving.sglang.gpus import Architecture
-from fitgauge.engine.serving.sglang.multimodal import WITHOUT_TOWER
+from fitgauge.engine.serving.sglang.model_classes import registered
+from fitgauge.engine.serving.sglang.quantized import expert_form, registered_scheme
 from fitgauge.engine.serving.vllm import weights as vllm
-from fitgauge.engine.serving.vllm.model_classes import position_bytes, table_factor
-from fitgauge.engine.serving.vllm.quantized import expert_form, registered_scheme
-from fitgauge.engine.serving.vllm.quirks import quirks
-from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, divided, round_up
+from fitgauge.engine.serving.vllm.model_classes import position_bytes
+from fitgauge.engine.weights.sharding import ShardedWeights, round_up
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
-_VLLM = (0, 33)
-"""The release of vLLM whose classes are meant."""
+SGLANG = msgspec.structs.replace(vllm.VLLM, expert_form=expert_form)
+"""What SGLang does to tensors when it divides them."""
 
 _NO_METHOD = "quantization-method-missing"
 
@@ -33,7 +36,7 @@ _NO_METHOD = "quantization-method-missing"
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
     """Return the model as SGLang registers it, as published."""
     scheme = registered_scheme(spec, _read_scheme(spec, scheme))
-    return lay_out(_registered(spec), scheme, vllm.VLLM, stored)
+    return lay_out(registered(spec, scheme), scheme, SGLANG, stored)
 
 
 def on_gpu(spec: ModelSpec, sharded: ShardedWeights, architecture: Architecture) -> ShardedWeights:
@@ -51,12 +54,12 @@ def _laid_out(spec: ModelSpec, sharded: ShardedWeights, layout: ExpertLayout) ->
         return doubled_scales(own) if layout.scales_twice else own
 
     rules = msgspec.structs.replace(
-        vllm.VLLM,
+        SGLANG,
         expert_multiples={"mxfp4": layout.mxfp4_multiple},
         expert_multiple=layout.multiple,
         expert_form=form,
     )
-    padded = _with_hidden(_registered(spec), layout.hidden_multiple)
+    padded = _with_hidden(registered(spec, sharded.scheme), layout.hidden_multiple)
     return msgspec.structs.replace(
         lay_out(padded, sharded.scheme, rules), scale=sharded.scale, basis=sharded.basis
     )
@@ -70,18 +73,6 @@ def _read_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         return scheme
     named = {**settings, "quant_method": "modelopt"}
     return published(msgspec.structs.replace(spec, quantization=named)) or scheme
-
-
-def _registered(spec: ModelSpec) -> ModelSpec:
-    """Return `spec` with the tensors that SGLang's class for it makes, divided as it does: its own
-    classes divide what vLLM leaves to transformers."""
-    if spec.architecture in WITHOUT_TOWER:
-        unseen = (*TOWERS, Part.PROJECTOR)
-        blocks = tuple(block for block in spec.blocks if block.part not in unseen)
-        return msgspec.structs.replace(spec, blocks=blocks)
-    if quirks(spec).no_tensor_parallel_plan and spec.architecture in ARCHITECTURES:
-        return spec
-    return vllm.registered(spec)
 
 
 def _with_hidden(spec: ModelSpec, multiple: int) -> ModelSpec:
@@ -112,26 +103,6 @@ def buffer_bytes(spec: ModelSpec) -> int:
     """Return the bytes of rotary tables, which are in float32 whatever the model is in. Source:
     srt/layers/rotary_embedding/base.py."""
     tables = (
-        table_factor(spec, table, _VLLM)
-        * size_of(table.positions * table.dim, table.dtype or "F32")
-        for table in spec.rotary_tables
+        size_of(table.positions * table.dim, table.dtype or "F32") for table in spec.rotary_tables
     )
     return position_bytes(spec) + sum(tables)
-
-
-def check_parallel(sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int) -> None:
-    """Raise UnsupportedError where a rank's part of an expert in blocks is no whole number of
-    blocks. Source: srt/layers/quantization/fp8.py, Fp8MoEMethod.create_weights."""
-    for share in sharded.shares:
-        form = share.form
-        if not share.experts or form is None or form.rows < 2 or share.split is Split.NONE:
-            continue
-        ways = max(1, tensor_parallel // expert_parallel)
-        width = round_up(divided(share.pieces, ways), share.multiple) // share.fused
-        if width % form.rows:
-            raise UnsupportedError(
-                "tensor_parallel",
-                f"SGLang refuses tensor_parallel {tensor_parallel}: {width} features of an expert"
-                f" on a rank cannot be divided into quantization blocks of {form.rows}.",
-                ({"tensor_parallel": (1,), "data_parallel": (1,)},),
-            )

@@ -16,7 +16,7 @@ from fitgauge.engine.serving.vllm.quirks import quantizes_routers, quirks
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import TOWERS, TensorGroup, divided
 
-_UNQUANTIZED = named(
+UNQUANTIZED = named(
     (
         "indexer.wk",
         "indexer.weights_proj",
@@ -35,7 +35,7 @@ _FIRST_MAMBA = named((r"re:(^|\.)(mamba|mixer)\.(in|x|dt|out)_proj$",))
 """Linears of the first Mamba's mixer, which takes no quantization. Source: layers/mamba/
 mamba_mixer.py, MambaMixer."""
 
-_CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
+CHANNEL_SCALES = frozenset({"fp8_channel", "int8_channel"})
 """Formats whose scales, one a row, are float32 whatever the checkpoint stores. Source:
 utils/fp8_utils.py, create_fp8_scale_parameter; compressed_tensors/schemes, weight_scale."""
 
@@ -107,16 +107,16 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         towers = any(block.part in TOWERS for block in spec.blocks)
         rules = [*_unquantized_towers(spec), *(_of_modules(rule, towers=towers) for rule in rules)]
     if scheme.name == "modelopt_mixed":
-        rules = [_of_fused(rule) for rule in rules]
+        rules = [of_fused(rule) for rule in rules]
     if scheme.name == "compressed-tensors" and quirks(spec).experts_unnamed:
         rules = [Rule(form=None, kinds=(Kind.EXPERT,)), *rules]
-    whole = [_UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [_UNQUANTIZED]
+    whole = [UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [UNQUANTIZED]
     return msgspec.structs.replace(
         scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)
     )
 
 
-def _of_fused(rule: Rule) -> Rule:
+def of_fused(rule: Rule) -> Rule:
     """Return a rule for every part of a linear that vLLM builds as one, where it names any. Source:
     modelopt.py, ModelOptMixedPrecisionConfig._resolve_quant_algo."""
     if rule.form is None or rule.names is None:
@@ -186,7 +186,7 @@ def _registered(rule: Rule, *, routers: bool) -> Rule:
     form, kinds = rule.form, rule.kinds
     if routers and Kind.LINEAR in kinds and Kind.ROUTER not in kinds:
         kinds = (*kinds, Kind.ROUTER)
-    if form is not None and form.name in _CHANNEL_SCALES:
+    if form is not None and form.name in CHANNEL_SCALES:
         form = msgspec.structs.replace(form, scale_bits=32)
     if form is not None and form.input_bits:
         # No activation order is read, so no g_idx is registered. Source: auto_gptq.py.
@@ -200,13 +200,13 @@ def expert_form(form: Format, width: int, hidden: int, ways: int) -> Format:
         return _refined_block(form, width, hidden) if ways > 1 else form
     if not form.name.startswith(("gptq_", "awq_")):
         return form
-    if _marlin_reads(form, width, hidden):
+    if marlin_reads(form, width, hidden):
         # Zero points and biases of both projections, whether or not the checkpoint has them.
         # Source: auto_gptq.py, AutoGPTQMoEMethod.create_weights.
         return (
             msgspec.structs.replace(form, output_bits=16) if form.name.startswith("gptq_") else form
         )
-    group = _halved_group(form.group, width, hidden)
+    group = halved_group(form.group, width, hidden)
     zero_bits = 0 if form.name.startswith("gptq_") else form.zero_bits
     return msgspec.structs.replace(form, group=group, zero_bits=zero_bits)
 
@@ -232,11 +232,11 @@ def refusal(form: Format, width: int, hidden: int) -> str | None:
         refined = _refined_block(form, width, hidden).group
         return None if width % refined == 0 and refined >= _SMALLEST_BLOCK else _uneven(width, form)
     if form.name.startswith(("gptq_", "awq_")):
-        if _marlin_reads(form, width, hidden) or not form.group:
+        if marlin_reads(form, width, hidden) or not form.group:
             return None
         return (
             None
-            if _halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK
+            if halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK
             else _uneven(width, form)
         )
     if form.name.startswith("packed_int") and form.group:
@@ -251,7 +251,7 @@ def _uneven(width: int, form: Format) -> str:
     return f"{width} features a rank cannot be divided into quantization blocks of {form.group}"
 
 
-def _marlin_reads(form: Format, width: int, hidden: int) -> bool:
+def marlin_reads(form: Format, width: int, hidden: int) -> bool:
     """Return whether Marlin's kernels of experts read the format at these sizes."""
     return (
         form.group in _MARLIN_GROUPS
@@ -260,7 +260,7 @@ def _marlin_reads(form: Format, width: int, hidden: int) -> bool:
     )
 
 
-def _halved_group(group: int, width: int, hidden: int) -> int:
+def halved_group(group: int, width: int, hidden: int) -> int:
     """Return the largest group, halved as often as needed, that divides both sides."""
     while group > 1 and (width % group or hidden % group):
         group //= 2

@@ -1,29 +1,17 @@
-"""Ask this service the cases of a hunt, and compare its answers with vLLM's."""
+"""Compare this service's answers with vLLM's."""
 
-import asyncio
-import json
-import os
-from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpx
-
-from answers import lifespan
-
-os.environ["HF_HUB_OFFLINE"] = "0"  # the Hub is a stand-in on this machine
-
-from fitgauge.app import create_app
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 from fitgauge.errors import InvalidRequestError
-from fitgauge.hub import Hub, HubSettings
-from fitgauge.settings import Settings
-from hub_stand_in import HubStandIn
-from hub_stand_in.repositories import Repository
+from hunt.parts import by_part
+from hunt.service import Answer, Outcome, ask
 
+REFUSED = "refused by vLLM"
 WEIGHTS_SHARE = 1e-4
 """What weights may differ by to agree."""
 TOKENS_SHARE = 1e-3
@@ -40,55 +28,26 @@ _CODE_ELSEWHERE = ("contains custom code", "Transformers does not re")
 """What answers hold where the model's code lies in its repository, which is not run here."""
 
 
-class Outcome(NamedTuple):
-    """How one case compares."""
-
-    case: dict[str, Any]
-    kind: str
-    """`agrees`, `weights`, `tokens`, `refused by vLLM`, `refused here` or `no answer`."""
-    detail: str = ""
-    """The terms that differ."""
-
-
 def outcomes(cases: list[dict[str, Any]], answers: dict[str, dict[str, Any]]) -> list[Outcome]:
     """Return how every case that vLLM answered compares, in their order."""
-    ours = asyncio.run(_ask(cases, answers))
+    ours = ask(
+        cases,
+        {
+            case["id"]: _request(case, answers[case["id"]])
+            for case in cases
+            if case["id"] in answers
+        },
+    )
     return [
-        _compared(case, answers[case["id"]], *ours[case["id"]])
+        _compared(case, answers[case["id"]], ours[case["id"]])
         for case in cases
         if case["id"] in answers
     ]
 
 
-async def _ask(
-    cases: list[dict[str, Any]], answers: dict[str, dict[str, Any]]
-) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Return status and answer of this service by case."""
-    repositories = [
-        Repository(f"hunt/{case['id']}", {"config.json": json.dumps(case["config"]).encode()})
-        for case in cases
-    ]
-    results = {}
-    with HubStandIn(*repositories) as stand_in:
-        hub = Hub(HubSettings(endpoint=stand_in.url, offline=False, token=False, cache_dir=None))
-        app = create_app(Settings(log_level="error"), hub)
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
-        async with (
-            lifespan(app),
-            httpx.AsyncClient(transport=transport, base_url="http://hunt", timeout=60) as client,
-        ):
-            for case in cases:
-                if case["id"] in answers:
-                    request = _request(case, answers[case["id"]])
-                    response = await client.post("/v1/fit", json=request)
-                    results[case["id"]] = (response.status_code, response.json())
-    return results
-
-
 def _request(case: dict[str, Any], vllm: dict[str, Any]) -> dict[str, Any]:
     tensor, pipeline = case["tensor_parallel"], case.get("pipeline_parallel", 1)
     request = {
-        "model": f"hunt/{case['id']}",
         "gpu": "H100 SXM",
         "gpu_count": tensor * pipeline,
         "engine": "vllm",
@@ -107,19 +66,17 @@ def _request(case: dict[str, Any], vllm: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if value is not None}
 
 
-def _compared(
-    case: dict[str, Any], vllm: dict[str, Any], status: int, ours: dict[str, Any]
-) -> Outcome:
+def _compared(case: dict[str, Any], vllm: dict[str, Any], answer: Answer) -> Outcome:
     error = vllm.get("error", "")
     if error.startswith(_CRASHES) or any(text in error for text in _CODE_ELSEWHERE):
         return Outcome(case, "no answer", error[:120])
-    refused = status != 200 or ours["verdict"] == "unsupported"
+    ours = answer.body
     if error or vllm.get("kv_error"):
-        if refused or (not error and ours["verdict"] == "does_not_fit"):
+        if answer.refused or (not error and ours["verdict"] == "does_not_fit"):
             return Outcome(case, "agrees")
-        return Outcome(case, "refused by vLLM", (error or vllm["kv_error"])[:160])
-    if refused:
-        return Outcome(case, "refused here", str(ours.get("detail") or ours.get("summary"))[:160])
+        return Outcome(case, REFUSED, (error or vllm["kv_error"])[:160])
+    if answer.refused:
+        return Outcome(case, "refused here", answer.reason)
     stages = ours.get("ranks") or [ours]
     differences = [
         _weights(stage) - rank["parameter_bytes"] - rank["buffer_bytes"]
@@ -142,24 +99,8 @@ def _weights(stage: dict[str, Any]) -> int:
     return sum(t["bytes"] for t in stage["terms"] if t["name"] in ("weights", "buffers"))
 
 
-_PARTS = (
-    ("buffer", ("cos_sin_cache", "_scale_float", "inv_freq", "_buffer", "expert_map")),
-    ("projector", ("projector", "merger", "connector", "adapter", "mm_")),
-    ("tower", ("visual", "vision", "audio", "tower", "speech", "encoder.")),
-    ("embedding", ("embed", "wte", "wpe", "word_")),
-    ("head", ("lm_head", "output.weight", "score", "classifier")),
-)
-"""Parts of a model by what names of their tensors hold, tried in this order."""
-_OURS = {"language": "layers", "vision": "tower", "audio": "tower", "encoder": "tower"}
-
-
 def _terms(case: dict[str, Any], vllm: dict[str, Any], rank: int, total: int) -> str:
-    """Return by part what ours are larger by than vLLM's [MB] on this rank, where they are larger
-    by `total` [bytes]; what no part explains are buffers."""
-    difference: Counter[str] = Counter()
-    for name, size in vllm["ranks"][rank]["groups"].items():
-        part = next((p for p, words in _PARTS if any(w in name for w in words)), "layers")
-        difference[part] -= size
+    """Return by part what ours are larger by than vLLM's on this rank; `total`: in all [bytes]."""
     try:
         spec = read_config(case["config"])
     except InvalidRequestError:
@@ -174,9 +115,4 @@ def _terms(case: dict[str, Any], vllm: dict[str, Any], rank: int, total: int) ->
         first=rank == 0,
         last=rank == len(stages) - 1,
     )
-    for part, size in mine.by_part.items():
-        difference[_OURS.get(str(part), str(part))] += size
-    difference.pop("buffer", None)
-    difference["buffers"] = total - difference.total()
-    terms = sorted(difference.items(), key=lambda term: -abs(term[1]))
-    return ", ".join(f"{part} {size / 1e6:+.2f} MB" for part, size in terms if abs(size) >= 5e3)
+    return by_part(mine, vllm["ranks"][rank]["groups"], total)

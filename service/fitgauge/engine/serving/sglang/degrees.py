@@ -1,0 +1,129 @@
+"""Which divisions of a model SGLang refuses.
+
+Source: sglang 0.5.23, srt/distributed/utils.py (divide), srt/layers/linear.py,
+srt/layers/quantization, the module named at each rule."""
+
+from fitgauge.engine.model.spec import ModelSpec, Part, Split
+from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.serving.vllm.quantized import halved_group, marlin_reads
+from fitgauge.engine.serving.vllm.weights import mamba_groups
+from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
+from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, TensorGroup, divided, round_up
+
+_DEGREES = range(1, 65)
+_SMALLEST_GROUP = 32
+"""Source: moe_wna16.py, MoeWNA16Method.create_weights."""
+
+
+def check_parallel(
+    spec: ModelSpec, sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int
+) -> None:
+    """Raise UnsupportedError where SGLang refuses to build the model so, with the tensor parallel
+    degrees that work, or where it has no kernels for experts."""
+    if any(share.experts and _is_int8(share) for share in sharded.shares):
+        raise UnsupportedError(
+            "quantization",
+            "SGLang has no kernels of experts in int8 on NVIDIA's GPUs.",
+            ({"quantization": ("fp8", "bf16")},),
+        )
+    reason, works = sharded.once(
+        ("sglang", tensor_parallel, expert_parallel),
+        lambda: _parallel(spec, sharded, tensor_parallel, expert_parallel),
+    )
+    if reason is None:
+        return
+    instead: Alternative = (
+        {"tensor_parallel": nearest(works, tensor_parallel)}
+        if works
+        else {"tensor_parallel": (1,), "data_parallel": (1,)}
+    )
+    raise UnsupportedError(
+        "tensor_parallel",
+        f"SGLang refuses tensor_parallel {tensor_parallel}: {reason}.",
+        (instead,),
+    )
+
+
+def _is_int8(share: TensorGroup) -> bool:
+    """Source: compressed_tensors_w8a8_int8_moe.py."""
+    return share.form is not None and share.form.name == "int8_channel"
+
+
+def _parallel(
+    spec: ModelSpec, sharded: ShardedWeights, tensor: int, expert: int
+) -> tuple[str | None, list[int]]:
+    """Return (why SGLang would refuse, the tensor parallel degrees that work instead)."""
+    reason = refusal(spec, sharded, tensor, expert)
+    if reason is None:
+        return None, []
+    whole = expert == tensor
+    degrees = (
+        ways
+        for ways in _DEGREES
+        if refusal(spec, sharded, ways, ways if whole else expert) is None and ways % expert == 0
+    )
+    return reason, list(degrees)
+
+
+def refusal(
+    spec: ModelSpec, sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int
+) -> str | None:
+    """Return why SGLang would refuse at construction, None where it would not."""
+    heads = spec.query_heads
+    if heads > 1 and heads % tensor_parallel:
+        return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
+    groups = mamba_groups(spec)
+    if groups > 1 and groups % tensor_parallel:
+        return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
+    if sharded.tower_heads % tensor_parallel:
+        return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
+    for share in sharded.shares:
+        if share.part in (*TOWERS, Part.PROJECTOR) or share.split is Split.NONE:
+            continue
+        ways = max(1, tensor_parallel // expert_parallel) if share.experts else tensor_parallel
+        if reason := _of_share(share, ways):
+            return reason
+    return None
+
+
+def _of_share(share: TensorGroup, ways: int) -> str | None:
+    """Return why one kind of tensor cannot be divided over `ways` ranks."""
+    pieces, form = share.pieces, share.form
+    if share.split is Split.KV:
+        if pieces % ways and ways % pieces:
+            return f"its {pieces} KV heads are neither a multiple nor a divisor of {ways}"
+    elif pieces % ways and share.multiple == 1:
+        return f"a width of {pieces} cannot be divided by {ways}"
+    if form is None or form.flat:
+        return None
+    width = round_up(divided(pieces, ways), share.multiple)
+    if share.experts:
+        hidden = share.out if share.split is Split.ROW else share.inputs
+        return _of_experts(form, width // share.fused, hidden)
+    size = share.inputs if share.split is Split.ROW else share.out
+    return _of_linear(share, form, width * (size // pieces or 1), ways)
+
+
+def _of_experts(form: Format, width: int, hidden: int) -> str | None:
+    """Source: fp8.py, Fp8MoEMethod.create_weights; moe_wna16.py."""
+    if form.rows > 1:
+        return _uneven(width, form.rows) if width % form.rows else None
+    if not form.name.startswith("awq_") or marlin_reads(form, width, hidden):
+        return None
+    too_small = form.group and halved_group(form.group, width, hidden) < _SMALLEST_GROUP
+    return _uneven(width, form.group) if too_small else None
+
+
+def _of_linear(share: TensorGroup, form: Format, width: int, ways: int) -> str | None:
+    """Source: fp8.py, Fp8LinearMethod.validate_block_quant_shapes; compressed_tensors_wNa16.py
+    (create_weights); awq/schemes/awq_linear.py."""
+    if ways > 1 and form.rows > 1:
+        block = form.group if share.split is Split.ROW else form.rows
+        return _uneven(width, block) if width % block else None
+    inputs = width if share.split is Split.ROW else share.inputs
+    grouped = form.name.startswith(("awq_", "packed_int")) and form.group
+    return _uneven(inputs, form.group) if grouped and inputs % form.group else None
+
+
+def _uneven(width: int, block: int) -> str:
+    return f"{width} features on a rank cannot be divided into quantization blocks of {block}"

@@ -1,0 +1,103 @@
+"""What SGLang's classes do differently from vLLM's for single model types.
+
+Source: sglang 0.5.23, the module of srt/models named at each field."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fitgauge.engine.model.spec import ModelSpec
+
+
+class Quirks(NamedTuple):
+    """How SGLang's class of one model type differs."""
+
+    untied_head: bool = False
+    """Its head is a tensor of its own, also where the checkpoint ties it to the embedding. Source:
+    lfm2.py, lfm2_moe.py, whisper.py (proj_out)."""
+
+    vocabulary_positions: bool = False
+    """Its tower's positions are divided as a vocabulary is. Source: qwen3_vl.py, pos_embed."""
+
+    whole: tuple[str, ...] = ()
+    """Parts of the names of tensors that every rank holds whole."""
+
+    divided_tower: bool = False
+    """Its tower, which vLLM takes from transformers, is divided. Source: gemma4_vision.py,
+    gemma3n_audio.py."""
+
+    padded_heads: bool = False
+    """Its tower's heads are padded to a multiple of the ranks. Source: the classes with
+    num_dummy_heads (glm4v.py, qwen2_5_vl.py, internvl.py, mllama.py)."""
+
+    keys_of_all_layers: bool = False
+    """Layers that read another's cache have keys and values of their own. Source:
+    gemma4_causal.py, gemma3n_causal.py (QKVParallelLinear)."""
+
+    unquantized: tuple[str, ...] = ()
+    """Modules in 16 bit whatever the checkpoint says, as their classes are built without
+    quantization."""
+
+    unquantized_experts: bool = False
+    """Its experts are parameters of a class of its own. Source: dbrx.py, DbrxExperts."""
+
+    shared_expert_in_experts: bool = False
+    """Its shared expert, as wide as a routed one, is one more of them, also under expert
+    parallelism: each rank holds it. Source: qwen3_next.py, enable_cuda_shared_expert_fusion;
+    qwen2_moe.py, can_fuse_shared_expert."""
+
+
+_QWEN_VISION = Quirks(vocabulary_positions=True)
+_GLM_VISION = Quirks(whole=("merger.proj.",), padded_heads=True)
+_PADDED = Quirks(padded_heads=True)
+_WHOLE_EMBEDDING = Quirks(whole=("embed_tokens",))
+_GEMMA4 = Quirks(
+    whole=("embed_tokens", "per_layer_model_projection"),
+    divided_tower=True,
+    keys_of_all_layers=True,
+)
+_KIMI_MLP = Quirks(whole=("vision_tower.encoder.blocks.{}.mlp.", "mm_projector."))
+_KIMI_TOWER = Quirks(whole=("vision_tower.", "mm_projector."))
+_LFM = Quirks(untied_head=True)
+
+_QUIRKS: Mapping[str, Quirks] = {
+    "dbrx": Quirks(unquantized_experts=True),
+    "gemma3": _WHOLE_EMBEDDING,
+    "gemma3_text": _WHOLE_EMBEDDING,
+    "gemma3n": _WHOLE_EMBEDDING._replace(divided_tower=True, keys_of_all_layers=True),
+    "gemma4": _GEMMA4,
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified": _GEMMA4,
+    "glm4v": _GLM_VISION,
+    "glm4v_moe": _GLM_VISION,
+    "glm_ocr": _GLM_VISION,
+    "internvl": _PADDED,
+    "internvl_chat": _PADDED,
+    "kimi_k25": _KIMI_MLP,
+    "kimi_k3": _KIMI_TOWER,
+    "lfm2": _LFM,
+    "lfm2_moe": _LFM,
+    "mistral3": Quirks(whole=("multi_modal_projector.",)),
+    "mllama": Quirks(whole=("multi_modal_projector.",), padded_heads=True),
+    "olmo": Quirks(unquantized=("self_attn",)),
+    "qwen2_5_vl": _PADDED,
+    "qwen3_5": _QWEN_VISION,
+    "qwen3_5_moe": _QWEN_VISION,
+    "qwen3_next": Quirks(shared_expert_in_experts=True),
+    "qwen3_omni_moe": _QWEN_VISION,
+    "qwen3_vl": _QWEN_VISION,
+    "qwen3_vl_moe": _QWEN_VISION,
+    "stablelm": Quirks(unquantized=("self_attn",)),
+    "voxtral": Quirks(unquantized=("re:audio_tower.*(fc1|fc2)$",)),
+    "whisper": Quirks(untied_head=True, unquantized=("fc1", "fc2")),
+}
+"""By model type. Source of what is whole: gemma3_causal.py, Gemma3TextScaledWordEmbedding;
+glm4_1v.py, Glm4vPatchMerger; kimi_k25.py, MLP2; kimi_k3_vl.py, MoonViTEncoderLayer; mistral.py and
+mllama.py, multi_modal_projector. Of what is unquantized: olmo.py, OlmoAttention; stablelm.py,
+StablelmDecoderLayer; whisper.py, WhisperEncoderLayer; voxtral.py."""
+
+_NONE = Quirks()
+
+
+def quirks(spec: ModelSpec) -> Quirks:
+    """Return how SGLang's class of a model differs from vLLM's."""
+    return _QUIRKS.get(spec.model_type, _NONE)

@@ -1,0 +1,85 @@
+"""What SGLang's own classes and quantization methods register, against `parameter_bytes` of sglang
+0.5.23's model classes on the meta device."""
+
+import copy
+
+import msgspec
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.sglang.degrees import refusal
+from fitgauge.engine.serving.sglang.weights import on_gpu, shard_weights
+from fitgauge.engine.weights.rank_bytes import rank_weights
+from hunt.draw import FORMATS
+
+
+@pytest.mark.parametrize(
+    ("model", "tensor", "experts", "size"),
+    [
+        ("LiquidAI/LFM2-1.2B", 2, 1, 1_304_626_688),  # a head of its own
+        ("openai/whisper-large-v3-turbo", 1, 1, 1_750_732_800),
+        ("openai/whisper-small", 4, 1, 205_949_952),  # and the embedding whole
+        ("google/gemma-3-1b-pt", 1, 1, 1_999_771_904),
+        ("google/gemma-4-E2B-it", 2, 2, 7_659_616_768),  # embeddings whole, keys of every layer
+        ("google/gemma-3n-E4B-it", 4, 1, 8_800_174_752),  # a divided audio tower
+        ("meta-llama/Llama-3.2-11B-Vision-Instruct", 4, 1, 5_497_364_038),  # a whole projector
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", 4, 1, 15_557_560_888),  # divided positions
+        ("nvidia/Kimi-K2.5-NVFP4", 4, 1, 165_675_967_144),  # the tower's MLPs whole
+        ("moonshotai/Kimi-K3", 2, 2, 787_428_473_024),  # biases of MXFP4 experts
+        ("Qwen/Qwen3-Next-80B-A3B-Thinking", 2, 2, 79_876_026_752),  # a shared expert each rank
+    ],
+)
+def test_bytes_of_a_rank(model: str, tensor: int, experts: int, size: int) -> None:
+    spec = spec_of(model)
+    scheme = published(spec) or Scheme(name="bf16")
+    sharded = on_gpu(spec, shard_weights(spec, scheme), "other")
+    weights = rank_weights(sharded, tensor_parallel=tensor, expert_parallel=experts)
+    assert weights.bytes == pytest.approx(size, rel=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "form", "tensor", "size"),
+    [
+        ("Qwen/Qwen3-4B-Instruct-2507", "gptq", 2, 1_334_891_520),  # one index a fused linear
+        ("Qwen/Qwen3-30B-A3B-Base", "gptq, activation order", 1, 16_885_641_216),
+        ("allenai/OLMoE-1B-7B-0924", "gptq 8 bit", 4, 1_868_730_368),  # scales of all ranks
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "gptq", 2, 13_596_905_984),
+        ("Qwen/Qwen2-57B-A14B", "w4a16 of 128", 1, 31_316_212_480),  # experts' indices
+        ("databricks/dbrx-instruct", "awq", 1, 257_977_036_800),  # experts in 16 bit
+        ("allenai/OLMo-7B-Instruct-hf", "w4a16 of 32", 8, 944_243_712),  # attention too
+        ("stabilityai/stablelm-zephyr-3b", "w4a16 of 32", 1, 3_149_016_064),
+        ("openai/whisper-medium", "fp8 blocks", 8, 269_555_264),  # MLPs too
+        ("state-spaces/mamba-130m-hf", "fp8", 4, 42_487_776),  # mixers are quantized
+    ],
+)
+def test_bytes_of_a_rank_in_a_format(model: str, form: str, tensor: int, size: int) -> None:
+    spec = msgspec.structs.replace(spec_of(model), quantization=copy.deepcopy(FORMATS[form]))
+    scheme = published(spec)
+    assert scheme is not None
+    weights = rank_weights(shard_weights(spec, scheme), tensor_parallel=tensor)
+    assert weights.bytes == pytest.approx(size, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "form", "tensor", "reason"),
+    [
+        ("microsoft/Phi-3-medium-128k-instruct", None, 4, "10 KV heads"),
+        ("microsoft/Phi-3-medium-128k-instruct", None, 2, None),
+        ("microsoft/phi-2", "w4a16 of 128", 8, "blocks of 128"),
+        ("openai/clip-vit-large-patch14", None, 8, "12"),
+        ("mistralai/Voxtral-Mini-3B-2507", None, 8, "20 heads"),
+        ("zai-org/GLM-4.5V", None, 8, None),  # a tower of 12 heads, padded to 16
+        ("Qwen/Qwen3-30B-A3B-FP8", None, 4, "blocks of 128"),
+    ],
+)
+def test_divisions_that_its_layers_refuse(
+    model: str, form: str | None, tensor: int, reason: str | None
+) -> None:
+    spec = spec_of(model)
+    if form:
+        spec = msgspec.structs.replace(spec, quantization=copy.deepcopy(FORMATS[form]))
+    sharded = shard_weights(spec, published(spec) or Scheme(name="bf16"))
+    found = refusal(spec, sharded, tensor, 1)
+    assert found is None if reason is None else reason in (found or "")

@@ -50,6 +50,7 @@ NoteCode = Literal[
     "flash-attention-unsupported",
     "int8-is-llm-int8",
     "kv-offload-in-shared-memory",
+    "kv-transfer",
     "memory-outside-share",
     "requests-queued",
     "server-settings",

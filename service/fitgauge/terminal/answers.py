@@ -197,14 +197,15 @@ def _speed(speed: SpeedAnswer, console: Console) -> None:
         speed.seconds_to_first_token,
     )
     at_once = f" x {load.concurrency:,}" if load.concurrency > 1 else ""
-    figures = (
-        f"tokens/s a request [bold]{each.expected:,.3g}[/bold] ({each.low:,.3g} to"
+    figures = {
+        "decode": f"tokens/s a request [bold]{each.expected:,.3g}[/bold] ({each.low:,.3g} to"
         f" {each.high:,.3g}, {speed.basis})",
-        f"first token [bold]{first.expected:.2g} s[/bold] ({first.low:.2g} to {first.high:.2g},"
-        f" {speed.first_token_basis})",
-    )
+        "prefill": f"first token [bold]{first.expected:.2g} s[/bold] ({first.low:.2g} to"
+        f" {first.high:.2g}, {speed.first_token_basis})",
+    }
+    shown = [figures[load.half]] if load.half else figures.values()
     console.print(
-        "   ".join(figures),
+        "   ".join(shown),
         f"   at {load.prompt_tokens:,} + {load.output_tokens:,} tokens{at_once}",
         sep="",
         highlight=False,

@@ -383,3 +383,21 @@ spec:
 """
     (server,) = check(text, gpu="L40S").servers
     assert server.request["model"] == "qwen3-8b"
+
+
+def test_both_halves_are_told_in_one_sentence(check):
+    answer = check(PREFILL_AND_DECODE)
+    assert answer.summary == "Prefill fits on 2 x L40S; decode fits on 4 x H100 SXM."
+    decode, prefill = answer.servers
+    assert prefill.request["disaggregation"] == "prefill"
+    assert (rules(prefill).count("kv-transfer"), rules(decode).count("kv-transfer")) == (1, 0)
+    worse = check(PREFILL_AND_DECODE.replace("NVIDIA-L40S", "NVIDIA-L4"))
+    assert worse.summary.startswith("Prefill does not fit on 2 x L4;")
+
+
+def test_a_connector_that_takes_no_memory_is_no_flag_that_is_left_out(check):
+    flag = 'Qwen/Qwen3-0.6B, --kv-transfer-config, \'{"kv_connector": "NAME"}\''
+    (server,) = check(deployment(flag.replace("NAME", "NixlConnector"))).servers
+    assert "not-read" not in rules(server)
+    (server,) = check(deployment(flag.replace("NAME", "P2pNcclConnector"))).servers
+    assert "not-read" in rules(server)

@@ -1,7 +1,7 @@
 """How fast requests are answered at a load: a step decodes one token of every request, and reads
 its share of the prompts of those that follow."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
 
@@ -42,6 +42,9 @@ _BUSIEST = 0.95
 """Share of the time spent on prompts beyond which the queue is not estimated: it has no end."""
 
 
+Half: TypeAlias = Literal["prefill", "decode"]
+
+
 class Load(Struct, frozen=True, kw_only=True):
     """The requests that a deployment answers at once."""
 
@@ -55,6 +58,16 @@ class Load(Struct, frozen=True, kw_only=True):
         float, Meta(description="Share of the prompt's tokens that are read from the cache.")
     ] = 0.0
     """Share of the prompt's tokens that are read from the cache."""
+    half: Annotated[
+        Half | None,
+        Meta(
+            description=(
+                "Of disaggregated serving: prefill writes the first token of an answer alone,"
+                " decode finds the cache of every prompt."
+            )
+        ),
+    ] = None
+    """The half of disaggregated serving that answers it."""
 
     @property
     def computed_tokens(self) -> int:

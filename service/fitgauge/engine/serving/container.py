@@ -1,6 +1,7 @@
 """How an engine runs in a container: the image that its project publishes, the values of its
 project's Helm chart, and what starts it in other people's manifests."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ class ContainerImage(NamedTuple):
 
     program: tuple[str, str] | None = None
     """The first word of the command, and what the image calls it."""
+
+    address_variable: str | None = None
+    """The variable of the address at which half of disaggregated serving reaches the other."""
 
     def command(self, launch: str) -> str:
         """Return a launch command as the image runs it."""
@@ -109,6 +113,9 @@ class ContainerStart(NamedTuple):
 
     default_values: Mapping[str, frozenset[str]] = {}
     """Values of other flags that change none, as they are what is estimated."""
+
+    harmless_values: Mapping[str, re.Pattern[str]] = {}
+    """What is found in values of other flags that change none."""
 
     takes_all_gpus: bool = False
     """Whether it divides a model over all GPUs where its command says nothing."""

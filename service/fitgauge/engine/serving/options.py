@@ -5,7 +5,7 @@ An option needs no default of a release or a model, and no other unit. To add on
 here, read it in a formula, and name it in the rows of the engines that do (`Engine.options`); all
 others say that they ignore it."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -59,9 +59,19 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             examples=[64],
         ),
     ] = None
+    disaggregation: Annotated[
+        Literal["prefill", "decode"] | None,
+        Meta(
+            description=(
+                "vllm, sglang: the half of disaggregated serving that this server is of. prefill"
+                " computes prompts and hands their KV cache over, decode writes the answers. Ask"
+                " once for each half. Default: one server does both."
+            )
+        ),
+    ] = None
 
 
-def sent_options(request: EngineOptions) -> dict[str, int | float | bool]:
+def sent_options(request: EngineOptions) -> dict[str, str | int | float | bool]:
     """Return the options that a request sends, by name."""
     values = ((name, getattr(request, name)) for name in EngineOptions.__struct_fields__)
     return {name: value for name, value in values if value is not None}

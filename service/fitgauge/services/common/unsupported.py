@@ -19,6 +19,7 @@ _MOST_VALUES = 12
 
 _CODES: dict[str, ErrorCode] = {
     "context_length": "unsupported",
+    "disaggregation": "unsupported",
     "dtype": "unknown-quantization",
     "draft_model": "incompatible-draft-model",
     "gpu": "unsupported",

@@ -64,7 +64,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
     return {name: value for name, value in filled.items() if name not in without_effect}
 
 
-def _options(workload: Workload) -> dict[str, int | float | bool]:
+def _options(workload: Workload) -> dict[str, str | int | float | bool]:
     """Return the engine's options that have a value other than 0, which is off."""
     options = sent_options(workload)
     if not workload.lora_slots:

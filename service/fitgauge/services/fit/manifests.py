@@ -12,6 +12,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.kubernetes import Kubernetes, kubernetes
 from fitgauge.services.common.schemas import Launch
 from fitgauge.services.fit.query import FitEstimate, FitQuery
+from fitgauge.services.fit.speed import half_of
 
 _LONGEST_NAME = 40
 """Characters of a name: a label has at most 63, and a chart puts words before and after."""
@@ -31,7 +32,8 @@ def with_manifests(launch: Launch, checked: FitEstimate) -> Launch:
     container = container_of(launch, checked)
     if container is None:
         return structs.replace(launch, kubernetes=None, helm_values=None)
-    chart = ENGINES[checked.workload.engine].chart
+    half = half_of(checked.workload)
+    chart = ENGINES[checked.workload.engine].chart if half is None else None
     return structs.replace(
         launch,
         kubernetes="---\n".join(yaml(one) for one in _resources(container)),
@@ -48,7 +50,7 @@ def container_of(launch: Launch, checked: FitEstimate) -> Container | None:
         return None
     (gpus,) = pods.limits.items()
     return Container(
-        name=resource_name(query.loaded.id),
+        name="-".join(filter(None, (resource_name(query.loaded.id), half_of(workload)))),
         launch=launch.command,
         spec=query.spec,
         workload=workload,
@@ -121,7 +123,7 @@ def _pod(container: Container) -> dict[str, object]:
         "image": f"{image.repository}:{container.tag}",
         "command": ["/bin/sh", "-c"],
         "args": [image.command(container.launch)],
-        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": _TOKEN}}],
+        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": _TOKEN}}, *_address(container)],
         "ports": [{"containerPort": image.port}],
         "resources": {"limits": {resource: count}, "requests": {"memory": container.memory}},
         "startupProbe": {**probe, "failureThreshold": _STARTING_PROBES},
@@ -136,6 +138,14 @@ def _pod(container: Container) -> dict[str, object]:
         server["volumeMounts"] = [{"name": "shm", "mountPath": "/dev/shm"}]
         pod["volumes"] = [{"name": "shm", "emptyDir": memory}]
     return {"containers": [server], **pod}
+
+
+def _address(container: Container) -> list[dict[str, object]]:
+    """Return the variable with the pod's address, where the other half has to reach it."""
+    name = container.image.address_variable
+    if container.workload.disaggregation is None or name is None:
+        return []
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
 
 
 def yaml(value: object, indent: str = "") -> str:

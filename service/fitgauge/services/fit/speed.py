@@ -10,10 +10,12 @@ from msgspec import structs
 from fitgauge.catalog.speeds import Deployed, SpeedRun, speed_runs
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed
-from fitgauge.engine.performance.load import Load, LoadSpeed, load_speed
+from fitgauge.engine.performance.load import Half, Load, LoadSpeed, load_speed
 from fitgauge.engine.performance.prefill import Seconds, activated
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.speed_schemas import (
@@ -54,6 +56,11 @@ _TARGETS = {
     "max_seconds_to_first_token": "first token within {:g} s",
 }
 """What a request asks for, by its field."""
+_OF_THE_OTHER: dict[Half | None, str] = {
+    "prefill": "min_tokens_per_second_per_request",
+    "decode": "max_seconds_to_first_token",
+}
+"""What is asked of the other half of disaggregated serving."""
 _SAME_BITS = 0.75
 """Bits of a weight by which formats of one kind differ at most: scales of other groups."""
 _SOURCE = "engine/performance/load.py speed_of; errors: docs/ACCURACY.md, Speed at a load"
@@ -68,9 +75,12 @@ class _Near(NamedTuple):
     """The run."""
 
 
-def load_of(request: FitRequest, context_length: int, concurrency: int) -> Load:
-    """Return the load that a request describes. Prompt and answer fill the context where they are
-    not sent. Raises InvalidRequestError where they exceed it."""
+def load_of(
+    request: FitRequest, context_length: int, concurrency: int, half: Half | None = None
+) -> Load:
+    """Return the load that a request describes, of one half of disaggregated serving what that
+    does of it. Prompt and answer fill the context where they are not sent. Raises
+    InvalidRequestError where they exceed it."""
     prompt, output = request.prompt_tokens, request.output_tokens
     needed = (prompt or 1) + (output or 1)
     if needed > context_length and (prompt or output):
@@ -84,12 +94,27 @@ def load_of(request: FitRequest, context_length: int, concurrency: int) -> Load:
         )
     usual = min(_USUAL_ANSWER, context_length // _SHARE_OF_ANSWER, context_length - (prompt or 1))
     answer = output or max(1, usual)
-    return Load(
+    load = Load(
         concurrency=concurrency,
         prompt_tokens=prompt or max(1, context_length - answer),
         output_tokens=answer,
         prefix_cache_hit_rate=request.prefix_cache_hit_rate or 0.0,
     )
+    return _of_a_half(load, half)
+
+
+def half_of(workload: Workload) -> Half | None:
+    """Return the half of disaggregated serving that a launch is of."""
+    serves_halves = "disaggregation" in ENGINES[workload.engine].options
+    return workload.disaggregation if serves_halves else None
+
+
+def _of_a_half(load: Load, half: Half | None) -> Load:
+    """Return what one half of disaggregated serving does of a load: prefill writes the first token
+    of each answer alone; decode finds the cache of every prompt."""
+    if half == "prefill":
+        return structs.replace(load, output_tokens=1, half=half)
+    return structs.replace(load, prefix_cache_hit_rate=1.0, half=half) if half else load
 
 
 def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
@@ -97,7 +122,8 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
     tells how fast it is: an encoder, experts over ranks of their own, weights in host memory,
     GPUs of several kinds, drafted tokens."""
     workload, request, spec = checked.workload, checked.query.request, checked.query.spec
-    load = load_of(request, workload.context_length, workload.concurrency)
+    half = half_of(workload)
+    load = load_of(request, workload.context_length, workload.concurrency, half)
     if (
         checked.verdict == "does_not_fit"
         or spec.task != "generate"
@@ -112,7 +138,7 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
         return None
     runs = sorted(_near(checked, load), key=lambda near: near.distance)
     measured = [near for near in runs if _is_same_deployment(near.run, checked)]
-    near = [one.run for one in measured if one.distance <= NEAR]
+    near = [one.run for one in measured if one.distance <= NEAR and half is None]  # all ran both
     total, each, basis = _speed(checked, modelled, near)
     first, first_basis = _first_token(checked, modelled, near)
     shown = _SHOWN_IN_FULL if request.detail == "full" else _SHOWN
@@ -125,7 +151,9 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
         first_token_basis=first_basis,
         source=_SOURCE,
         runs=[_published(one.run) for one in [*measured, *_others(runs, measured)][:shown]],
-        targets=list(_targets(request, each, first)),
+        targets=[
+            one for one in _targets(request, each, first) if one.field != _OF_THE_OTHER.get(half)
+        ],
     )
 
 
@@ -134,10 +162,13 @@ def in_words(speed: SpeedAnswer) -> str:
     if not speed.targets:
         return ""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
-    return (
-        f" {rates.expected:.3g} tokens a second and request, first token after"
-        f" {first.expected:.2g} s ({speed.basis})."
-    )
+    words = {
+        "decode": f"{rates.expected:.3g} tokens a second and request",
+        "prefill": f"first token after {first.expected:.2g} s",
+    }
+    half = speed.load.half
+    text = words[half] if half else ", ".join(words.values())
+    return f" {text[0].upper()}{text[1:]} ({speed.basis})."
 
 
 def targets_in_words(speed: SpeedAnswer | None) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.quantization.requested import canonical_name
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.fit import cache_tokens, fit_probability, verdict
+from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
@@ -15,12 +17,15 @@ from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.common.parsing import version
 from fitgauge.services.fit.launch import source_of, unsupported_flags
 from fitgauge.services.fit.query import FitEstimate
+from fitgauge.services.fit.speed import half_of, load_of
 
 _EMBEDS = "embed"
 """What the names of embedding models hold; vLLM goes by the repository's modules.json.
 
 Source: vllm/config/model.py, _get_default_runner_type."""
 
+_LINK_BITS = 400e9
+"""A port of NDR InfiniBand or 400 GbE [bit/s]."""
 _LLM_INT8 = Note(
     "int8-is-llm-int8",
     "quantization",
@@ -116,6 +121,8 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             f"{engine} keeps offloaded KV cache in /dev/shm, which must hold"
             f" {gib(workload.kv_offload_bytes * workload.gpus)} of it: in Docker by `--shm-size`.",
         )
+    if half_of(workload) is not None and checked.query.spec.task == "generate":
+        yield _transfer(checked)
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
     of_the_gpu = (
@@ -125,6 +132,27 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
         implemented.note(workload, checked.query.spec),
     )
     yield from filter(None, of_the_gpu)
+
+
+def _transfer(checked: FitEstimate) -> Note:
+    """Return the KV cache of one prompt, as all ranks hold it together without copies."""
+    workload, request = checked.workload, checked.query.request
+    tokens = load_of(request, workload.context_length, workload.concurrency).prompt_tokens
+    dtype = workload.kv_cache_dtype
+    size = cache_bytes(
+        checked.query.spec,
+        tokens,
+        1,
+        dtype=dtype if dtype in BITS else checked.query.spec.dtype,
+        tensor_parallel=1,
+    )
+    does = "is handed over" if workload.disaggregation == "prefill" else "arrives"
+    return Note(
+        "kv-transfer",
+        "disaggregation",
+        f"The KV cache of a prompt of {tokens:,} tokens {does} before its answer begins:"
+        f" {gib(size)}, {size * 8 / _LINK_BITS:.2g} s over a link of 400 Gbit/s.",
+    )
 
 
 def _of_the_weights(checked: FitEstimate) -> Iterator[Note]:

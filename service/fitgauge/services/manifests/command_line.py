@@ -264,7 +264,12 @@ def _unread(
     named = {*facts.unrelated_flags, *facts.model_flags, *_LORA_FLAGS}
     for flag in command_flags:
         name = flag.text.partition(" ")[0]
-        if name in named or name.replace("--no-", "--", 1) in named:
+        harmless = facts.harmless_values.get(name)
+        if (
+            name in named
+            or name.replace("--no-", "--", 1) in named
+            or (harmless is not None and harmless.search(flag.value or ""))
+        ):
             continue
         if "$" in flag.text:
             yield Note(flag.name.line, f"`{flag.name}`: `{flag.value}` is not set here.")

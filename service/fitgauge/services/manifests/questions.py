@@ -75,6 +75,8 @@ def question(
             raise
         fields["model"] = overrides["model"]
     fields["engine"] = command.engine.name
+    if container.pool is not None and "disaggregation" in command.engine.options:
+        fields["disaggregation"] = container.pool
     if command.engine.container_start is not None:
         method = str(fields.get("quantization"))
         fields["quantization"] = command.engine.container_start.quantizations.get(

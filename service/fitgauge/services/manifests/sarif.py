@@ -17,6 +17,7 @@ _RULES: dict[Rule, tuple[str, str]] = {
     "no-answer": ("warning", "The manifest does not say enough for an answer."),
     "shared-memory": ("warning", "/dev/shm is too small for ranks of several GPUs."),
     "disk": ("warning", "The weights are larger than what they are downloaded to."),
+    "kv-transfer": ("note", "KV cache that goes from servers that prefill to those that decode."),
     "unreadable": ("warning", "The file is no YAML, or is out of bounds."),
     "not-read": ("note", "The estimate leaves this line out."),
 }

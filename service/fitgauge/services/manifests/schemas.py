@@ -8,7 +8,7 @@ from fitgauge.services.common.reading_schemas import Verdict
 
 Rule = Literal[
     "does-not-fit", "too-few-gpus", "tight", "unsupported", "no-answer", "not-read",
-    "shared-memory", "disk", "unreadable",
+    "shared-memory", "disk", "kv-transfer", "unreadable",
 ]  # fmt: skip
 """Stable names of what is reported of a line."""
 

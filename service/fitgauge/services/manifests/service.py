@@ -197,6 +197,9 @@ class ManifestChecker:
         ]
         if fit.verdict is None:
             answer.summary = _without_gpu(fit)
+        transfer = next((one for one in fit.warnings if one.code == "kv-transfer"), None)
+        if transfer is not None and request.disaggregation == "prefill":
+            answer.remarks.append(Remark("kv-transfer", answer.line, transfer.message))
         if answer.verdict in _RULES and few is None:
             rule = _RULES[answer.verdict]
             answer.remarks.insert(0, Remark(rule, answer.line, answer.summary))

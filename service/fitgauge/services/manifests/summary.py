@@ -25,6 +25,10 @@ def summary(servers: Sequence[ServerAnswer], files: int, others: Sequence[FileRe
         return f"No model server {where} that is known here; {some} {asks} for GPUs."
     if len(servers) == 1:
         return servers[0].summary
+    halves = {str(one.request.get("disaggregation")): one for one in servers}
+    if len(servers) == 2 and {"prefill", "decode"} == set(halves):
+        first, second = (_half(name, halves[name]) for name in ("prefill", "decode"))
+        return f"{first[0].upper()}{first[1:]}; {second}."
     fitting = sum(server.verdict == "fits" for server in servers)
     parts = [f"{fitting:,} of {len(servers):,} model servers fit"]
     for verdict, (one, several) in _WORDS.items():
@@ -33,6 +37,13 @@ def summary(servers: Sequence[ServerAnswer], files: int, others: Sequence[FileRe
             words = one if len(names) == 1 else several
             parts.append(f"{len(names):,} {words} ({_some(names)})")
     return "; ".join(parts) + "."
+
+
+def _half(name: str, server: ServerAnswer) -> str:
+    """Return whether one half of disaggregated serving fits."""
+    where = f" on {server.gpu_count} x {server.gpu}" if server.gpu else ""
+    words = "fits" if server.verdict == "fits" else _WORDS[server.verdict][0]
+    return f"{name} {words}{where}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -90,6 +90,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
     ("cpu_offload_gib",): "cpu_offload_gb cpu_offload swap_space",
     ("kv_offload_gib",): "kv_offload kv_offload_gb kv_cache_offload hicache_size",
+    ("disaggregation",): "disaggregation_mode role serving_role pd_role",
     ("host_memory_gib",): "host_memory_gb host_ram ram ram_gb system_ram system_memory cpu_memory",
     ("kv_cache_memory_gib",): "kv_cache_memory kv_cache_gib",
     ("draft_model",): "speculative_model draft",

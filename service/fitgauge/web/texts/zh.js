@@ -178,6 +178,7 @@ export default {
   'code.model-read-as': '名称可能指多个模型：见“理解为”。',
   'code.model-without-weights': '仓库没有权重：大小按 config.json 计算。',
   'code.no-change-fits': '调整任何设置都装不下。',
+  'code.kv-transfer': '预填充服务器须把提示的 KV 缓存传给解码服务器。',
   'code.kv-offload-in-shared-memory': '卸载的 KV 缓存放在 /dev/shm，其大小须足够。',
   'code.offload-optimizer-only': '此 ZeRO 阶段只卸载优化器。',
   'code.other-memory-uncounted': '未计入桌面或其他进程的显存，它可能改变结论。',

@@ -19,6 +19,7 @@ from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.workload import Workload
 
 _VERSION = (0, 5, 23)
+PREFILL, DECODE = {"disaggregation": "prefill"}, {"disaggregation": "decode"}
 
 
 def gpu(name: str) -> Accelerator:
@@ -52,6 +53,14 @@ def workload(model: str, accelerator: Accelerator, ranks: int, **fields: Any) ->
         ("Qwen/Qwen3-VL-32B-Instruct", "h100-sxm-80gb", 8, {}, 0.75646),
         ("Qwen/Qwen3.5-35B-A3B", "h100-sxm-80gb", 2, {}, 0.76571),
         ("Qwen/Qwen3.5-35B-A3B", "h100-sxm-80gb", 8, {}, 0.75091),
+        ("meta-llama/Llama-3.1-8B-Instruct", "l40s-48gb", 1, PREFILL, 0.844),
+        ("meta-llama/Llama-3.1-8B-Instruct", "l40s-48gb", 1, DECODE, 0.918),
+        ("Qwen/Qwen3-32B", "h100-sxm-80gb", 2, PREFILL, 0.834),
+        ("Qwen/Qwen3-32B", "h100-sxm-80gb", 2, {**DECODE, "max_num_seqs": 512}, 0.874),
+        ("Qwen/Qwen3-VL-32B-Instruct", "h100-sxm-80gb", 2, PREFILL, 0.7768),
+        ("Qwen/Qwen3-VL-32B-Instruct", "h100-sxm-80gb", 2, DECODE, 0.874),
+        ("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", 8, PREFILL, 0.893),
+        ("deepseek-ai/DeepSeek-R1", "h200-sxm-141gb", 8, DECODE, 0.929),
     ],
 )
 def test_the_share_that_server_arguments_settle_on(

@@ -17,7 +17,9 @@ CONTAINER = ContainerStart(
     default_values={"--dtype": frozenset({"auto", "half", "float16", "bfloat16"})},
     unrelated_flags=frozenset(
         {
-            "--api-key", "--chat-template", "--dist-init-addr", "--download-dir",
+            "--api-key", "--chat-template", "--disaggregation-bootstrap-port",
+            "--disaggregation-ib-device", "--disaggregation-transfer-backend",
+            "--dist-init-addr", "--download-dir",
             "--enable-metrics", "--host", "--log-level", "--log-requests", "--nnodes",
             "--node-rank", "--port", "--reasoning-parser", "--served-model-name",
             "--tokenizer-path", "--tool-call-parser", "--trust-remote-code",

@@ -22,7 +22,7 @@ from fitgauge.engine.serving.sglang.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
-    options=frozenset({"enforce_eager", "kv_offload_gib"}),
+    options=frozenset({"enforce_eager", "kv_offload_gib", "disaggregation"}),
     kv_offload=KvOffload(),
     title="SGLang",
     aliases=("sgl", "srt"),

@@ -66,6 +66,8 @@ def command(launch: Launch) -> str:
         flags += over_nodes(workload, launch.nodes).flags
     if workload.kv_offload_bytes:
         flags += ["--enable-hierarchical-cache", "--hicache-size", hicache_gigabytes(workload)]
+    if workload.disaggregation:
+        flags += ["--disaggregation-mode", workload.disaggregation]
     if attention_replicas:
         flags.append("--enable-dp-attention")
     if launch.model.spec.task == "encode":

@@ -105,7 +105,7 @@ def _default_requests(spec: ModelSpec, workload: Workload, accelerator: Accelera
 
 def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> float:
     """Return the automatic share: by the number of ranks until 0.4.7, then 1 - reserve / memory;
-    times a factor for models that see images."""
+    times a factor for models that see images, if the server computes prompts."""
     memory, version = total_mib(accelerator), workload.engine_version
     if version < BY_GPU:
         share = share_of_ranks(
@@ -118,7 +118,8 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
             else reserved_by_work(spec, memory, workload, graph_batch(spec, workload, accelerator))
         )
         share = round((memory - reserve) / memory, 3)
-    return max(0.05, share * vision_factor(spec, version))
+    images = workload.disaggregation != "decode"
+    return max(0.05, share * (vision_factor(spec, version) if images else 1.0))
 
 
 def share_of_ranks(memory: float, ranks: int, version: tuple[int, ...]) -> float:
@@ -142,26 +143,45 @@ def reserved_by_gpu(memory: float, workload: Workload) -> float:
 
 
 def reserved_by_work(spec: ModelSpec, memory: float, workload: Workload, batch: int) -> float:
-    """512 + 1.5 x max(chunk, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every
-    prefill graph (1536 for MLA), at least 10 GiB on GPUs of more than 60 GiB [MiB]."""
+    """512 + 1.5 x max(tokens, 2048) + 128 x ranks + 2 x largest decode batch + 8 for every
+    prefill graph (1536 for MLA), at least 10 GiB on GPUs of more than 60 GiB [MiB].
+
+    One half of disaggregated serving reserves for its own graphs alone; tokens are a chunk of
+    prompts, and of a server that only decodes its requests."""
     reserve = (
         512
-        + 1.5 * max(workload.max_batched_tokens, 2048)
+        + 1.5 * max(step_tokens(workload), 2048)
         + 128 * workload.tensor_parallel * workload.pipeline_parallel
     )
     if not workload.enforce_eager:
-        reserve += 2 * batch
+        reserve += 2 * batch if captures_decode(workload) else 0
         if captures_prefill(spec, workload):
             latent = any(isinstance(mixer, LatentAttention) for mixer, _ in held(spec, None))
             reserve += 1536 if latent else 8 * prefill_graphs(workload.max_batched_tokens)
     return max(reserve, 10 * 1024) if memory > 60 * 1024 else reserve
 
 
+def step_tokens(workload: Workload) -> int:
+    """Return the tokens of the largest pass: a chunk of prompts; of a server that decodes alone
+    one of every request. Source: sglang 0.5.23, arg_groups/memory_hook.py (activation_tokens)."""
+    decodes = workload.disaggregation == "decode"
+    return workload.max_num_seqs if decodes else workload.max_batched_tokens
+
+
+def captures_decode(workload: Workload) -> bool:
+    """Return whether graphs of decoding are captured: not where prompts alone are computed. Source:
+    sglang 0.5.23, cuda_graph_hook.py, apply_cuda_graph_disaggregation_roles; earlier releases
+    (0.4.6 on) say "Cuda graph is disabled for prefill server"."""
+    return workload.disaggregation != "prefill"
+
+
 def captures_prefill(spec: ModelSpec, workload: Workload) -> bool:
-    """Return whether graphs of prefills are captured: not over pipeline stages, nor of Kimi delta
-    layers, DeepSeek V4, and models that see images without being in a list. Source:
-    cuda_graph_hook.py, disable_breakable_cudagraph_if_incompatible."""
+    """Return whether graphs of prefills are captured: not where answers alone are written, over
+    pipeline stages, nor of Kimi delta layers, DeepSeek V4, and models that see images without
+    being in a list. Source: cuda_graph_hook.py, disable_breakable_cudagraph_if_incompatible."""
     if workload.engine_version < PREFILL_GRAPHS or workload.pipeline_parallel > 1:
+        return False
+    if workload.disaggregation == "decode":
         return False
     if is_multimodal(spec) and spec.architecture not in CAPTURED_MULTIMODAL:
         return False

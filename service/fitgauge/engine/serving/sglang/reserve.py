@@ -10,6 +10,7 @@ from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.activations import activation_bytes
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import as_measured, captures_graphs, graph_term
+from fitgauge.engine.serving.sglang.mem_fraction import captures_decode, step_tokens
 from fitgauge.engine.serving.workload import Workload
 
 
@@ -26,12 +27,13 @@ def memory_in_reserve(
     terms = activation_bytes(
         spec,
         profile,
-        tokens=workload.max_batched_tokens,
+        tokens=step_tokens(workload),
         sequences=workload.max_num_seqs,
         tensor_parallel=workload.tensor_parallel,
         samples=last and spec.task != "encode",
     )
-    if workload.enforce_eager or not captures_graphs(accelerator):
+    captures = captures_decode(workload) and captures_graphs(accelerator)
+    if workload.enforce_eager or not captures:
         return terms
     return (*terms, *as_measured([graph_term(profile, len(layers))], accelerator))
 

@@ -70,7 +70,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "max_num_seqs": ("max_running_requests", int),
     "enforce_eager": ("disable_cuda_graph", bool), "cpu_offload_gib": ("cpu_offload_gb", float),
     "dtype": ("dtype", str), "hicache_on": ("enable_hierarchical_cache", bool),
-    "hicache_gb": ("hicache_size", float),
+    "hicache_gb": ("hicache_size", float), "disaggregation": ("disaggregation_mode", str),
 }  # fmt: skip
 _SHORT: dict[str, tuple[str, type[Flag]]] = {
     "tensor_parallel": ("tp", int), "pipeline_parallel": ("pp", int),
@@ -101,6 +101,8 @@ def read(lines: list[Line]) -> StartLog:
         values["max_batched_tokens"] = int(chunk["tokens"])
     if values.get("hicache_on"):
         values["kv_offload_rank_gib"] = float(values.get("hicache_gb", 0)) * 10**9 / GIB
+    if values.get("disaggregation") not in ("prefill", "decode"):
+        values.pop("disaggregation", None)
     if values.get("kv_cache_dtype") == "auto":
         del values["kv_cache_dtype"]
     narrow = first(lines, "KV Cache is", _POOL_DTYPE)

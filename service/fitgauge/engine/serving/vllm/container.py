@@ -4,6 +4,8 @@ Source: docker/Dockerfile (entrypoint), entrypoints/openai/cli_args.py (flags of
 vllm/engine/arg_utils.py (short flags). KServe's huggingfaceserver runs vLLM unless --backend says
 otherwise (kserve/kserve@master:python/huggingfaceserver/README.md)."""
 
+import re
+
 from fitgauge.engine.serving.container import ContainerStart
 
 CONTAINER = ContainerStart(
@@ -23,6 +25,9 @@ CONTAINER = ContainerStart(
     default_values={
         "--dtype": frozenset({"auto", "half", "float16", "bfloat16"}),
         "--device": frozenset({"auto", "cuda"}),
+    },
+    harmless_values={
+        "--kv-transfer-config": re.compile(r'"kv_connector"\s*:\s*"(?:Nixl|Mooncake|MoRIIO)\w*"')
     },
     unrelated_flags=frozenset(
         {
@@ -47,4 +52,5 @@ CONTAINER = ContainerStart(
         }
     ),
 )  # fmt: skip
-"""Memory that --swap-space takes is the host's."""
+"""Memory that --swap-space takes is the host's. Connectors of RDMA register the pool where it lies;
+P2pNcclConnector takes buffers of its own."""

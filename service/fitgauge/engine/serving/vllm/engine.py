@@ -37,7 +37,12 @@ ENGINE = Engine(
     command=launch.command,
     over_nodes=launch.over_nodes,
     # docs/deployment/k8s.md; its tags are v and the release
-    image=ContainerImage("vllm/vllm-openai", "v{release}", 8000),
+    image=ContainerImage(
+        "vllm/vllm-openai",
+        "v{release}",
+        8000,
+        address_variable="VLLM_NIXL_SIDE_CHANNEL_HOST",  # docs/features/nixl_connector_usage.md
+    ),
     chart=HelmChart(chart.NAME, chart.values),
     ladders=LADDERS,
     platforms=support.PLATFORMS,
@@ -108,6 +113,7 @@ ENGINE = Engine(
             "speculative_tokens",
             "pooling",
             "kv_offload_gib",
+            "disaggregation",
         }
     ),
     kv_offload=kv_offload.OFFLOAD,

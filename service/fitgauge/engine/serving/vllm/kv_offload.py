@@ -43,7 +43,7 @@ def refusal(
             " --kv-offloading-size.",
             ({"engine_version": ("0.21.0",)}, without),
         )
-    if workload.engine_version < releases.HYBRIDS_OFFLOADED and _is_hybrid(spec):
+    if workload.engine_version < releases.HYBRIDS_OFFLOADED and is_hybrid(spec):
         return UnsupportedError(
             "kv_offload_gib",
             "Before 0.21 vLLM turns its hybrid KV cache manager off where KV cache is offloaded:"
@@ -59,7 +59,7 @@ def refusal(
     return None
 
 
-def _is_hybrid(spec: ModelSpec) -> bool:
+def is_hybrid(spec: ModelSpec) -> bool:
     """Return whether layers differ in what they cache of a token."""
     kinds = {
         (type(mixer), mixer.window, mixer.chunk) if isinstance(mixer, Attention) else type(mixer)

@@ -11,6 +11,7 @@ from fitgauge.engine.serving.launch import (
     optional,
     shell,
 )
+from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
 from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
@@ -72,6 +73,8 @@ def command(launch: Launch) -> str:
         ("--kv-cache-memory-bytes", workload.kv_cache_memory_bytes),
         ("--kv-offloading-size", kv_offloading_size(workload)),
     )
+    if workload.disaggregation:
+        flags += ["--kv-transfer-config", CONNECTOR]
     if workload.pooling:
         flags += ["--runner", "pooling"]
     if launch.nodes > 1:

@@ -99,8 +99,10 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "cpu_offload_gib": ("cpu_offload_gb", float),
     "kv_offload_replica_gib": ("kv_offloading_size", float),
     "block_size": ("block_size", int), "expert_parallel_on": ("enable_expert_parallel", bool),
-    "kv_cache_memory_bytes": ("kv_cache_memory_bytes", int),
+    "kv_cache_memory_bytes": ("kv_cache_memory_bytes", int), "kv_role": ("kv_role", str),
 }  # fmt: skip
+_HALVES = {"kv_producer": "prefill", "kv_consumer": "decode"}
+"""Roles of --kv-transfer-config that are of one half; kv_both is of either."""
 
 _ENGINE = re.compile(r"Initializing an? (?:V\d )?LLM engine(?: \(v?(?P<version>[\w.+-]{1,64})\))?")
 _BANNER = re.compile(r"(?:vLLM API server version|\bversion) v?(?P<version>\d[\w.+-]{1,64})")
@@ -134,6 +136,9 @@ def read(lines: list[Line]) -> StartLog:
     config = _joined(lines, _ENGINE)
     commands = joined(lines, *_COMMANDS)[:_LONGEST_COMMAND]
     values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG)
+    half = _HALVES.get(str(values.pop("kv_role", None)))
+    if half is not None:
+        values["disaggregation"] = half
     share = first(lines, "utilization", _UTILIZATION)
     if share and "gpu_memory_utilization" not in values:
         values["gpu_memory_utilization"] = float(share["share"])

@@ -9,7 +9,7 @@ platforms/tpu_platform.py (supported_quantization)."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.engine_facts import Capability, Platform
-from fitgauge.engine.serving.vllm import compute_capability, kv_offload, releases
+from fitgauge.engine.serving.vllm import compute_capability, kv_offload, kv_transfer, releases
 from fitgauge.engine.serving.vllm.defaults import least_batch, removed
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -83,6 +83,7 @@ def refusal(
         or _encoder_decoder(spec, workload.engine_version)
         or _small_batch(spec, workload)
         or kv_offload.refusal(spec, workload, accelerator)
+        or kv_transfer.refusal(spec, workload)
     )
 
 

@@ -143,8 +143,12 @@ calibrate: .venv/.tools  ## fit the catalog's coefficients of vLLM and of traini
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.calibrate
 	@PYTHONPATH=tools $(BIN)/python -m accuracy.training_calibrate
 
-bench: .venv/.tools  ## speed and memory, as ratios of one run
+bench: .venv/.tools $(if $(PEERS),.peers/.done)  ## speed and memory, as ratios of one run; PEERS=1 asks other calculators too
 	@$(BIN)/python tests/bench/run.py
 
+.peers/.done: $(wildcard tests/bench/requirements/*.txt) | .venv/bin/python
+	@sh tools/peers.sh "$(PYTHON)"
+	@touch $@
+
 clean:  ## remove the .venv and caches
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts .helm .cache service/fitgauge/site
+	@rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .hosts .helm .cache service/fitgauge/site

@@ -180,6 +180,13 @@ def plan_lines():
     return plans.lines()
 
 
+def peer_lines():
+    """Return what other calculators answer to twenty questions, and what that takes."""
+    from bench import peers
+
+    return peers.lines() if peers.PEERS.exists() else ()
+
+
 def page_lines():
     """Return what the page weighs, and how soon it draws and follows a slider."""
     from bench import page
@@ -226,7 +233,7 @@ def main():
     print(f"resident, ready and after load  {before:8.0f} MiB, {after:.0f} MiB (at most 120)")
     for lines in (
         engine_microseconds(), search_lines(), plan_lines(), fleet_lines(), manifest_lines(),
-        attack_lines(), page_lines(),
+        attack_lines(), page_lines(), peer_lines(),
     ):  # fmt: skip
         for line in lines:
             print(line, flush=True)

@@ -7,8 +7,9 @@ RUN /venv/bin/zensical build --strict
 
 FROM python:3.11-slim AS build
 WORKDIR /src
-COPY requirements-image.txt pyproject.toml README.md LICENSE ./
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-image.txt
+ARG FLEET=
+COPY requirements-image.txt requirements-fleet.txt pyproject.toml README.md LICENSE ./
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements-image.txt ${FLEET:+-r requirements-fleet.txt}
 COPY service service
 COPY plugin plugin
 COPY --from=docs /src/service/fitgauge/site service/fitgauge/site

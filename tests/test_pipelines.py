@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,15 @@ def test_the_template_writes_its_artifacts(folder):
     ended = run("\n".join(job["script"]), folder, FITGAUGE_FILES="docs")
     assert ended.returncode == 0, ended.stderr
     assert all(folder.joinpath(name).stat().st_size for name in job["artifacts"]["paths"])
+
+
+def test_an_image_that_plans_a_fleet_has_the_solver_that_is_tested():
+    """Its lock holds the lines of the development's, and what the extra asks for."""
+    lock = ROOT.joinpath("requirements-fleet.txt").read_text("utf-8")
+    assert set(lock.splitlines()) <= set(
+        ROOT.joinpath("requirements-dev.txt").read_text("utf-8").splitlines()
+    )
+    project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text("utf-8"))
+    for wanted in project["project"]["optional-dependencies"]["fleet"]:
+        assert f"\n{re.split('[<>=]', wanted)[0]}==" in f"\n{lock}"
+    assert "${FLEET:+-r requirements-fleet.txt}" in ROOT.joinpath("Dockerfile").read_text("utf-8")

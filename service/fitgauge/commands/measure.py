@@ -23,7 +23,15 @@ from fitgauge.commands.measuring import (
 from fitgauge.commands.options import as_request, question_options
 from fitgauge.console import echo_error, echo_json
 from fitgauge.logs.detect import detect
-from fitgauge.measure import NotInstalledError, on_cpu, probe_start, probed, run, start_of
+from fitgauge.measure import (
+    NotInstalledError,
+    on_cpu,
+    probe_start,
+    probed,
+    run,
+    start_of,
+    without_gpu,
+)
 from fitgauge.redaction import redacted
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
@@ -87,6 +95,7 @@ def measure(
         sys.exit(2)
     row = public_case(answer, Snapshot(), or_exit(local_catalog))
     if device.is_cpu:
+        answer = without_gpu(answer)
         row = msgspec.structs.replace(row, settings=row.settings | {"cpu": True})
     if as_json:
         echo_json({"comparison": answer, "row": row})

@@ -1,7 +1,7 @@
 """Run an engine on this machine and measure it: how it is started, watched and ended, and what a
 run leaves as a row of truth."""
 
-from fitgauge.measure.cpu import on_cpu
+from fitgauge.measure.cpu import on_cpu, without_gpu
 from fitgauge.measure.probe import probe_start, probed
 from fitgauge.measure.process import run
 from fitgauge.measure.rows import append
@@ -16,4 +16,5 @@ __all__ = [
     "probed",
     "run",
     "start_of",
+    "without_gpu",
 ]

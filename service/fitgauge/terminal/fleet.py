@@ -152,5 +152,5 @@ def _faults(faults: Sequence[Fault], console: Console) -> None:
         console.print()
     for fault in faults:
         near = f" Did you mean: {', '.join(fault.matches)}?" if fault.matches else ""
-        text = f"line {fault.line}: {as_typed(fault.message)}{near}"
+        text = f"line {fault.line}: {fault.message}{near}"
         console.print(f"[red]- {escape(text)}[/red]", soft_wrap=True, highlight=False)

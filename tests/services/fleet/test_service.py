@@ -202,6 +202,7 @@ def test_a_model_whose_gpus_are_all_unknown_is_not_said_not_to_fit(answer):
     whole = answer(text + "[[gpus]]\ngpu = 'GPU of 1899'\n[[gpus]]\ngpu = 'H100'\n")
     assert (whole.models, whole.fit, whole.do_not_fit) == (1, ["13b"], [])
     assert [fault.code for fault in whole.faults] == ["unknown-gpu"]
+    assert whole.summary.endswith(" 1 line has no answer: see below.")
 
 
 def test_a_part_has_no_plans(answer):

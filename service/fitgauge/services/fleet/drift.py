@@ -26,6 +26,7 @@ from fitgauge.services.fleet.schemas import (
     TermChange,
 )
 from fitgauge.services.fleet.service import FleetQuestion, FleetService, fault_of
+from fitgauge.services.fleet.summary import left_out
 
 Change = Literal["stops", "needs_more", "needs_fewer", "starts"]
 
@@ -219,7 +220,7 @@ class DriftSummary:
         grow = dict.fromkeys(row.name for row in self._rows if row.change == "needs_more")
         releases = self._releases
         return DriftAnswer(
-            summary=_sentence(releases, self._models, self._rows),
+            summary=_sentence(releases, self._models, self._rows) + left_out(self._faults),
             engine=releases.engine,
             before=releases.before,
             after=releases.after,

@@ -8,7 +8,10 @@ from fitgauge.services.fleet.pools import Pool
 from fitgauge.services.fleet.schemas import Fault, FleetAnswer, ModelEntry, Plan
 from fitgauge.services.fleet.service import Batch, FleetQuestion, Shard
 
-_NO_SOLVER = "The plan needs a solver that is not installed: pip install 'fitgauge[fleet]'."
+_NO_SOLVER = (
+    "The plan needs a solver that is not installed: pip install 'fitgauge[fleet]', or an image"
+    " built with --build-arg FLEET=1."
+)
 
 
 class FleetSummary:
@@ -54,7 +57,8 @@ class FleetSummary:
         fit = [name for name in names if self._counts[name]]
         plans, no_plan = self._plans()
         return FleetAnswer(
-            summary=_sentence(fit, len(names), self._tight, plans, no_plan),
+            summary=_sentence(fit, len(names), self._tight, plans, no_plan)
+            + left_out(self._faults),
             models=len(names),
             rows=self._rows,
             skipped=self._skipped,
@@ -108,6 +112,14 @@ def _sentence(
     clauses = [f"{len(fit)} of {models} models fit{only}", *map(_clause, plans)]
     sentence = "; ".join(clauses) + "."
     return f"{sentence} {no_plan}" if no_plan else sentence
+
+
+def left_out(faults: Sequence[Fault]) -> str:
+    """Return how much of the file has no answer; empty for nothing."""
+    number = len(faults)
+    if not number:
+        return ""
+    return f" {number} {'line has' if number == 1 else 'lines have'} no answer: see below."
 
 
 def _clause(plan: Plan) -> str:

@@ -65,8 +65,19 @@ def test_a_plain_name_needs_no_note(text):
 
 def test_a_card_of_two_devices_and_a_machine_of_eight_are_explained():
     assert "two of these" in find("MI250X").note
-    assert "has 8" in find("dgx h100").note
+    assert "board of this name has 8" in find("hgx h100").note
     assert "has 72" in find("gb200 nvl72").note
+
+
+@pytest.mark.parametrize("text", ["DGX H100", "NVIDIA DGX A100", "1x DGX B200", "DGX-H200"])
+def test_a_dgx_has_all_gpus_of_its_machine(text):
+    assert find(text).count == 8
+    assert "One DGX has 8 x" in find(text).note
+
+
+@pytest.mark.parametrize("text, count", [("4x DGX H100", 4), ("DGX Spark", 1), ("HGX H200", 1)])
+def test_a_count_before_a_dgx_is_of_gpus_and_other_names_are_of_one(text, count):
+    assert find(text).count == count
 
 
 def test_a_machine_of_a_cloud_says_what_it_holds():

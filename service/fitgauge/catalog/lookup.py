@@ -43,6 +43,9 @@ _PLURAL = re.compile(r"(?<=\d{4})s\b")
 _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 """A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
 
+_DGX = re.compile(r"(?:nvidia )?dgx[ -](?!spark)")
+"""A machine of NVIDIA's, which is named after the GPUs in it."""
+
 _RACK = re.compile(r"\bnvl ?(36|72|144)\b")
 """Racks of Grace Blackwell and Vera Rubin."""
 
@@ -103,9 +106,10 @@ class Lookup:
                 for form in (name, singular) if count == 1 else (singular, name):
                     rows, each = self._candidates(form)
                     if rows:
+                        whole = _gpus_of_one(name, rows[0]) if count == 1 else 1
                         return _match(
                             rows[0],
-                            count * each,
+                            count * each * whole,
                             " ".join(filter(None, (remark, _note(name, rows)))) or None,
                             rows[1:],
                         )
@@ -358,6 +362,12 @@ def _match(
     return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]), unlike=unlike)
 
 
+def _gpus_of_one(name: str, gpu: Accelerator) -> int:
+    """Return the GPUs of what a text without a count names: a DGX is a whole machine, while people
+    call single GPUs "HGX" too."""
+    return gpu.node_size if gpu.node_size and _DGX.match(name) else 1
+
+
 def _note(name: str, rows: list[Accelerator]) -> str | None:
     """Return the note on how `name` was read: other candidates, a board of two devices, a size
     alone."""
@@ -372,8 +382,10 @@ def _note(name: str, rows: list[Accelerator]) -> str | None:
         )
     if "(per " in first.name:
         notes.append("One board has two of these devices; one device is counted.")
-    if name.startswith(("dgx ", "hgx ", "nvidia dgx ")) and first.node_size:
-        notes.append(f"One accelerator is counted; the machine of this name has {first.node_size}.")
+    if first.node_size and _DGX.match(name):
+        notes.append(f"One DGX has {first.node_size} x {first.name}.")
+    elif first.node_size and name.startswith("hgx "):
+        notes.append(f"One accelerator is counted; the board of this name has {first.node_size}.")
     if rack := _RACK.search(name):
         notes.append(f"One accelerator is counted; the rack of this name has {rack[1]}.")
     return " ".join(notes) or None

@@ -61,9 +61,11 @@ def show_models_for_gpu(answer: ModelsForGpuAnswer, console: Console | None = No
 
 
 def show_comparison(answer: CompareAnswer, console: Console | None = None) -> None:
-    """Print one line for every cell; what is the same in all of them is left out, and the bars in
-    a narrow terminal."""
+    """Print what fits in a sentence, then one line for every cell; what is the same in all of them
+    is left out, and the bars in a narrow terminal."""
     console = console or open_console()
+    console.print(Text(answer.summary), soft_wrap=True)
+    console.print()
     wide = console.width >= _WIDE
     table = Table(box=None, pad_edge=False)
     settings = ("engine", "quantization", "context_length", "concurrency")

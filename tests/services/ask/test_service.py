@@ -174,3 +174,28 @@ def test_a_cache_in_a_format_of_llama_cpp_is_answered_by_it(ask):
 def test_a_price_an_hour_is_no_repository(ask):
     answer = ask("$2/hour budget, which gpu for llama 3.3 70b in fp8?")
     assert answer.understood.max_usd_per_hour == 2
+
+
+def test_the_whole_context_is_that_of_the_model(ask):
+    answer = ask("will qwen3 8b fit on an H100 with its full context?").answer
+    assert answer["understood_as"]["context_length"] == answer["model"]["max_context_length"]
+
+
+def test_the_tool_that_trains_is_the_one_that_is_named(ask):
+    command = ask("Can I QLoRA qwen3 8b with unsloth on a T4?").answer["launch"]["command"]
+    assert "FastLanguageModel" in command
+
+
+def test_tokens_of_prompts_and_completions_are_those_of_sampling(ask):
+    answer = ask("GRPO of qwen3 4b on an H100, prompts of 2k tokens, completions of 1k tokens")
+    understood = answer.answer["understood_as"]
+    assert (understood["prompt_length"], understood["completion_length"]) == (2048, 1024)
+    assert understood["sequence_length"] == 3072
+
+
+def test_which_format_to_take_is_a_table_of_formats_from_the_widest(ask):
+    answer = ask("Which quant of qwen3-32b should I take for a 24GB card?")
+    formats = [row["quantization"] for row in answer.answer["items"]]
+    assert formats.index("q8_0") < formats.index("q4_k_m") < formats.index("q2_k")
+    fitting = [row["quantization"] for row in answer.answer["items"] if row["verdict"] == "fits"]
+    assert fitting[0] in answer.answer["summary"]

@@ -312,3 +312,21 @@ def test_beyond_a_node_whole_nodes_are_suggested(check_fit: Check) -> None:
     assert answer.limits.min_gpu_count not in (None, 8, 16)
     counts = [one.request["gpu_count"] for one in answer.suggestions if "gpu_count" in one.request]
     assert counts == [16]
+
+
+def test_a_file_in_fewer_bits_is_suggested_where_the_usual_one_is_too_large(
+    check_fit: Check,
+) -> None:
+    answer = check_fit(model="moonshotai/Kimi-K2-Instruct", gpu="M3 Ultra 512GB")
+    assert answer.verdict == "does_not_fit"
+    assert {"quantization": "q2_k"} in [
+        one.request for one in answer.suggestions if one.verdict == "fits"
+    ]
+
+
+def test_another_engine_is_suggested_where_this_one_needs_more_gpus(check_fit: Check) -> None:
+    suggestions = check_fit(model="Qwen/Qwen3-14B", gpu="Arc B580").suggestions
+    on_one = [one for one in suggestions if "gpu_count" not in one.request]
+    assert any(one.request.get("engine") == "llama.cpp" for one in on_one if one.verdict == "fits")
+    commands = [one.launch.command for one in suggestions if one.launch]
+    assert len(commands) == len(set(commands))

@@ -61,3 +61,9 @@ def test_a_guess_of_the_gpu_is_said_with_the_other_verdict():
     assert f"2 x {answer.gpu.name}" == one.taken
     assert one.verdicts == {"RTX 4060 Ti 8GB": "does_not_fit"}
     assert train(model="7b", gpu="RTX 4090").read_as[0].field == "model"
+
+
+def test_the_method_that_was_asked_for_comes_first():
+    for method, words in (("full", "full fine-tuning"), (None, "LoRA")):
+        summary = train(model=MODEL, method=method).summary
+        assert summary.partition(" GiB with ")[2].startswith(f"{words},")

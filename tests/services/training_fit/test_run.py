@@ -141,3 +141,9 @@ def test_disk_without_data_counts_the_limit_alone(train):
 def test_an_interval_that_no_source_states_leaves_the_number_open(train):
     disk = train(samples=1000, trainer="verl").disk
     assert disk.written is None
+
+
+def test_an_amount_of_money_is_said_as_exactly_as_it_is_known(train):
+    run = train(token_budget=10**12, gpu="64x H100", method="full")
+    said = run.summary.partition(" and $")[2].split()[0]
+    assert said == f"{float(f'{run.run.usd.expected:.3g}'):,.0f}"

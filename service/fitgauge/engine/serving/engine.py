@@ -170,6 +170,9 @@ class Engine(NamedTuple):
     )
     """How to take smaller weights, in words and as a quantization."""
 
+    smallest_weights: tuple[tuple[str, str], ...] = ()
+    """The same at a loss that only large models bear: what people take where nothing else fits."""
+
     log_parser: LogParser | None = None
     """None: it prints no log of its memory."""
 

@@ -5,13 +5,24 @@ import re
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.services.ask.scan import DASHES, Scan
 
+_RUN = re.compile(r"(?=[\w.-]*\d)[A-Za-z][A-Za-z0-9.]*(?:[-_][A-Za-z0-9.]*[A-Za-z0-9])+")
+"""A word of several parts with a digit."""
+
 _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 """Cloud names of TPUs end in how many chips or cores a slice has."""
 
 
 def read_instance(scan: Scan, index: int) -> int | None:
-    """Read the name of a cloud's machine."""
+    """Read the name of a cloud's machine: p5.48xlarge, a2-highgpu-8g, Standard_ND96isr_H100_v5."""
     piece = scan.pieces[index]
+    if index == 0 or scan.pieces[index - 1].low not in DASHES or not piece.glued:
+        run = _RUN.match(scan.text, piece.start)
+        if run and scan.gpus_left and scan.gpus.is_instance(run[0]):
+            last = index
+            while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= run.end():
+                last += 1
+            scan.gpus_left -= 1
+            return scan.emit("GPU", run[0], index, last)
     if "." in piece.low:
         name = re.sub(r"large[a-z]?$|larg$", "large", piece.low)
         if "large" in name and scan.gpus_left:

@@ -40,12 +40,17 @@ model: MODEL
      | FAMILY PARAMS           -> sized_after
      | FAMILY NOUN PARAMS      -> sized_after
 
-?setting: length | users | batch | samples | epochs | data | degree | cache | budget | rate
-        | format | engine | method | utilization | speed | first_token | cached
+?setting: length | prompt | output | users | batch | samples | epochs | data | degree | cache
+        | budget | rate | format | engine | trainer | framework | method | utilization | speed
+        | first_token | cached
 
 length: LENGTH | LENGTH NUM | LENGTH NUM TOKENS | NUM LENGTH | NUM TOKENS LENGTH
       | NUM TOKENS             -> tokens
       | LENGTH counted part*   -> hardware_after
+prompt: PROMPT | PROMPT NUM | PROMPT NUM TOKENS | NUM PROMPT | NUM TOKENS PROMPT
+      | PROMPT counted part*   -> hardware_after
+output: OUTPUT | OUTPUT NUM | OUTPUT NUM TOKENS | NUM OUTPUT | NUM TOKENS OUTPUT
+      | OUTPUT counted part*   -> hardware_after
 users: USERS | USERS NUM | NUM USERS
      | USERS counted part*     -> hardware_after
 batch: BATCH | BATCH NUM | NUM BATCH
@@ -65,11 +70,14 @@ cached: CACHED NUM | CACHED NUM PERCENT | NUM PERCENT CACHED | CACHED
 rate: RATE | NUM UNIT | UNIT | NUM PERCENT | PERCENT | TOKENS RATE | DURATION
 format: FORMAT
 engine: ENGINE
+trainer: TRAINER
+framework: FRAMEWORK
 method: METHOD
 junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
 
 %declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
 %declare BATCH SAMPLES EPOCHS TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY
+%declare PROMPT OUTPUT TRAINER FRAMEWORK
 %declare HOURLY UTILIZATION FIRST_TOKEN CACHED DURATION PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
 """
 
@@ -181,7 +189,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
 
     def family(self, parts: list[Terminal]) -> list[Fact]:
         """Return a word that is the name of a model or a word of the language."""
-        return [_fact("family", parts[0].value.value, parts[0].value)]
+        return _named("family", parts)
 
     def sized_before(self, parts: list[Terminal]) -> list[Fact]:
         """Join "the 120b model of gpt-oss"."""
@@ -198,6 +206,14 @@ class _Facts(Transformer[Terminal, list[Fact]]):
     def tokens(self, parts: list[Terminal]) -> list[Fact]:
         """Return a number of tokens that no setting names."""
         return _numbered("tokens", parts)
+
+    def prompt(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the tokens of a prompt."""
+        return _numbered("prompt", parts)
+
+    def output(self, parts: list[Terminal]) -> list[Fact]:
+        """Return the tokens of an answer."""
+        return _numbered("output", parts)
 
     def users(self, parts: list[Terminal]) -> list[Fact]:
         """Return the requests at once."""
@@ -265,15 +281,23 @@ class _Facts(Transformer[Terminal, list[Fact]]):
 
     def format(self, parts: list[Terminal]) -> list[Fact]:
         """Return a number format of the weights."""
-        return [_fact("format", parts[0].value.value, parts[0].value)]
+        return _named("format", parts)
 
     def engine(self, parts: list[Terminal]) -> list[Fact]:
         """Return an engine."""
-        return [_fact("engine", parts[0].value.value, parts[0].value)]
+        return _named("engine", parts)
+
+    def trainer(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a training tool."""
+        return _named("trainer", parts)
+
+    def framework(self, parts: list[Terminal]) -> list[Fact]:
+        """Return a training framework."""
+        return _named("framework", parts)
 
     def method(self, parts: list[Terminal]) -> list[Fact]:
         """Return a method of training."""
-        return [_fact("method", parts[0].value.value, parts[0].value)]
+        return _named("method", parts)
 
     def junk(self, parts: list[Terminal]) -> list[Fact]:
         """Return a number that nothing explains; no fact for other words."""
@@ -282,6 +306,11 @@ class _Facts(Transformer[Terminal, list[Fact]]):
 
 def _fact(kind: str, value: object, token: Token) -> Fact:
     return Fact(kind, value, token.start, token.end, token.sentence)
+
+
+def _named(kind: str, parts: Sequence[Terminal]) -> list[Fact]:
+    """Return the fact of a word that names something."""
+    return [_fact(kind, parts[0].value.value, parts[0].value)]
 
 
 def _numbered(kind: str, parts: Sequence[Terminal]) -> list[Fact]:

@@ -16,6 +16,7 @@ _HAD = re.compile(
     r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i)\b|用|在|仅|只有|有|单卡|是|只)"
     r"\s*(?:\w+\s)?[^\w]{0,3}$"
 )
+_ON_ONE = re.compile(r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$")
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
@@ -42,10 +43,12 @@ def choose(
     if hardware is not None:
         name, count = choice.name(hardware)
         return name, [], count
-    names = [name for name in (choice.name(option)[0] for option in options) if name]
-    counts = {option.count for option in options}
-    if not options or len(counts) > 1:
+    named = [(name, count) for name, count in map(choice.name, options) if name]
+    names = [name for name, _ in named]
+    if not options:
         return None, names, None
+    if len({count or 1 for _, count in named}) > 1:
+        return None, [f"{count}x {name}" if count else name for name, count in named], None
     return None, names, max((fact.value.count or 0 for fact in facts), default=0) or None
 
 
@@ -167,7 +170,7 @@ class _Choice:
         if (one.count or 0) > 1:
             return True
         before = self._before(fact)
-        if _NEEDED.search(before) or _LACKED.search(before):
+        if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
             return False
         if self._terse:
             return True
@@ -187,7 +190,7 @@ class _Choice:
         match = self._gpus.find(one.name)
         name = one.name
         if match is not None and match.count > 1:
-            count = match.count * (count or 1)
+            count = count if count == match.count else match.count * (count or 1)
             name = match.accelerator.name
         unified_memory = match is not None and match.accelerator.unified_memory
         for size in (one.memory, one.ram if unified_memory else None):

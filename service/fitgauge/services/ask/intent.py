@@ -74,6 +74,7 @@ _LOG = re.compile(
 
 _MEMORY = re.compile(
     r"\b(?:memory|vram|oom|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
+    r"|kv[- ]?cache"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire",
@@ -97,6 +98,13 @@ _DISK = re.compile(
 _MERGE = re.compile(
     r"\bmerg(?:e|ing)\s+(?:\w+\s+){0,2}(?:lora|adapters?|qlora|peft)\b|\bmerge_and_unload\b"
     r"|合并\s*(?:lora|适配器|权重)",
+    re.IGNORECASE,
+)
+
+_FORMAT = re.compile(
+    r"\b(?:best|which|what|right|highest|largest|biggest|recommended)\s+(?:\w+\s+){0,2}"
+    r"(?:quants?|quanti[sz]ations?(?: level)?|bit ?width|bpw|gguf|precision)\b"
+    r"|(?:什么|哪[种个]|多少位?)的?量化|量化(?:到|成)?(?:什么|多少|几)",
     re.IGNORECASE,
 )
 
@@ -149,6 +157,11 @@ def about_disk(text: str) -> bool:
     return _DISK.search(text) is not None
 
 
+def wants_format(text: str) -> bool:
+    """Return whether a text asks which number format of the weights to take."""
+    return _FORMAT.search(text) is not None
+
+
 def about_merging(text: str) -> bool:
     """Return whether a text is about adapters that are merged into their base."""
     return _MERGE.search(text) is not None
@@ -170,12 +183,14 @@ def operation_of(
     sizes_only: bool,
     counted: bool,
     settings: bool,
+    formatted: bool,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
     training: whether it is about training; models, gpus: how many are named on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
-    the sizes are; counted: whether a number of GPUs is."""
+    the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
+    is."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
@@ -189,6 +204,8 @@ def operation_of(
         return "list_models_that_fit"
     several = models > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:
+        return "compare_fit"
+    if not training and model and hardware and not formatted and wants_format(low):
         return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"

@@ -62,6 +62,10 @@ _SIZE = re.compile(r"\d+(?:\.\d+)?[bm]|\d+x\d+(?:\.\d+)?b|a\d+(?:\.\d+)?b|e\db")
 _VERSION = re.compile(r"[vkrm]?\d(?:\.\d{1,2}){0,2}[a-z]?|\d{4}")
 
 
+_SHORTEST_PLURAL = 4
+"""Letters of a name's word that may have a plural without a digit."""
+
+
 class GpuNames:
     """Names of GPUs by one catalog."""
 
@@ -99,6 +103,10 @@ class GpuNames:
         names = {offer.instance.lower() for offer in self._catalog.offers.all()}
         return frozenset(name for name in names if " " not in name and "." in name)
 
+    def is_instance(self, text: str) -> bool:
+        """Return whether a text is the name of one of the clouds' machines."""
+        return bool(self._catalog.offers.named(text))
+
     def belongs(self, word: str) -> bool:
         """Return whether a word may stand in a name."""
         return (
@@ -106,7 +114,13 @@ class GpuNames:
             or word in VENDORS
             or word in _MACS
             or _SOCKET.fullmatch(word) is not None
-            or (word.endswith("s") and self.anchors(word[:-1]))
+            or (word.endswith("s") and self._is_singular(word[:-1]))
+        )
+
+    def _is_singular(self, word: str) -> bool:
+        """Return whether a word has a plural: "H100s", "DGX Sparks"."""
+        return self.anchors(word) or (
+            word in self.vocabulary and word.isalpha() and len(word) >= _SHORTEST_PLURAL
         )
 
     @lru_cache(maxsize=4096)  # noqa: B019 - one object for each catalog, and few of them

@@ -19,6 +19,7 @@ from fitgauge.services.ask.intent import (
     asks,
     operation_of,
 )
+from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
 from fitgauge.services.ask.model_choice import after_contrast, choose_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
@@ -36,16 +37,13 @@ _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
 """Engines that are libraries that models are trained with, too."""
 
 _SETTINGS = (
-    *("length", "tokens", "users", "batch", "global_batch", "accumulation", "money", "budget"),
-    *("format", "zero", "rank", "utilization"),
+    *("length", "prompt", "output", "tokens", "users", "batch", "global_batch", "accumulation"),
+    *("money", "budget", "format", "zero", "rank", "utilization"),
 )
 """Facts that look like settings: what is not used of them is named."""
 
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
-
-_LEAST_BUDGET = 10_000_000
-"""Fewer tokens are the length of a sequence."""
 
 _DEFAULT_BUDGET = 1_000_000
 """Tokens whose time is answered where the text names no data."""
@@ -88,9 +86,6 @@ _OF_ONE = re.compile(
 )
 _OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
 _LONGEST_BEFORE = 32
-_MIN_LENGTH = 16
-_SMALLEST_BARE_LENGTH = 1024
-_CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 
 
 class Reading(NamedTuple):
@@ -108,6 +103,8 @@ class Reading(NamedTuple):
     """Whether it is about training."""
     model_text: str | None = None
     """The model as the text names it."""
+    whole_context: bool = False
+    """Whether the model's whole context is meant, of which the text says no number."""
 
 
 class Reader:
@@ -161,6 +158,7 @@ class _Choice:
             sizes_only=self._sizes_only(),
             counted=count is not None,
             settings=bool(settings),
+            formatted="quantization" in settings,
         )
         if operation in ("check_fit", "check_training_fit"):
             settings["host_memory_gib"] = self._host_memory(gpu)
@@ -177,7 +175,15 @@ class _Choice:
             },
             Understood,
         )
-        return Reading(operation, understood, self._leftovers(), self._text, self._training, model)
+        return Reading(
+            operation,
+            understood,
+            self._leftovers(),
+            self._text,
+            self._training,
+            model,
+            understood.context_length is None and wants_whole_context(self._text),
+        )
 
     def _of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self._facts if fact.kind in kinds]
@@ -216,9 +222,9 @@ class _Choice:
     def _settings(self) -> dict[str, object]:
         """Return the value of every setting that the text says."""
         fields: dict[str, object] = {}
-        length = self._length()
-        if length is not None:
-            fields["sequence_length" if self._training else "context_length"] = length
+        tokens = lengths(self._text, self._facts, self._questions, training=self._training)
+        fields |= tokens.fields
+        self._used.update(tokens.used)
         if self._training:
             fields["micro_batch_size"] = self._largest("batch")
             fields["global_batch_size"] = self._largest("global_batch")
@@ -226,6 +232,8 @@ class _Choice:
             fields["lora_rank"] = self._largest("rank")
             fields |= self._data()
             fields |= self._method()
+            fields["trainer"] = self._first("trainer")
+            fields["framework"] = self._first("framework")
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
             fields["gpu_memory_utilization"] = self._largest("utilization")
@@ -240,7 +248,7 @@ class _Choice:
             ("max_usd_per_hour", "budget"),
         ):
             fields[field] = self._largest(kind)
-        fields["kv_cache_dtype"] = next((self._use(fact) for fact in self._of("cache")), None)
+        fields["kv_cache_dtype"] = self._first("cache")
         fields["engine"] = self._engine()
         fields["quantization"] = self._quantization()
         return {
@@ -252,7 +260,7 @@ class _Choice:
     def _data(self) -> dict[str, object]:
         """Return how much is trained on; where the text is about time or disk and says nothing of
         data, a default that time or disk can be answered for."""
-        tokens = [self._use(fact) for fact in self._of("tokens") if _is_budget(fact)]
+        tokens = [self._use(fact) for fact in self._of("tokens") if is_budget(fact)]
         data: dict[str, object] = {
             "samples": self._largest("samples"),
             "epochs": self._largest("epochs"),
@@ -287,6 +295,9 @@ class _Choice:
         chosen = after_contrast(self._text, engines) or next(iter(engines), None)
         return self._use(chosen) if chosen else None
 
+    def _first(self, kind: str) -> object:
+        return next((self._use(fact) for fact in self._of(kind)), None)
+
     def _use(self, fact: Fact) -> object:
         self._used.add(fact.start)
         return fact.value
@@ -296,31 +307,6 @@ class _Choice:
         for fact in values:
             self._used.add(fact.start)
         return max((fact.value for fact in values), default=None)
-
-    def _length(self) -> object:
-        """Return the tokens of a request: what a setting names, else a number of tokens, else a
-        number in thousands where the text is about lengths."""
-        labelled = [fact for fact in self._of("length") if fact.value >= _MIN_LENGTH]
-        bare = [
-            fact
-            for fact in self._of("tokens")
-            if fact.value >= _SMALLEST_BARE_LENGTH / 8 and not (self._training and _is_budget(fact))
-        ]
-        thousands = [
-            fact
-            for fact in self._of("number")
-            if fact.value >= _SMALLEST_BARE_LENGTH
-            and (
-                re.search(r"\d\s?[km万w]$", self._text[fact.start : fact.end].lower())
-                or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(self._text))
-            )
-        ]
-        for group in (labelled, bare, thousands):
-            if group:
-                self._used.update(fact.start for fact in group)
-                in_questions = [fact for fact in group if fact.sentence in self._questions]
-                return max(fact.value for fact in (in_questions or group))
-        return None
 
     def _quantization(self) -> object:
         """Return the number format of the weights that the text wants."""
@@ -369,11 +355,6 @@ class _Choice:
         if self._text[last : last + 1].isalnum():
             after = after.rpartition(" ")[0]
         return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
-
-
-def _is_budget(fact: Fact) -> bool:
-    """Return whether a number of tokens is all that is trained on."""
-    return bool(fact.value >= _LEAST_BUDGET)
 
 
 def _is_sound(name: str, value: float) -> bool:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
+from fitgauge.services.ask.intent import wants_format
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks
 from fitgauge.services.ask.schemas import Operation
@@ -46,6 +47,15 @@ _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
 
 _ADAPTERS = ("full", "lora", "qlora")
+_USUAL_FORMATS = (
+    *("as published", "fp8", "q8_0", "q6_k", "q5_k_m"),
+    *("awq", "q4_k_m", "q3_k_m", "q2_k"),
+)
+"""Formats of weights that people serve, from the widest."""
+
+_SAMPLING = ("ppo", "grpo", "rloo")
+"""Algorithms that sample completions."""
+
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
 
@@ -80,6 +90,15 @@ def questions(reading: Reading) -> list[Question]:
         _question(reading.operation, {**fields, "model": model, "gpu": gpu}, notes)
         for model, gpu in pairs[:_MOST_ANSWERS]
     ]
+
+
+def _formats(reading: Reading) -> list[str] | None:
+    """Return the formats of weights to compare, from the widest: those that a text names, else
+    those that people run where it asks for the best."""
+    named = reading.understood.quantization
+    if named is not None:
+        return [named]
+    return list(_USUAL_FORMATS) if wants_format(reading.text) else None
 
 
 def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[str]) -> Question:
@@ -137,7 +156,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields |= {
             "models": fields.get("models") or _listed(fields.get("model")),
             "gpus": _gpus(fields),
-            "quantizations": _listed(fields.get("quantization")),
+            "quantizations": _formats(reading),
             "engines": _listed(fields.get("engine")),
             "context_lengths": fields.get("context_length"),
             "concurrencies": fields.get("concurrency"),
@@ -153,6 +172,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields |= {"log": reading.text}
     if training:
         fields.pop("engine", None)  # of serving
+        prompt, answer = (fields.pop(name, None) for name in ("prompt_tokens", "output_tokens"))
+        if fields.get("algorithm") in _SAMPLING:
+            fields |= {"prompt_length": prompt, "completion_length": answer}
     return fields, notes
 
 

@@ -15,7 +15,7 @@ GPU_CLASSIFIERS = frozenset("张块片枚張塊卡장대")
 MACHINES = frozenset("台机")
 MEMORY_UNITS = frozenset({"gib", "gbs", "gb", "gigs", "gig", "g"})
 
-_NAMES_BEFORE_NUMBERS = ("LENGTH", "USERS", "BATCH")
+_NAMES_BEFORE_NUMBERS = ("LENGTH", "PROMPT", "OUTPUT", "USERS", "BATCH")
 """Settings that are named before their number as often as after it."""
 
 _MOST_GPUS = 12
@@ -115,7 +115,7 @@ class Scan:
             kind, _, last = phrase
         if kind in _NAMES_BEFORE_NUMBERS and self._number_begins(last + 1):
             return False
-        return kind in ("TOKENS", "USERS", "LENGTH", "UNIT", "RATE", "BATCH")
+        return kind in ("TOKENS", "UNIT", "RATE", *_NAMES_BEFORE_NUMBERS)
 
     def _number_begins(self, index: int) -> bool:
         """Return whether a number begins here, behind a sign such as "=" or not."""

@@ -58,6 +58,8 @@ class Scanner:
             if len(words) > 1 and words[:1] not in phrases:
                 phrases.setdefault(words, ("OTHER", None))
         phrases |= {phrase: ("ENGINE", name) for phrase, name in engines.items() if phrase}
+        phrases |= {phrase: ("TRAINER", name) for phrase, name in v.TRAINER_PHRASES.items()}
+        phrases |= {phrase: ("FRAMEWORK", name) for phrase, name in v.FRAMEWORK_PHRASES.items()}
         phrases |= {phrase: ("METHOD", name) for phrase, name in v.METHOD_PHRASES.items()}
         return phrases
 

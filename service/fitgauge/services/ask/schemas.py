@@ -49,11 +49,15 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     quantization: Annotated[str | None, Meta(description="Format of the weights.")] = None
     kv_cache_dtype: Annotated[str | None, Meta(description="Number format of the KV cache.")] = None
     context_length: Annotated[int | None, Meta(description="Tokens of a request.")] = None
+    prompt_tokens: Annotated[int | None, Meta(description="Of a request.")] = None
+    output_tokens: Annotated[int | None, Meta(description="Of its answer.")] = None
     concurrency: Annotated[int | None, Meta(description="Requests at once.")] = None
     engine: Annotated[str | None, Meta(description="Serving engine.")] = None
     method: Annotated[
         str | None, Meta(description="full, lora or qlora; else the algorithm, such as grpo.")
     ] = None
+    trainer: Annotated[str | None, Meta(description="Training tool.")] = None
+    framework: Annotated[str | None, Meta(description="What shards a training.")] = None
     algorithm: Annotated[str | None, Meta(description="Training algorithm.")] = None
     sequence_length: Annotated[int | None, Meta(description="Tokens of a training sequence.")] = (
         None

@@ -4,15 +4,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import FitgaugeError, QueueFullError
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.reading import Reader
+from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.schemas import FitRequest
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
 """The service of each operation."""
@@ -41,7 +43,7 @@ class AskService:
             if reading.operation is None or one.request is None:
                 continue
             try:
-                result = await self._answered(reading.operation, one.request)
+                result = await self._answered(reading, one.request)
                 answers.append(msgspec.to_builtins(result))
             except QueueFullError:
                 raise
@@ -56,9 +58,18 @@ class AskService:
             answers=answers if len(answers) > 1 else UNSET,
         )
 
-    async def _answered(self, operation: Operation, request: msgspec.Struct) -> msgspec.Struct:
-        """Return the answer of an operation. Raises the errors of fitgauge.errors."""
-        return await self._answers[operation](request)
+    async def _answered(self, reading: Reading, request: msgspec.Struct) -> msgspec.Struct:
+        """Return the answer of the operation that is meant. Raises the errors of
+        fitgauge.errors."""
+        assert reading.operation is not None
+        answer = self._answers[reading.operation]
+        result = await answer(request)
+        if reading.whole_context and isinstance(request, FitRequest):
+            assert isinstance(result, FitAnswer)
+            longest = result.model.max_context_length
+            if longest is not None:
+                result = await answer(structs.replace(request, context_length=longest))
+        return result
 
 
 def _advice(error: FitgaugeError) -> str:

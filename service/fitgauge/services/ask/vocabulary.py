@@ -17,9 +17,18 @@ _SETTINGS: Mapping[str, str] = {
         "max model len|max model length|model max length|max seq len|max seq length|seq len|"
         "seq length|max sequence length|sequence length|sequence len|sequences length|max length|"
         "max tokens|max input length|max context|max context length|maximum context length|"
-        "maximum model length|session len|cutoff len|cutoff length|max words|input length|"
-        "prompt length|seq|long context|seqlen|seqence length|ollama context length|kontext|"
+        "maximum model length|session len|cutoff len|cutoff length|max words|"
+        "seq|long context|seqlen|seqence length|ollama context length|kontext|"
         "kontextlänge|contexte|max total tokens|context len|sequence"
+    ),
+    "PROMPT": (
+        "prompt|prompts|prompt length|prompt tokens|prompt size|prompt len|input|inputs|"
+        "input length|input tokens|input len|input size|max prompt length|max prompt tokens"
+    ),
+    "OUTPUT": (
+        "output|outputs|output length|output tokens|output len|max new tokens|new tokens|"
+        "completion|completions|completion length|completion tokens|max completion length|"
+        "response length|response tokens|generated tokens|generation length|max output tokens"
     ),
     "USERS": (
         "users|user|concurrent users|concurrent requests|concurrent|concurrency|concurrently|"
@@ -192,6 +201,30 @@ ENGINE_PHRASES: Mapping[Phrase, str] = MappingProxyType(
 )
 """The engine that a phrase names."""
 
+_TRAINERS: Mapping[str, str] = {
+    "trl": "trl|sfttrainer|sft trainer",
+    "unsloth": "unsloth",
+    "axolotl": "axolotl",
+    "llama-factory": "llama factory|llamafactory",
+    "ms-swift": "ms swift|msswift",
+    "torchtune": "torchtune",
+    "torchtitan": "torchtitan",
+    "litgpt": "litgpt|lit gpt",
+    "nemo": "nemo framework|megatron bridge",
+    "nemo-automodel": "nemo automodel|automodel",
+    "verl": "verl",
+    "openrlhf": "openrlhf|open rlhf",
+}
+"""Training tools as people write them: words that are names of models too stay out."""
+
+_FRAMEWORKS: Mapping[str, str] = {
+    "fsdp": "fsdp|fsdp2|fully sharded data parallel",
+    "deepspeed": "deepspeed|deep speed",
+    "megatron": "megatron|megatron lm|megatron core",
+}
+
+TRAINER_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_TRAINERS)))
+FRAMEWORK_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_FRAMEWORKS)))
 METHOD_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_METHODS)))
 
 HAN_PHRASES: Mapping[str, tuple[str, str | None]] = MappingProxyType(

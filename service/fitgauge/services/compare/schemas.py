@@ -149,6 +149,7 @@ class CompareAnswer(Struct, kw_only=True):
 
     items: Annotated[list[CompareRow], Meta(description="The rows of the page.")]
     total: Annotated[int, Meta(description="Rows of the whole table.")]
+    summary: Annotated[str, Meta(description="Which rows of the page fit, or which comes nearest.")]
     next_offset: NextOffset = None
     """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET

@@ -16,6 +16,7 @@ from fitgauge.services.common.pages import PAGE_ITEMS, take_page
 from fitgauge.services.common.unsupported import as_invalid_request
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 from fitgauge.services.compare.service import Comparer, Comparison, cells
+from fitgauge.services.compare.summary import in_words
 from fitgauge.services.compare.unknown_names import UnknownName
 
 _ROWS = 100
@@ -68,7 +69,9 @@ class Tables:
     async def whole(self, comparison: Comparison) -> CompareAnswer:
         """Return all rows of a table at once. Raises QueueFullError."""
         rows = [row async for some in self.rows(comparison) for row in some]
-        return CompareAnswer(items=rows, total=comparison.total)
+        return CompareAnswer(
+            items=rows, total=comparison.total, summary=in_words(rows, comparison.total)
+        )
 
     async def page(self, request: CompareRequest, catalog: Catalog) -> CompareAnswer:
         """Return a page of a table. Raises the errors of fitgauge.errors."""
@@ -77,7 +80,9 @@ class Tables:
         items, following = take_page(
             whole.items, page.limit, page.offset, whole.total, lambda row: row
         )
-        return CompareAnswer(items=items, total=whole.total, next_offset=following)
+        return structs.replace(
+            whole, items=items, next_offset=following, summary=in_words(items, whole.total)
+        )
 
 
 def _gpu_or_unknown(catalog: Catalog, text: str) -> GpuMatch | UnknownName:

@@ -1,7 +1,7 @@
 """Changes to try where a model does not fit, smallest first. Every candidate is re-estimated before
 it is returned."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
@@ -26,6 +26,7 @@ def candidates(
     spec: ModelSpec,
     workload: Workload,
     request: FitRequest,
+    format_sent: bool,
     limits: ServingLimits,
     count: int,
     counts: tuple[int, ...],
@@ -35,6 +36,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield (description, fields to send), cheapest first.
 
+    format_sent: whether the caller named the format of the weights, not the engine's default.
     short_bytes: memory missing on the fullest GPU.
     weights_bytes: weights of the fullest GPU.
     siblings: published repositories of the same weights in other formats, larger first.
@@ -44,7 +46,11 @@ def candidates(
     if len(settings) > 1:
         yield combine(*settings)
     yield from _fewer(workload, limits)
-    for weights in (*_published(siblings), *_supposed(spec, workload, request)):
+    published = {sibling.form for sibling in siblings}
+    for weights in (
+        *_published(siblings),
+        *_supposed(spec, workload, request, format_sent, published),
+    ):
         yield weights
         if settings:
             yield combine(weights, *settings)
@@ -137,10 +143,23 @@ def _published(siblings: Sequence[QuantizedRepo]) -> Iterator[Candidate]:
         )
 
 
-def _supposed(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:
-    """Yield formats of which no published repository is known."""
-    if spec.quantization is None and request.quantization is None:
-        for words, scheme in ENGINES[workload.engine].smaller_weights:
+def _supposed(
+    spec: ModelSpec,
+    workload: Workload,
+    request: FitRequest,
+    format_sent: bool,
+    published: Collection[str],
+) -> Iterator[Candidate]:
+    """Yield formats of which no repository is `published`, from the one that is served down: of
+    a GGUF file whatever the model itself is published in."""
+    row = ENGINES[workload.engine]
+    if format_sent or not (spec.quantization is None or row.reads_gguf):
+        return
+    formats = (*row.smaller_weights, *row.smallest_weights)
+    schemes = [scheme for _, scheme in formats]
+    below = schemes.index(request.quantization) + 1 if request.quantization in schemes else 0
+    for words, scheme in formats[below:]:
+        if scheme not in published:
             yield words, {"quantization": scheme}
 
 

@@ -142,6 +142,7 @@ def suggestions(
             query.spec,
             checked.workload,
             query.request,
+            query.original.quantization is not None,
             limits,
             checked.count,
             counts,
@@ -149,10 +150,7 @@ def suggestions(
             siblings,
         )
     )
-    if all(
-        one.verdict != "fits" or {"cpu_offload_gib", "gpu_count"} & one.request.keys()
-        for one in remedies.results
-    ):
+    if not _any_on_this_gpu(remedies.results):
         for base, again in tuple(remedies.failed):
             remedies.consider(
                 combined_with(base, again.workload, sure_limits(again), again.count, counts)
@@ -160,8 +158,12 @@ def suggestions(
     results = [
         suggestion for suggestion in remedies.results if not dominated(suggestion, remedies.results)
     ]
-    results += _with_experts_on_host(query, estimator)
-    if all(one.verdict != "fits" for one in results) and not query.request.engine_version:
+    results += (with_experts_on_host := _with_experts_on_host(query, estimator))
+    if (
+        not with_experts_on_host
+        and not _any_on_this_gpu(results)
+        and not query.request.engine_version
+    ):
         smaller = smaller_elsewhere(engines_for(query.accelerator))
         elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
         results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
@@ -173,6 +175,14 @@ def suggestions(
         )
     )
     return results[:MOST_SUGGESTIONS]
+
+
+def _any_on_this_gpu(results: Sequence[Suggestion]) -> bool:
+    """Return whether a change fits that takes neither more GPUs nor the host's memory."""
+    return any(
+        one.verdict == "fits" and not {"cpu_offload_gib", "gpu_count"} & one.request.keys()
+        for one in results
+    )
 
 
 def _sold_together(accelerator: Accelerator, count: int) -> int:

@@ -131,6 +131,7 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     gpu: Annotated[GpuAnswer, Meta(description="The GPU and how many of it.")]
     items: Annotated[list[FittingModel], Meta(description="The rows of the page.")]
     total: Annotated[int, Meta(description="Rows of all pages.")]
+    summary: Annotated[str, Meta(description="The first rows in one sentence.")]
     warnings: Annotated[list[Note], Meta(description="What to know about the GPU.")]
     next_offset: NextOffset = None
     """The `offset` of the next page."""

@@ -34,6 +34,7 @@ from fitgauge.services.models_for_gpu.schemas import (
     ModelsForGpuAnswer,
     ModelsForGpuRequest,
 )
+from fitgauge.services.models_for_gpu.summary import in_words
 from fitgauge.services.models_for_gpu.training import TrainedModels
 
 _CACHED_MODELS = 2048
@@ -97,6 +98,9 @@ class ModelsForGpu:
             items=items,
             total=len(rows),
             next_offset=following,
+            summary=in_words(
+                answers.gpu_count_in_words(match.accelerator, count), items, len(rows)
+            ),
             warnings=match.warnings,
         )
 

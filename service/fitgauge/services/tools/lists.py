@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET
 
 from fitgauge.services.compare.schemas import CompareRow
+from fitgauge.services.compare.summary import in_words
 from fitgauge.services.explain_log.schemas import LogAnswer, LogFix
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuAnswer
 from fitgauge.services.recommend.option_schemas import (
@@ -164,15 +165,8 @@ def _unset(call: Arguments, defaults: dict[str, str]) -> list[str]:
 def table_answer(call: Arguments, rows: Sequence[CompareRow], total: int) -> ToolAnswer:
     """Return a table with one verdict a cell; what all cells share stands once."""
     options = [_cell(row) for row in rows]
-    fitting = [row for row in rows if row.verdict == "fits"]
-    first = [
-        f"{short_name(row.model)} on {counted(row.gpu, row.gpu_count or 1)}" for row in fitting[:4]
-    ]
-    more = f" and {len(fitting) - len(first)} more" if len(fitting) > len(first) else ""
-    sentence = f"{len(fitting)} of {total} fit"
-    sentence += f": {', '.join(first)}{more}." if first else "."
     short = ToolAnswer(
-        answer=sentence,
+        answer=in_words(rows, total),
         options=options,
         more=max(0, total - len(options)) or UNSET,
         assumed=[

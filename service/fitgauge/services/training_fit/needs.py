@@ -75,11 +75,12 @@ def needs_answer(
             {main.workload.method: main, **judged.others}.items(), key=lambda pair: _rank(pair[0])
         )
     ]
+    named_first = sorted(needs, key=lambda need: need.name != request.method)
     understood = echo(main, ANY_GPU.accelerator, model)
     return TrainingAnswer(
         verdict=None,
         summary=(
-            f"{training_in_words(model, main)} needs {sizes_in_words(needs, _with)}."
+            f"{training_in_words(model, main)} needs {sizes_in_words(named_first, _with)}."
             f"{gpus_in_words(smallest, _with)}"
         ),
         fit_probability=None,

@@ -89,8 +89,11 @@ def other_methods(
     return result
 
 
-def summary(model: Model, gpus: str, trained: TrainingEstimate, accelerator: Accelerator) -> str:
-    """Return the verdict in one or two sentences."""
+def summary(
+    model: Model, gpus: str, trained: TrainingEstimate, accelerator: Accelerator, most: int | None
+) -> str:
+    """Return the verdict in one or two sentences. most: sequences of such a length that fit in one
+    forward pass of a GPU."""
     workload, fullest = trained.workload, trained.fullest
     each = " per GPU" if workload.gpus > 1 else ""
     required, usable = gib(trained.need), gib(accelerator.usable.expected)
@@ -116,7 +119,12 @@ def summary(model: Model, gpus: str, trained: TrainingEstimate, accelerator: Acc
             if shown != required
             else ""
         )
-        return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{end}"
+        more = (
+            f" Up to {most} such sequences fit in a micro-batch."
+            if most is not None and most > workload.micro_batch_size
+            else ""
+        )
+        return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{more}{end}"
     if trained.verdict == "tight":
         likely = f"{trained.probability:.0%} likely"
         return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{end}"

@@ -112,8 +112,8 @@ def run_assumptions(request: TrainingRequest) -> Sequence[Assumption]:
 
 
 def run_in_words(run: TrainingRun) -> str:
-    """Return "The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4 to $12, at
-    $1.26 a GPU hour)."."""
+    """Return "The run of 10,240,000 tokens takes 4.2 hours (3.4 to 5.9) and $5.30 ($4.10 to
+    $12.00, at $1.26 a GPU hour)."."""
     unit, name = _unit(run.seconds.expected)
     time = (
         f"{run.seconds.expected / unit:.3g} {name}"
@@ -122,10 +122,18 @@ def run_in_words(run: TrainingRun) -> str:
     cost = (
         ""
         if run.usd is None
-        else f" and ${run.usd.expected:,.2f} (${run.usd.low:,.2f} to ${run.usd.high:,.2f},"
+        else f" and {_dollars(run.usd.expected)} ({_dollars(run.usd.low)} to"
+        f" {_dollars(run.usd.high)},"
         f" at ${run.usd.expected / run.gpu_hours.expected:,.2f} a GPU hour)"
     )
     return f"The run of {run.tokens:,} tokens takes {time}{cost}."
+
+
+def _dollars(amount: float) -> str:
+    """Return an amount in three digits from 100 dollars on, in cents below."""
+    if amount < 100:
+        return f"${amount:,.2f}"
+    return f"${float(f'{amount:.3g}'):,.0f}"
 
 
 def _unit(seconds: float) -> tuple[int, str]:

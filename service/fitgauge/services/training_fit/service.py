@@ -149,7 +149,13 @@ class TrainingFitService:
             summary=(
                 f"{model.id} cannot be trained this way on {gpus}: {sentence(refused)}"
                 if refused
-                else summary(model, gpus, trained, accelerator)
+                else summary(
+                    model,
+                    gpus,
+                    trained,
+                    accelerator,
+                    limits.max_micro_batch_size if limits else None,
+                )
                 + other_verdicts(read_as, judgement)
                 + around_in_words(parts)
             ),

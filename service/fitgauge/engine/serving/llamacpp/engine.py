@@ -75,6 +75,7 @@ ENGINE = Engine(
     ),
     tunable=frozenset({"kv_cache_dtype"}),
     smaller_weights=(("take a Q8_0 file", "q8_0"), ("take a Q4_K_M file", "q4_k_m")),
+    smallest_weights=(("take a Q3_K_M file", "q3_k_m"), ("take a Q2_K file", "q2_k")),
     default_quantization="q4_k_m",  # common/arg.cpp, --hf-repo; docs.ollama.com, library tags
     checkpoint_kinds=("gguf",),
     checkpoint_word="GGUF",

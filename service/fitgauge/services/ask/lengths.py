@@ -1,0 +1,98 @@
+"""How many tokens a question is about: of a request with its prompt and answer, or of a training
+sequence."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from fitgauge.services.ask.grammar import Fact
+
+_MIN_LENGTH = 16
+_SMALLEST_BARE_LENGTH = 1024
+_LEAST_BUDGET = 10_000_000
+"""A number of tokens from which on it is what a model is trained on, not the length of a text."""
+
+_CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"(?:\b(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+(?:(?:its|the|a|my)\s+)?)"
+    r"(?:full|max(?:imum|imal)?|whole|entire|native|longest)\s+(?:possible\s+)?"
+    r"(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is|=|:)?\s*\d)"
+    r"|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))",
+    re.IGNORECASE,
+)
+"""The whole context of the model, without its number."""
+
+
+class Lengths(NamedTuple):
+    """Tokens, under the names of the requests' fields."""
+
+    fields: Mapping[str, object]
+    """Their values."""
+    used: Collection[int]
+    """Where the facts begin that say them."""
+
+
+def is_budget(fact: Fact) -> bool:
+    """Return whether a number of tokens is all that is trained on."""
+    return bool(fact.value >= _LEAST_BUDGET)
+
+
+def wants_whole_context(text: str) -> bool:
+    """Return whether a text means all the tokens that the model reads, without their number."""
+    return _WHOLE.search(text) is not None
+
+
+def lengths(
+    text: str, facts: Sequence[Fact], questions: Collection[int], *, training: bool
+) -> Lengths:
+    """Return the tokens that a text says: what a setting names, else a prompt with its answer,
+    else a number of tokens, else a number in thousands where the text is about lengths.
+
+    facts: all of the text; questions: the indices of the sentences that ask something."""
+    prompts, answers = (_of(facts, kind) for kind in ("prompt", "output"))
+    field = "sequence_length" if training else "context_length"
+    fields: dict[str, object] = {}
+    used: list[Fact] = []
+    labelled = _of(facts, "length")
+    if prompts and answers:
+        prompt, answer = _largest(prompts, questions), _largest(answers, questions)
+        used += [*prompts, *answers]
+        fields |= {"prompt_tokens": prompt, "output_tokens": answer}
+        if not labelled:
+            return Lengths(fields | {field: prompt + answer}, {fact.start for fact in used})
+    bare = [
+        fact
+        for fact in facts
+        if fact.kind == "tokens"
+        and fact.value >= _SMALLEST_BARE_LENGTH / 8
+        and not (training and is_budget(fact))
+    ]
+    thousands = [fact for fact in facts if fact.kind == "number" and _is_in_thousands(fact, text)]
+    alone = [] if prompts and answers else prompts
+    for group in ([*labelled, *alone], [*bare, *answers], thousands):
+        if group:
+            used += group
+            fields[field] = _largest(group, questions)
+            break
+    return Lengths(fields, {fact.start for fact in used})
+
+
+def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
+    return [fact for fact in facts if fact.kind == kind and fact.value >= _MIN_LENGTH]
+
+
+def _is_in_thousands(fact: Fact, text: str) -> bool:
+    written = text[fact.start : fact.end].lower()
+    return bool(
+        fact.value >= _SMALLEST_BARE_LENGTH
+        and (
+            re.search(r"\d\s?[km万w]$", written)
+            or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(text))
+        )
+    )
+
+
+def _largest(group: Sequence[Fact], questions: Collection[int]) -> float:
+    """Return the largest number of those in sentences that ask something, else of all."""
+    in_questions = [fact for fact in group if fact.sentence in questions]
+    return max(float(fact.value) for fact in in_questions or group)

@@ -1,0 +1,36 @@
+"""A table's sentence names what fits by what tells cells apart, or what comes nearest."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.services.compare.schemas import CompareRequest
+
+
+@pytest.fixture(scope="module")
+def summary(questions):
+    def of(**fields):
+        page = asyncio.run(questions.compare_page(CompareRequest(**fields)))
+        return page.summary
+
+    return of
+
+
+def test_cells_that_fit_are_named_by_what_differs(summary):
+    text = summary(models=["Qwen/Qwen3-32B"], gpus=["RTX 4090", "2x H100"])
+    assert text.startswith("1 of 2 fit: 2 x H100 SXM (")
+
+
+def test_a_format_names_its_engine_too(summary):
+    text = summary(models=["Qwen/Qwen3-32B"], gpus=["RTX 4090"], quantizations=["fp8", "q4_k_m"])
+    assert text.startswith("1 of 2 fit: q4_k_m (")
+
+
+def test_the_nearest_is_named_where_none_fits(summary):
+    text = summary(models=["Qwen/Qwen3-32B", "Qwen/Qwen3-14B"], gpus=["RTX 3060 12GB"])
+    assert text.startswith("None of 2 fits; the nearest is Qwen/Qwen3-14B (")
+
+
+def test_a_row_with_an_error_is_counted_and_not_named(summary):
+    text = summary(models=["Qwen/Qwen3-8B", "acme/unheard-of"], gpus=["H100"])
+    assert text.startswith("1 of 2 fit: Qwen/Qwen3-8B on H100 SXM (")

@@ -199,3 +199,9 @@ def test_which_format_to_take_is_a_table_of_formats_from_the_widest(ask):
     assert formats.index("q8_0") < formats.index("q4_k_m") < formats.index("q2_k")
     fitting = [row["quantization"] for row in answer.answer["items"] if row["verdict"] == "fits"]
     assert fitting[0] in answer.answer["summary"]
+
+
+def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):
+    models = [row["model"] for row in ask("largest qwen for a 3090?").answer["items"]]
+    assert models
+    assert all("qwen" in model.lower() for model in models)

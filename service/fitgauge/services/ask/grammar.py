@@ -370,7 +370,7 @@ def _groups(parts: list[Any]) -> Iterator[Fact]:
 def _group(parts: list[Any]) -> Iterator[Fact]:
     count = machines = memory = ram = name = None
     named = mac = False
-    before = ""
+    before = counted = ""
     for part in parts:
         if isinstance(part, tuple) and not isinstance(part, Terminal):
             kind, amount, _ = part
@@ -387,10 +387,13 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
         if part.type == "NUM" and count is not None and token.value > _MOST_IN_A_NODE:
             memory = memory or float(token.value)
         elif part.type in ("COUNT", "NUM"):
+            counted = part.type
             count = min(int(token.value) * (count or 1), _MOST_GPUS + 1)
         elif part.type == "MACHINES":
             if isinstance(token.value, int):
                 machines = token.value
+            elif before == "GPU" and counted == "NUM" and token.text.lower().endswith("s"):
+                machines, count = count, None  # "2 H200 nodes" have all of their GPUs
         elif part.type == "GPU":
             name = str(token.value)
         elif part.type == "GPUS":

@@ -123,6 +123,8 @@ class _Choice:
         if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
             count *= machines
         match = self._gpus.find(first.value.name)
+        if count is None and machines > 1 and match is not None:
+            count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
             near = bare = list(self._facts)
         memory = next((one.memory for one in named if one.memory is not None), None)

@@ -24,6 +24,10 @@ _MODELS = re.compile(
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
 )
 
+_LARGEST = re.compile(r"largest|biggest|最大的?")
+
+_LARGEST_BEFORE = re.compile(r"(?:largest|biggest|最大的?)\W*(?:\w+\W+)?$")
+
 _GPUS = re.compile(
     r"\bhow (?:many|much)\b[^.?]{0,30}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|blocks)\b"
@@ -162,6 +166,15 @@ def wants_format(text: str) -> bool:
     return _FORMAT.search(text) is not None
 
 
+def wants_largest(text: str, model: str | None) -> bool:
+    """Return whether a text is about the largest model of a family: "the biggest llama"."""
+    if model is None or any(map(str.isdigit, model)):
+        return False
+    named = re.search(re.escape(model), text, re.IGNORECASE)
+    before = _LARGEST_BEFORE.search(text[: named.start()].lower()) if named else None
+    return before is not None
+
+
 def about_merging(text: str) -> bool:
     """Return whether a text is about adapters that are merged into their base."""
     return _MERGE.search(text) is not None
@@ -184,13 +197,15 @@ def operation_of(
     counted: bool,
     settings: bool,
     formatted: bool,
+    largest: bool,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
     training: whether it is about training; models, gpus: how many are named on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
-    is."""
+    is; largest: whether the largest
+    model of a family is meant."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
@@ -200,7 +215,9 @@ def operation_of(
         return None
     if not hardware and not _MEMORY.search(low) and not _NEED.search(low):
         return None
-    if wants_models and (sizes_only or not model or re.search(r"largest|biggest", low)):
+    if wants_models and (sizes_only or not model or _LARGEST.search(low)):
+        return "list_models_that_fit"
+    if hardware and largest:
         return "list_models_that_fit"
     several = models > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:

@@ -18,6 +18,7 @@ from fitgauge.services.ask.intent import (
     about_training,
     asks,
     operation_of,
+    wants_largest,
 )
 from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
 from fitgauge.services.ask.model_choice import after_contrast, choose_model
@@ -159,6 +160,7 @@ class _Choice:
             counted=count is not None,
             settings=bool(settings),
             formatted="quantization" in settings,
+            largest=wants_largest(self._text, model),
         )
         if operation in ("check_fit", "check_training_fit"):
             settings["host_memory_gib"] = self._host_memory(gpu)

@@ -167,7 +167,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             if training
             else {"quantizations": _listed(fields.get("quantization"))}
         )
-        fields["limit"] = _SHORT_LIST
+        fields |= {"limit": _SHORT_LIST, "search": fields.get("model")}
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
     if training:

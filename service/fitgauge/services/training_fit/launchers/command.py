@@ -25,7 +25,7 @@ _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
 """Source: PyTorch's notes on CUDA semantics."""
 PLACEHOLDERS = (
     MODEL_PATH, "DATASET", "DATA.parquet", "DATA_PREFIX", "REWARD_MODEL", "reward_func.py",
-    "ITERATIONS", "LEARNING_RATE", "MODULE", "CONFIG",
+    "ITERATIONS", "LEARNING_RATE", "MODULE", "CONFIG", "RECIPE", "CHECKPOINT",
 )  # fmt: skip
 """Words of commands that the user replaces."""
 

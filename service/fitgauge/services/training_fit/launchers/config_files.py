@@ -24,9 +24,9 @@ class ConfigFiles(NamedTuple):
 
 
 def config_files(command: str) -> ConfigFiles | None:
-    """Return the files of a command; None where its tool reads none: OpenRLHF, torchtitan and
-    Megatron-LM take flags (Megatron-LM's --yaml-cfg is experimental: arguments.py), torchtune its
-    own recipe's file."""
+    """Return the files of a command; None where its tool reads none of ours: torchtune reads its
+    own recipe's. OpenRLHF and Megatron-LM take flags alone, which their users keep in a script
+    (openrlhf/cli/train_sft.py; Megatron-LM's --yaml-cfg reads a part: yaml_arguments.py)."""
     files = dict[str, str](_WRITTEN.findall(command))
     rest = _WRITTEN.sub("", command)
     if (echoed := _ECHOED.match(rest)) is not None:
@@ -40,6 +40,12 @@ def config_files(command: str) -> ConfigFiles | None:
             files[name] = yaml_of(settings)
             last = joined(start)
             break
+    if (place := _place(words, lambda word: word.endswith("run_train.sh"))) is not None:
+        files[f"{_TITAN}.py"] = titan_module(words, place)
+        last = joined(titan_start(words, place))
+    elif (place := _place(words, lambda word: word in _BY_FLAGS)) is not None:
+        files[_SCRIPT] = launch_script(lines, words, place)
+        lines, last = [], f"bash {_SCRIPT}"
     return ConfigFiles(files, "\n".join([*lines, last])) if files else None
 
 
@@ -84,6 +90,57 @@ def _verl(words: Sequence[str]) -> tuple[str, Settings, list[str]] | None:
     return "verl.yaml", settings, start
 
 
+def titan_module(words: Sequence[str], place: int) -> str:
+    """Return torchtitan's configuration: a module with a function that changes that of the model.
+    `place`: of run_train.sh among the words.
+
+    TOML files were read until 2025; since then a run is a Python function, which flags still
+    overrule. Source: torchtitan, main of August 2026, torchtitan/config/README.md and manager.py,
+    ConfigManager._load_config; distributed/activation_checkpoint.py, ActivationCheckpointingConfig.
+    """
+    *flags, recomputed = words[place + 1 :]
+    policy = _TITAN_POLICIES[recomputed.partition(":")[2]]
+    names = dict(word.split("=", 1) for word in words[:place] if "=" in word)
+    lines = [f"from torchtitan.models.{names['MODULE']}.config_registry import {names['CONFIG']}"]
+    if policy is not None:
+        lines.insert(0, f"from torchtitan.distributed.activation_checkpoint import {policy}")
+    lines += ["from torchtitan.trainer import Trainer", "", ""]
+    lines += ["def train() -> Trainer.Config:", f"    config = {names['CONFIG']}()"]
+    for name, value in _flags(flags).items():
+        section, _, field = name.rpartition(".")
+        if field.startswith("no_"):
+            field, value = field.removeprefix("no_"), False
+        lines.append(f"    config.{section}.{field} = {value!r}")
+    chosen = "None" if policy is None else f"{policy}.Config()"
+    lines += [f"    config.activation_checkpoint = {chosen}", "    return config", ""]
+    return "\n".join(['"""A run of torchtitan."""', "", *lines])
+
+
+def titan_start(words: Sequence[str], place: int) -> list[str]:
+    """Return what starts torchtitan with the module, from the folder that both are in."""
+    return [_TITAN_RUN.get(word.partition("=")[0], word) for word in words[: place + 1]]
+
+
+def launch_script(lines: Sequence[str], words: Sequence[str], place: int) -> str:
+    """Return a script with a flag a line, as OpenRLHF's and Megatron-LM's users keep them
+    (examples/scripts/train_sft.sh; examples/llama/train_llama3_8b_h100_fp8.sh). lines: what runs
+    before; place: of the program among the words."""
+    start = place + 1
+    while start < len(words) and not words[start].startswith("--"):
+        start += 1
+    flags = [joined([f"--{name}", *values]) for name, values in _groups(words[start:])]
+    command = " \\\n    ".join([joined(words[:start]), *reversed(flags)])
+    return "\n".join(["#!/bin/bash", *lines, command, ""])
+
+
+_SCRIPT = "train.sh"
+_BY_FLAGS = frozenset(
+    ("openrlhf.cli.train_sft", "openrlhf.cli.train_ppo_ray", "pretrain_gpt.py", "megatron")
+)
+"""Programs whose settings are flags alone; `megatron` is ms-swift's."""
+_TITAN = "titan_run"
+_TITAN_RUN = {"MODULE": f"MODULE={_TITAN}", "CONFIG": "CONFIG=train"}
+_TITAN_POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
 _LISTS = frozenset(("reward_funcs",))
 """Settings of TRL that are lists with one value too (trl/scripts/grpo.py)."""
 _VERL = {

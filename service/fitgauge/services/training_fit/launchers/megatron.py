@@ -368,8 +368,13 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
 
 def _targets(workload: TrainingWorkload) -> list[str]:
     """Return modules in addition to which adapters sit, as Megatron names them."""
+    return megatron_modules(workload) or ["all-linear"]
+
+
+def megatron_modules(workload: TrainingWorkload) -> list[str]:
+    """Return Megatron's names of the linears that adapters sit on; empty for all."""
     if workload.lora_targets == "all_linear":
-        return ["all-linear"]
+        return []
     named = USUAL_ATTENTION if isinstance(workload.lora_targets, str) else workload.lora_targets
     return list(dict.fromkeys(_MODULES.get(name, name) for name in named))
 

@@ -193,7 +193,7 @@ class Tool:
         """Return whether it has a command of its own for this training."""
         return (
             self.command is not None
-            and workload.framework != "megatron"
+            and (workload.framework == "megatron") == (self.framework == "megatron")
             and model.spec.task == "generate"
             and setup.algorithm in self.algorithms
             and self.supports(workload)

@@ -167,3 +167,12 @@ def test_what_a_probe_prints_is_read_and_nothing_else():
         ("kv_pool", 4, 2),
     ]
     assert probed("Killed", 64, 2) is None
+
+
+def test_a_run_without_a_gpu_is_told_as_one_of_the_machine(engine):
+    engine("llama-server", posted("llamacpp_2026_cuda.log"))
+    told = measure("Qwen/Qwen3-8B", "--engine", "llama.cpp", "--cpu", "--command", "llama-server")
+    (first, *_) = told.stdout.splitlines()
+    assert "in this machine's memory" in first
+    assert "GPU" not in first
+    assert "A GPU of" not in told.stdout

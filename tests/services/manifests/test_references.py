@@ -101,3 +101,8 @@ spec:
       resources: {limits: {nvidia.com/gpu: 1}}
 """
     assert command(text).log.flags == {"context_length": 4096, "max_num_seqs": 8}
+
+
+def test_a_config_map_that_names_itself_is_read():
+    text = "kind: ConfigMap\nmetadata: {name: a}\ndata:\n  volumes: [{configMap: {name: a}}]\n"
+    assert read_manifest(text).containers == ()

@@ -50,13 +50,18 @@ class References(Struct, frozen=True):
 def references(nodes: Sequence[Node]) -> References:
     """Return the objects of one file."""
     config_maps = {
-        text_at(one, "metadata", "name") or "": block_at(one, "data")
+        text_at(one, "metadata", "name") or "": _texts(block_at(one, "data"))
         for one in objects(nodes)
         if text_at(one, "kind") == "ConfigMap"
     }
     return References(
         resource_claims(nodes), storage_claims(nodes), serving_runtimes(nodes), config_maps
     )
+
+
+def _texts(data: Block) -> Block:
+    """Return the data that is text: what else stands there could hold itself once filled in."""
+    return Block({key: text for key, text in data.items() if isinstance(text, Text)})
 
 
 def of_other_files(files: Iterable[References]) -> References:

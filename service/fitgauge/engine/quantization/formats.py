@@ -33,6 +33,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bits for each row of `out` (a bias that an engine registers with the weight)."""
     extra_bytes: int = 0
     """Bytes once a tensor (global scales, tables)."""
+    tiled_scales: bool = False
+    """Whether the scales are also held in tiles of 128 rows, of gate and up together, by 4
+    groups."""
     repeats_scales: bool = False
     """Whether a rank that holds a part of `in` has the scales of all of it."""
 
@@ -43,6 +46,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             or min(self.group, self.rows, self.scale_bits, self.zero_bits) < 0
         ):
             raise ValueError(f"{self.bits} bits in groups of {self.rows} x {self.group}")
+
+
+_TILE = (128, 4)
+"""Rows and groups of a tile of scales that are also held in the order of a kernel."""
 
 
 def groups(out: int, inputs: int, form: Format, *, whole: bool = False) -> int:
@@ -62,7 +69,7 @@ def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) ->
 
     out x in x bits / 8 + groups x (scale_bits + zero_bits) / 8 + ceil(groups / nested) x 4 + in
     x input_bits / 8 + out x output_bits / 8 + extra_bytes, each rounded up to whole bytes.
-    `whole`: see `groups`."""
+    `whole`: see `groups`. Scales in tiles are padded to whole tiles."""
     shared = groups(out, inputs, form, whole=whole)
     size = (
         -int(-out * inputs * form.bits // 8)
@@ -71,6 +78,9 @@ def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) ->
     )
     if form.nested:
         size += 4 * -(-shared // form.nested)
+    if form.tiled_scales:
+        tiles = -(-out // (_TILE[0] // 2)) * -(-inputs // (form.group * _TILE[1]))
+        size += tiles * (_TILE[0] // 2) * _TILE[1] * form.scale_bits // 8
     return size + inputs * form.input_bits // 8 + out * form.output_bits // 8
 
 

@@ -12,7 +12,7 @@ _WIDTHS = ("embed_dim", "width")
 
 def vision_section(config: Config, spec: ModelSpec) -> VisionSection | None:
     """Return the section of a config that was read as `spec`, None where it has none. What it
-    leaves to the defaults of its class is the tower's."""
+    leaves to the defaults of its class is the tower's, where that is read layer by layer."""
     if not config.has("vision_config"):
         return None
     section = config.section("vision_config")
@@ -24,7 +24,7 @@ def vision_section(config: Config, spec: ModelSpec) -> VisionSection | None:
     layers = section.maybe_integer("num_hidden_layers")
     width = section.maybe_integer("hidden_size")
     if tower is not None and layers is None and not section.has(*_DEPTHS):
-        layers = len(tower.layers)
+        layers = len(tower.layers) if "{}" in tower.prefix else None
     if tower is not None and width is None and not section.has(*_WIDTHS):
         norms = (tensor.shape[0] for tensor in tower.tensors if tensor.kind is Kind.NORM)
         width = max(norms, default=None)

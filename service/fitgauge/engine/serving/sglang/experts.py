@@ -76,7 +76,8 @@ def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -
 
 
 def doubled_scales(form: Format) -> Format:
-    """Return a format with the scales of NVFP4 held twice."""
+    """Return a format with the scales of NVFP4 held twice, in tiles the second time. Source:
+    modelopt_quant.py (w13_blockscale_swizzled)."""
     if form.name != "nvfp4":
         return form
-    return msgspec.structs.replace(form, scale_bits=2 * form.scale_bits)
+    return msgspec.structs.replace(form, tiled_scales=True)

@@ -36,6 +36,9 @@ _TOWER = (24, 1024)
 _PROFILED_REQUESTS = 512
 """Up to so many requests at once, models with settings of their own capture graphs of all."""
 
+_LEAST = 0.001
+"""What stands for a share of nothing or less, at which SGLang does not start."""
+
 _WIDE = 4
 """Ranks of tensor parallelism from which on graphs are larger."""
 
@@ -119,7 +122,7 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
         )
         share = round((memory - reserve) / memory, 3)
     images = workload.disaggregation != "decode"
-    return max(0.05, share * (vision_factor(spec, version) if images else 1.0))
+    return max(_LEAST, share * (vision_factor(spec, version) if images else 1.0))
 
 
 def share_of_ranks(memory: float, ranks: int, version: tuple[int, ...]) -> float:

@@ -7,7 +7,7 @@ import msgspec
 
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization.formats import Format
-from fitgauge.engine.quantization.scheme import LINEARS, Rule, Scheme, named
+from fitgauge.engine.quantization.scheme import LINEARS, Names, Rule, Scheme, named
 from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.vllm.quantized import (
     CHANNEL_SCALES,
@@ -18,9 +18,8 @@ from fitgauge.engine.serving.vllm.quantized import (
 )
 from fitgauge.engine.weights.sharding import TOWERS
 
-_LATER_OF_FUSED = named((
-    "re:(^|[.])(k_proj|v_proj|up_proj|w3|kv_a_proj_with_mqa)$",
-))  # fmt: skip
+_LATER_OF_FUSED = ("re:(^|[.])(k_proj|v_proj|kv_a_proj_with_mqa)$",)
+_LATER_OF_GATED = ("re:(^|[.])(up_proj|w3)$",)
 """Linears that are loaded into one with another, whose index of groups is registered once."""
 
 _SORTED_INDEX = 64
@@ -38,7 +37,11 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     if scheme.name == "fp8" and any(block.part in TOWERS for block in spec.blocks):
         rules = [_of_towers(rule) for rule in rules]
     ordered = bool((spec.quantization or {}).get("desc_act"))
-    rules = [each for rule in rules for each in _registered(rule, ordered=ordered)]
+    gated = all(
+        block.mlp.gated for block in spec.blocks if block.mlp and block.part is Part.LANGUAGE
+    )
+    later = named((*_LATER_OF_FUSED, *(_LATER_OF_GATED if gated else ())))
+    rules = [each for rule in rules for each in _registered(rule, later, ordered=ordered)]
     if scheme.name in ("mxfp4", "compressed-tensors"):
         rules = [_with_biases(rule, spec) for rule in rules]
     whole = [Rule(form=None, names=UNQUANTIZED)]
@@ -68,7 +71,7 @@ def _with_biases(rule: Rule, spec: ModelSpec) -> Rule:
     return msgspec.structs.replace(rule, form=msgspec.structs.replace(rule.form, output_bits=16))
 
 
-def _registered(rule: Rule, *, ordered: bool) -> list[Rule]:
+def _registered(rule: Rule, later_of_fused: Names, *, ordered: bool) -> list[Rule]:
     """Return a rule as the rules of what is registered: linears, experts, and what is the second
     of a fused linear. ordered: whether groups lie in the order of activations, for which linears
     keep all scales and experts do not. Source: marlin_utils.py,
@@ -91,14 +94,12 @@ def _registered(rule: Rule, *, ordered: bool) -> list[Rule]:
             continue
         later = msgspec.structs.replace(own, input_bits=0)
         if rule.names is None and own.input_bits:
-            rules.append(_with(rule, later, tuple(k for k in kinds if k in LINEARS), later_of=True))
-        rules.append(_with(rule, own, kinds))
+            fused = tuple(kind for kind in kinds if kind in LINEARS)
+            rules.append(
+                msgspec.structs.replace(rule, form=later, kinds=fused, names=later_of_fused)
+            )
+        rules.append(msgspec.structs.replace(rule, form=own, kinds=kinds))
     return rules
-
-
-def _with(rule: Rule, form: Format, kinds: tuple[Kind, ...], *, later_of: bool = False) -> Rule:
-    names = _LATER_OF_FUSED if later_of else rule.names
-    return msgspec.structs.replace(rule, form=form, kinds=kinds, names=names)
 
 
 def _of_experts(form: Format, *, ordered: bool) -> Format:

@@ -34,8 +34,12 @@ def _without_format(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedErr
         return UnsupportedError(
             "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
         )
-    four_bit = "NVFP4" in str(settings.get("quant_algo") or settings.get("quantization"))
-    if spec.architecture == "DeepseekV4ForCausalLM" and four_bit and capability < (10, 0):
+    algorithms = (settings.get("quant_algo"), settings.get("moe_quant_algo"))
+    if (
+        spec.architecture == "DeepseekV4ForCausalLM"
+        and "NVFP4" in algorithms
+        and capability < (10, 0)
+    ):
         return UnsupportedError(
             "gpu", "SGLang runs DeepSeek V4 in NVFP4 on Blackwell GPUs and newer alone."
         )

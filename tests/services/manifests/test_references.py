@@ -106,3 +106,20 @@ spec:
 def test_a_config_map_that_names_itself_is_read():
     text = "kind: ConfigMap\nmetadata: {name: a}\ndata:\n  volumes: [{configMap: {name: a}}]\n"
     assert read_manifest(text).containers == ()
+
+
+def test_a_runtime_of_another_file_is_shown_where_it_is_named():
+    runtime = """kind: ClusterServingRuntime
+metadata: {name: cuda}
+spec: {containers: [{image: vllm/vllm-openai, command: [vllm, serve], args: [--model=/mnt]}]}
+"""
+    service = """kind: InferenceService
+metadata: {name: a}
+spec:
+  predictor:
+    model:
+      storageUri: hf://Qwen/Qwen3-4B
+      runtime: cuda
+"""
+    one, _ = read_manifests([service, "\n" * 30 + runtime])
+    assert server_command(one.containers[0]).line == 7

@@ -401,3 +401,17 @@ def test_a_connector_that_takes_no_memory_is_no_flag_that_is_left_out(check):
     assert "not-read" not in rules(server)
     (server,) = check(deployment(flag.replace("NAME", "P2pNcclConnector"))).servers
     assert "not-read" in rules(server)
+
+
+def test_halves_of_ray_serve_are_read(check):
+    half = """
+      {POOL}_config:
+        model_loading_config: {{model_id: Qwen/Qwen3-8B}}
+        accelerator_type: L40S
+        engine_kwargs: {{tensor_parallel_size: {RANKS}, max_model_len: 8192}}"""
+    text = "applications:\n- import_path: ray.serve.llm:build_pd_openai_app\n  args:"
+    halves = [
+        half.format(POOL=pool, RANKS=ranks) for pool, ranks in (("prefill", 1), ("decode", 2))
+    ]
+    answer = check(text + "".join(halves))
+    assert answer.summary == "Prefill fits on 1 x L40S; decode fits on 2 x L40S."

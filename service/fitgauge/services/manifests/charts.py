@@ -2,7 +2,8 @@
 
 Source: vllm-project/production-stack helm/templates/deployment-vllm-multi.yaml;
 llm-d-incubation/llm-d-modelservice examples/ (modelCommand, parallelism); ray-project/kuberay
-ray-operator/config/samples/ray-service.llm-serve.yaml."""
+ray-operator/config/samples/ray-service.llm-serve.yaml; ray-project/ray
+doc/source/serve/llm/pd-dissagregation.md (prefill_config, decode_config)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -142,8 +143,14 @@ def _ray_serve(document: Block) -> Iterator[Container]:
         if any("/gpu" in name for name in block_at(container.resources, "limits"))
     ]
     for application in blocks_at(config, "applications"):
-        for model in blocks_at(application, "args", "llm_configs"):
-            yield _ray_model(model, workers[0] if workers else None)
+        worker = workers[0] if workers else None
+        arguments = block_at(application, "args")
+        for model in blocks_at(arguments, "llm_configs"):
+            yield _ray_model(model, worker)
+        for pool in ("prefill", "decode"):  # build_pd_openai_app
+            half = block_at(arguments, f"{pool}_config")
+            if half:
+                yield structs.replace(_ray_model(half, worker), name=f"{pool}_config", pool=pool)
 
 
 def _ray_model(model: Block, worker: Container | None) -> Container:

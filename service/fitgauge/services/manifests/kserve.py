@@ -16,7 +16,15 @@ from fitgauge.services.manifests.parallelism import (
     pods_of_a_group,
 )
 from fitgauge.services.manifests.workloads import container_of, containers, owner_of
-from fitgauge.services.manifests.yaml_text import Block, Text, block_at, blocks_at, text_at, text_of
+from fitgauge.services.manifests.yaml_text import (
+    Block,
+    Text,
+    at_line,
+    block_at,
+    blocks_at,
+    text_at,
+    text_of,
+)
 
 _KSERVE_IMAGE = "kserve/huggingfaceserver"
 """The runtime of KServe's model format huggingface."""
@@ -36,8 +44,13 @@ def inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterato
     if not model:
         yield from containers(document)
         return
-    runtime = runtimes.get(text_at(model, "runtime") or "", Block())
-    pod = block_at(runtime, "spec")
+    name = text_at(model, "runtime")
+    pod = block_at(runtimes.get(name or "", Block()), "spec")
+    if name is not None and any(
+        image is not None and not image.in_file
+        for image in (text_at(one, "image") for one in blocks_at(pod, "containers"))
+    ):
+        pod = at_line(pod, name.line)  # what another file holds is shown where it is named
     base = next(iter(blocks_at(pod, "containers")), Block())
     container = container_of(base, Block({**pod, **predictor}), owner_of(document))
     own = container_of(model, predictor, owner_of(document))

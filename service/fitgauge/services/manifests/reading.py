@@ -30,7 +30,7 @@ _MARKS = frozenset(
         *(program[0] for program in row.container_start.programs),
     )
 ) | {
-    "servingEngineSpec", "modelArtifacts", "llm_configs", "InferenceService",
+    "servingEngineSpec", "modelArtifacts", "llm_configs", "prefill_config", "InferenceService",
     "/gpu", "nvidia.com/", "/gaudi", "resourceClaims", *references.MARKS,
 }  # fmt: skip
 """What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files

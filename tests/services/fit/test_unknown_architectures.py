@@ -5,7 +5,7 @@ import pytest
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GIB
 
-UNREAD = "Qwen/Qwen3.8-Flash-Next"
+UNREAD = "inclusionAI/Ling-3.0-Flash"
 
 
 def test_a_snapshot_row_rests_on_its_own_count(check_fit):

@@ -188,6 +188,7 @@ _QUIRKS: dict[str, Quirks] = {
     "qwen3_omni_moe": Quirks(native_resolution=True),
     "qwen3_vl": _QWEN3_VISION,
     "qwen3_vl_moe": _QWEN3_VISION,
+    "qwen4_exp": _QWEN3_VISION,
     "roberta": _ENCODER,
     "whisper": Quirks(whole_vocabulary=True, zero_key_bias=True),
     "xlm-roberta": _ENCODER,

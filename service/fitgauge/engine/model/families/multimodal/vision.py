@@ -71,6 +71,7 @@ WRAPPERS: Mapping[str, Wrapper] = {
     "qwen3_vl_moe": Wrapper("qwen3_vl_moe_text", qwen_vision.qwen3, rotary=True),
     "qwen3_5": Wrapper("qwen3_5_text", qwen_vision.qwen3_5, rotary=True),
     "qwen3_5_moe": Wrapper("qwen3_5_moe_text", qwen_vision.qwen3_5, rotary=True),
+    "qwen4_exp": Wrapper("qwen4_exp_text", qwen_vision.qwen3_5, rotary=True),
     "glm4v": Wrapper("glm4v_text", qwen_vision.glm4, defaults=_GLM4V, ties="either", rotary=True),
     "glm4v_moe": Wrapper(
         "glm4v_moe_text", qwen_vision.glm4, ties="either", rotary=True,

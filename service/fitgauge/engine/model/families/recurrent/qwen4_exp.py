@@ -1,0 +1,143 @@
+"""Qwen3.8 Flash Next (qwen4_exp): Qwen3.5's layers between hyper-connections, attention that an
+indexer makes sparse, and tables of n-grams that add to the residual streams of some layers.
+
+Source: vLLM 0.33, models/qwen4_exp (nvidia/model.py, qsa.py, indexer_qsa.py, hyperconnection.py,
+ple_layer.py, ngram_embedding.py)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from fitgauge.engine.model.config import Config
+from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families.dense.dense import Reader
+from fitgauge.engine.model.families.recurrent import gated_delta
+from fitgauge.engine.model.families.stack import (
+    convolution,
+    decoder,
+    filled,
+    heads,
+    interval_kinds,
+    is_recurrent,
+    rotary,
+)
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.note import Note
+
+_DEFAULTS = gated_delta.QWEN3_5_MOE_DEFAULTS | {
+    "hc_count": 4, "hc_lowrank": 320, "ple_conv_kernel_size": 4, "ngram_size": 3,
+    "heads_per_ngram": 8,
+}  # fmt: skip
+
+_OMITTED = Note(
+    "layers-omitted",
+    "model",
+    "Layers that predict further tokens were left out, and the caches of its indexers: two posted"
+    " runs hold 15 % fewer tokens than are counted.",
+)
+"""Source: v123 and v124 of tools/accuracy/serving.jsonl: 315,039 tokens in 8.64 GiB, 350,043 in
+9.59 GiB."""
+
+_MOST_ROWS = 2**32
+"""Rows of one head, at most: some 200 times those of Qwen3.8-Flash-Next."""
+
+_NORMS = ("input_layernorm", "post_attention_layernorm")
+
+
+def read(config: Config) -> ModelSpec:
+    """Return the language model of a qwen4_exp config."""
+    config = filled(config, _DEFAULTS)
+    count = config.layers()
+    kinds = interval_kinds(
+        config, layers=count, interval=config.integer("full_attention_interval", default=4)
+    )
+    tables = (
+        {str(number) for number in config.items("ple_layer_ids")}
+        if config.has("ple_layer_ids")
+        else set()
+    )
+    stack = [
+        _layer(config, kind, index, table=str(index + 1) in tables)
+        for index, kind in enumerate(kinds)
+    ]
+    spec = decoder(
+        config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25)
+    )
+    blocks = [block for block in spec.blocks if not _is_last_norm(block.tensors)]
+    mixer = parts.single(
+        Part.LANGUAGE, "model.hyper_connection_mixer.", tuple(_hyper_connection(config, ""))[:-1]
+    )
+    return msgspec.structs.replace(spec, blocks=(*blocks, mixer), notes=(*spec.notes, _OMITTED))
+
+
+def _is_last_norm(tensors: tuple[Tensor, ...]) -> bool:
+    return len(tensors) == 1 and tensors[0].kind is Kind.NORM
+
+
+def _layer(config: Config, kind: str, index: int, *, table: bool) -> parts.Layer:
+    """Return one layer. table: whether it has a table of n-grams."""
+    layer = gated_delta.layer(config, "apart", kind, index)
+    tensors = [one for one in layer.tensors if one.name.split(".")[0] not in _NORMS]
+    if not is_recurrent(kind) and config.has("indexer_n_heads"):
+        tensors += _indexer(config)
+    for name in ("attn_hyper_connection.", "mlp_hyper_connection."):
+        tensors += _hyper_connection(config, name)
+    if table:
+        tensors += _ngrams(config)
+    return replace(layer, tensors=tuple(tensors))
+
+
+def _hyper_connection(config: Config, name: str) -> Iterator[Tensor]:
+    """Yield what mixes `hc_count` residual streams through a low rank: a norm of them all, down,
+    up, and last what a block adds to each."""
+    hidden, rank = config.integer("hidden_size", low=1), config.integer("hc_lowrank", low=1)
+    streams = config.integer("hc_count", low=1)
+    wide = streams * hidden
+    yield from parts.norm(f"{name}hc_norm", wide)
+    yield from parts.linear(f"{name}input_mix_weight_down", rank, wide)
+    yield from parts.linear(f"{name}input_mix_weight_up", wide, rank)
+    yield from parts.linear(f"{name}block_inject_weight", streams, wide)
+
+
+def _indexer(config: Config) -> tuple[Tensor, ...]:
+    """Return queries and keys of an indexer, whole on every rank."""
+    dim = config.integer("indexer_head_dim", low=1)
+    width = (
+        config.integer("indexer_n_heads") + config.integer("indexer_kv_heads", default=1)
+    ) * dim
+    name = "self_attn.indexer"
+    return (
+        *parts.linear(f"{name}.index_qk_proj", width, config.integer("hidden_size", low=1)),
+        *parts.norm(f"{name}.q_layernorm", dim),
+        *parts.norm(f"{name}.k_layernorm", dim),
+    )
+
+
+def _ngrams(config: Config) -> tuple[Tensor, ...]:
+    """Return a table of n-grams, which ranks divide by rows, and what adds it to the streams.
+
+    Every head has as many rows as a prime next to `ngram_vocab_size_base`, which is taken for
+    it."""
+    hidden, width = config.integer("hidden_size", low=1), config.integer("ple_embed_dim", low=1)
+    wide = hidden * config.integer("hc_count", low=1)
+    count = (config.integer("ngram_size", low=2) - 1) * config.integer("heads_per_ngram", low=1)
+    rows = count * config.integer("ngram_vocab_size_base", low=1, high=_MOST_ROWS)
+    return (
+        Tensor(
+            "ple.ple_embedding.ngram_embedding.weight",
+            (rows, width // count),
+            Kind.EMBEDDING,
+            Split.VOCABULARY,
+        ),
+        *parts.linear("ple.kv_proj", wide + hidden, width),
+        *[
+            tensor
+            for name in ("norm_key", "norm_query", "norm_conv")
+            for tensor in parts.norm(f"ple.{name}", wide)
+        ],
+        *convolution("ple.conv1d", wide, config.integer("ple_conv_kernel_size", low=1)),
+    )
+
+
+READERS: dict[str, Reader] = {"qwen4_exp_text": read}

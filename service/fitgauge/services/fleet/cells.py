@@ -80,6 +80,8 @@ class ModelCells:
         self._request = request
         self._pools = pools
         self._fitting = fitting
+        self._class_of = {pool.name: gpu_class(pool.accelerator) for pool in pools}
+        self._kinds: dict[Hashable, list[tuple[tuple[int, int], list[Pool]]]] = {}
         self._refused: dict[str, Cell] = {}
         self._groups = list(self._grouped())
         self._least: dict[Hashable, float] = {}
@@ -140,7 +142,7 @@ class ModelCells:
         engine_of = self._engines(request)
         for engine in dict.fromkeys(engine_of.values()):
             own = tuple(
-                pool for pool in self._pools if engine_of[gpu_class(pool.accelerator)] == engine
+                pool for pool in self._pools if engine_of[self._class_of[pool.name]] == engine
             )
             form = (
                 words.engine_format(quantization, engine)
@@ -150,10 +152,10 @@ class ModelCells:
             settled = structs.replace(request, engine=engine, quantization=form)
             running = self._running(settled, engine, own)
             yield _Group(
-                engine, form, tuple(pool for pool in own if gpu_class(pool.accelerator) in running)
+                engine, form, tuple(pool for pool in own if self._class_of[pool.name] in running)
             )
             for pool in own:
-                if gpu_class(pool.accelerator) not in running:
+                if self._class_of[pool.name] not in running:
                     note = self._refusal(settled, engine, pool.accelerator)
                     self._refused[pool.name] = Cell(engine, form, 0, None, None, note)
 
@@ -165,16 +167,15 @@ class ModelCells:
         scheme_of(self._model, request.quantization)
         chosen: dict[Hashable, EngineName] = {}
         for engine in engines:
-            left = [one for one in self._pools if gpu_class(one.accelerator) not in chosen]
+            left = [one for one in self._pools if self._class_of[one.name] not in chosen]
             chosen |= dict.fromkeys(self._running(request, engine, left), engine)
-        classes = (gpu_class(pool.accelerator) for pool in self._pools)
-        return dict.fromkeys(classes, engines[0]) | chosen
+        return dict.fromkeys(self._class_of.values(), engines[0]) | chosen
 
     def _running(
         self, request: FitRequest, engine: EngineName, pools: Sequence[Pool]
     ) -> set[Hashable]:
         """Return the classes of GPUs on which the engine runs the model."""
-        classes = {gpu_class(pool.accelerator): pool.accelerator for pool in pools}
+        classes = {self._class_of[pool.name]: pool.accelerator for pool in pools}
         try:
             return self._fitting.running(request, engine, classes)
         except IMPOSSIBLE:
@@ -194,14 +195,24 @@ class ModelCells:
         self, request: FitRequest, group: _Group
     ) -> Iterator[tuple[str, int | None, BatchEstimate | CellNote]]:
         """Yield (name, GPUs, outcome) of every pool of a group."""
-        engine, kind_of = group.engine, ENGINES[group.engine].accelerator_kind
-        kinds: defaultdict[tuple[Hashable, tuple[int, int]], list[Pool]] = defaultdict(list)
-        for pool in group.pools:
-            batch = self._fitting.default_batch(request, engine, pool.accelerator)
-            kinds[kind_of(pool.accelerator), batch].append(pool)
         workloads: dict[Hashable, Workload] = {}
-        for (_, batch), alike in kinds.items():
-            yield from self._fewest(request, engine, alike, batch, workloads)
+        for batch, alike in self._alike(request, group):
+            yield from self._fewest(request, group.engine, alike, batch, workloads)
+
+    def _alike(
+        self, request: FitRequest, group: _Group
+    ) -> list[tuple[tuple[int, int], list[Pool]]]:
+        """Return the pools of a group by kind, each with the engine's default batch, which the
+        context alone decides of a load."""
+        key = group.engine, request.context_length
+        if key not in self._kinds:
+            kind_of = ENGINES[group.engine].accelerator_kind
+            kinds: defaultdict[tuple[Hashable, tuple[int, int]], list[Pool]] = defaultdict(list)
+            for pool in group.pools:
+                batch = self._fitting.default_batch(request, group.engine, pool.accelerator)
+                kinds[kind_of(pool.accelerator), batch].append(pool)
+            self._kinds[key] = [(batch, pools) for (_, batch), pools in kinds.items()]
+        return self._kinds[key]
 
     def _fewest(
         self,

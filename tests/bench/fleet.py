@@ -50,7 +50,7 @@ def lines():
     """Return the lines to print."""
     rows, seconds, planning = asyncio.run(answered(fleet_text()))
     million = seconds / rows * 1e6
-    yield f"fleet, {rows:,} rows            {seconds:8.1f} s of CPU   (aim 5)"
+    yield f"fleet, {rows:,} rows            {seconds:8.1f} s of CPU   (at most 5)"
     rate = rows / seconds
     yield f"fleet, a million rows           {million:8.0f} s of CPU   ({rate:,.0f} rows/s)"
     yield f"fleet, plans of {MODELS} models      {planning:8.1f} s of CPU"

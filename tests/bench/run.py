@@ -225,7 +225,10 @@ def main():
         f"warm fit, the same question     {again:8.0f} answers/s   {again / echoed:.2f}   (at least"
         " 0.60)"
     )
-    print(f"warm fit, always a new question {new:8.0f} answers/s   {new / echoed:.2f}")
+    print(
+        f"warm fit, always a new question {new:8.0f} answers/s   {new / echoed:.2f}   (at least"
+        " 0.25)"
+    )
     print(
         f"start to ready                  {statistics.median(starts):8.2f} s           (at most"
         " 1.0)"

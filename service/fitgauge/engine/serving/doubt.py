@@ -114,4 +114,5 @@ def with_doubt(estimate: Estimate, profile: EngineProfile) -> Estimate:
 
 def capped(probability: float, by: Doubt) -> float:
     """Return a probability no surer than what was measured allows."""
-    return min(max(probability, (1 - by.ceiling) / 2), by.ceiling)
+    least, most = (1 - by.ceiling) / 2, by.ceiling
+    return least if probability < least else most if probability > most else probability

@@ -124,11 +124,16 @@ class LaunchCells:
         except IMPOSSIBLE as error:
             row.note = _note(error)
             return row
-        row.required_bytes, row.budget_bytes = fitted.required, fitted.budget.expected
-        row.headroom_bytes = row.budget_bytes - fitted.required.expected
-        row.verdict, row.fit_probability = fitted.verdict, round(fitted.probability, 4)
-        row.chosen = dict(fitted.changed)
-        return row
+        budget_bytes = fitted.budget.expected
+        return structs.replace(
+            row,
+            verdict=fitted.verdict,
+            fit_probability=round(fitted.probability, 4),
+            required_bytes=fitted.required,
+            budget_bytes=budget_bytes,
+            headroom_bytes=budget_bytes - fitted.required.expected,
+            chosen=dict(fitted.changed),
+        )
 
 
 def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:

@@ -29,7 +29,7 @@ from fitgauge.services.common.weight_cache import (
     read_scheme,
 )
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
-from fitgauge.services.fit.demands import Demand, LaunchDemand, ModelDemands
+from fitgauge.services.fit.demands import Demand, Derived, LaunchDemand, ModelDemands
 from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
@@ -79,9 +79,11 @@ class BatchEstimator:
         preparer: WeightCache,
         checkpoint: Checkpoint = no_checkpoint,
         checkpoints: Checkpoints | None = None,
+        derived: Derived | None = None,
     ) -> None:
         """checkpoint: called before every estimate; what it raises ends the question.
-        checkpoints: the published repositories that may be loaded instead of the model."""
+        checkpoints: the published repositories that may be loaded instead of the model. derived:
+        what is held for further questions about it; None: nothing."""
         self._checkpoint = checkpoint
         self._others: dict[str, BatchEstimator] = {}
         self._model = model
@@ -93,7 +95,7 @@ class BatchEstimator:
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
         self._allowances: Memo[Hashable, Allowance] = Memo(_ALLOWANCES)
         self.formats = ModelFormats(model, engines, preparer, checkpoints or Checkpoints(None))
-        self._demands = ModelDemands(self.formats, checkpoint)
+        self._demands = ModelDemands(self.formats, checkpoint, derived)
 
     @property
     def spec(self) -> ModelSpec:

@@ -25,6 +25,10 @@ _DEMANDS, _STAGE_MEMORIES = 4096, 512
 """Cached demands, and memory in addition to the weights, of one question: at most some 5 MiB."""
 
 
+Derived = defaultdict[EngineName, MixedMemo]
+"""Derived values of `SplitEstimate.stage_memory` of a model, by engine, of one release of each."""
+
+
 class Parts(NamedTuple):
     """A demand of GPUs of a kind that differ by their memory."""
 
@@ -182,15 +186,17 @@ class ModelDemands:
         self,
         formats: ModelFormats,
         checkpoint: Checkpoint,
+        derived: Derived | None = None,
     ) -> None:
-        """checkpoint: called before every estimate."""
+        """checkpoint: called before every estimate; derived: what earlier questions about the
+        model derived."""
         self._spec = formats.model.spec
         self._formats = formats
         self._checkpoint = checkpoint
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
         self._others: Memo[Hashable, OtherMemory] = Memo(_STAGE_MEMORIES)
         self._loads: dict[int, StageLoads] = {}
-        self._derived: defaultdict[EngineName, MixedMemo] = defaultdict(Memo)
+        self._derived = Derived(Memo) if derived is None else derived
         self._idle: Memo[Hashable, IdleStages] = Memo(_DEMANDS)
         self._contextual: dict[EngineName, bool] = {}
 

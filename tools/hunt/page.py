@@ -43,6 +43,9 @@ room. Left out are cases that say nothing of the model: the config lacks a field
 reads, or the code lies in the repository. Kernels are not run: sparse attention is drawn on GPUs
 that have them alone. A model of states alone has the tokens of one context, which is compared
 where a context is drawn.
+
+What seeds 1 to 5 brought was mended class by class. Seeds 6 and 7 were drawn after that; at their
+first run they agreed in 73 of the 74 and in 96 of the first 100 that SGLang had answered by then.
 """
 _TEXTS = {"vllm": ("vLLM", _VLLM), "sglang": ("SGLang", _SGLANG)}
 

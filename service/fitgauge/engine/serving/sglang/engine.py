@@ -58,7 +58,7 @@ ENGINE = Engine(
     },
     formats={
         "awq": (7, 5), "gptq": (8, 0), "fp8": (8, 0), "mxfp4": (8, 0), "mxfp8": (10, 0),
-        "nvfp4": (8, 0), "modelopt_nvfp4": (8, 0), "modelopt_mxfp8": (10, 0), "modelopt": (8, 9),
+        "nvfp4": (8, 0), "modelopt_nvfp4": (8, 0), "modelopt_mxfp8": (10, 0), "modelopt": (8, 0),
         "compressed-tensors": (8, 0), "torchao": (8, 0),
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },

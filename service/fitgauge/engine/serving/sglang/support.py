@@ -26,13 +26,18 @@ def refusal(
 
 def _without_format(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedError | None:
     """Source: sglang 0.5.23, srt/layers/quantization/awq/awq.py (get_supported_act_dtypes, without
-    Marlin's kernels); modelopt_quant.py (ModelOptNvFp4FusedMoEMethod) for DeepSeek V4."""
+    Marlin's kernels); modelopt_quant.py (get_min_capability; ModelOptNvFp4FusedMoEMethod for
+    DeepSeek V4)."""
     settings, capability = spec.quantization or {}, accelerator.compute_capability
     if capability is None:
         return None
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
         return UnsupportedError(
             "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
+        )
+    if settings.get("quant_algo") == "FP8" and capability < (8, 9):
+        return UnsupportedError(
+            "gpu", "SGLang's FP8 of ModelOpt needs compute capability 8.9 or newer."
         )
     algorithms = (settings.get("quant_algo"), settings.get("moe_quant_algo"))
     if (

@@ -1,0 +1,46 @@
+"""What SGLang refuses to load or to keep on a GPU."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bundled_models import spec_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.engine.serving.sglang.support import refusal
+from fitgauge.engine.serving.workload import Workload
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "gpu", "cache", "refused"),
+    [
+        ("Qwen/Qwen3-8B", {"quant_algo": "FP8"}, "A100 80GB", "auto", True),
+        ("Qwen/Qwen3-8B", {"quant_algo": "FP8"}, "L40S", "auto", False),
+        ("Qwen/Qwen3-8B", {"quant_algo": "MIXED_PRECISION"}, "A100 80GB", "auto", False),
+        ("Qwen/Qwen3-8B", {"quant_method": "awq", "bits": 4}, "T4", "auto", True),
+        ("Qwen/Qwen3-8B", {"quant_method": "awq", "bits": 4}, "A100 80GB", "auto", False),
+        ("deepseek-ai/DeepSeek-V3", None, "B200", "F8_E5M2", True),
+        ("deepseek-ai/DeepSeek-V3", None, "H100", "F8_E5M2", False),
+        ("deepseek-ai/DeepSeek-V4-Flash", None, "H100", "F8_E5M2", True),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", None, "H100", "auto", True),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", None, "B200", "auto", False),
+    ],
+)
+def test_formats_and_caches_without_kernels(
+    model: str, settings: dict[str, Any] | None, gpu: str, cache: str, *, refused: bool
+) -> None:
+    spec = spec_of(model)
+    if settings:
+        spec = msgspec.structs.replace(spec, quantization=settings)
+    workload = Workload(
+        engine="sglang",
+        engine_version=(0, 5, 23),
+        context_length=4096,
+        concurrency=1,
+        kv_cache_dtype=cache,
+        max_num_seqs=256,
+        max_batched_tokens=8192,
+        gpu_memory_utilization=0.8,
+    )
+    reason = refusal(spec, workload, bundled().find(gpu).accelerator)
+    assert (reason is not None) == refused

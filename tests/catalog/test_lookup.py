@@ -80,6 +80,13 @@ def test_a_count_before_a_dgx_is_of_gpus_and_other_names_are_of_one(text, count)
     assert find(text).count == count
 
 
+@pytest.mark.parametrize("end", ["on WSL2", "WSL", "(WSL2)", "on Windows 11", "under wsl"])
+def test_what_windows_holds_is_said_not_to_be_counted(end):
+    match = find(f"2x RTX 4090 {end}")
+    assert (match.accelerator.name, match.count) == ("RTX 4090", 2)
+    assert "Windows" in match.note
+
+
 def test_a_machine_of_a_cloud_says_what_it_holds():
     assert find("2x p5.48xlarge").note == "aws p5.48xlarge has 8 x H100 SXM."
     assert (find("2x p5.48xlarge").count, find("2x p5.48xlarge").accelerator.name) == (

@@ -43,6 +43,12 @@ _PLURAL = re.compile(r"(?<=\d{4})s\b")
 _REMARK = re.compile(r"\s*\((?![^()]*\d\s*[gmt]i?b)[^()]*\)$")
 """A remark at the end that names no size: "L4 24GB (g6.xlarge)"."""
 
+_WINDOWS = re.compile(r"\s+(?:\(|(?:on|under|in|with)\s+)?(?:wsl ?2?|windows(?: 1[01])?)\)?$")
+_OF_WINDOWS = (
+    "What Windows and its desktop hold of the GPU is not counted: send `other_memory_gib`, as its"
+    " task manager shows it."
+)
+
 _DGX = re.compile(r"(?:nvidia )?dgx[ -](?!spark)")
 """A machine of NVIDIA's, which is named after the GPUs in it."""
 
@@ -149,6 +155,8 @@ class Lookup:
     def _readings(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Yield the ways to read a clean text, the plainest first, each with its note."""
         yield text, None
+        if (plain := _WINDOWS.sub("", text)) != text:
+            yield plain, _OF_WINDOWS
         if (plain := _REMARK.sub("", text)) != text:
             yield plain, "Text in brackets is ignored."
         if (mended := self._mend(text)) != text:

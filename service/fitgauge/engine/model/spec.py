@@ -320,6 +320,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     section."""
     dropout: dict[Place, float] = {}
     """Rates of dropout that the config states, by place; elsewhere the family's default holds."""
+    sequential_branches: bool = False
+    """Whether the MLP reads the sum with attention, where the family's reads what attention
+    reads."""
     image_prefix: bool = False
     """Whether the tokens of an image also attend to those after them."""
     basis: Basis = "exact"

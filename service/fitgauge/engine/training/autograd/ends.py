@@ -65,12 +65,13 @@ def beginning(
 
 
 def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
-    """Return (rotary tables and SDPA's masks of windows, masks that nothing saves) of a micro-batch
-    [bytes].
+    """Return (rotary tables, masks that nothing but a checkpoint saves) of a micro-batch [bytes].
 
-    There is a mask (batch x 1 x s x s) for every kind of window. Eager attention adds one in the
-    format of the stream to its scores, and no operation saves it; SDPA takes one of booleans where
-    a window is no longer than the sequence, or sequences are padded."""
+    There is a mask for every kind of window. Eager attention adds one (batch x 1 x s x s) in the
+    format of the stream to its scores. SDPA takes booleans where a window is no longer than the
+    sequence or the family always makes them (s x s, which all sequences share: masking_utils.py,
+    sdpa_mask), or where sequences are padded (of each); every layer makes addends of them anew.
+    MPT fills scores by one such mask, which all layers save (modeling_mpt.py)."""
     mixers = [
         m
         for block in spec.blocks
@@ -80,17 +81,26 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
     ]
     kinds = {mixer.window or mixer.chunk for mixer in mixers}
     eager = context.traits.eager(context.attention)
-    passing, masks = len(kinds) * context.table_width if eager else 0, 0
-    if context.attention == "sdpa" and not eager:
-        masks = sum(window is not None and window <= context.keys for window in kinds)
-        passing = len(kinds) - masks if context.padded else 0
+    mask = context.sequence * context.keys
+    if context.traits.boolean_mask:
+        return context.batch * mask, 0
+    if eager:
+        masks = len(kinds) * context.batch * context.table_width
+    elif context.attention == "sdpa" and context.padded:
+        masks = len(kinds) * context.batch
+    elif context.attention == "sdpa":
+        masks = sum(
+            context.traits.always_masked or (window is not None and window <= context.keys)
+            for window in kinds
+        )
+    else:
+        masks = 0
     tables = (
         2 * max(1, len(spec.rotary_tables)) * context.sequence * mixers[0].head_dim
         if context.rotary and mixers
         else 0
     )
-    mask = context.batch * context.sequence * context.keys
-    return tables * context.table_width + masks * mask, passing * mask
+    return tables * context.table_width, masks * mask
 
 
 def embedding_segment(
@@ -154,6 +164,8 @@ def head_segment(
             layer = end_recipe(tape, unit, context, workload)
             for name in layer.norms(inside=False) or layer.norms(inside=True):
                 x = layer.norm(name, x)
+        if context.traits.norm == "bare":  # has no weight, so no unit names it
+            x = end_recipe(tape, decoder[0], context, workload).norm("norm", x)
     else:
         x = written_head(tape, x, ends, spec, context)
     if context.saves_gathered and context.stream > 1:

@@ -17,7 +17,9 @@ class StageSegments(msgspec.Struct, frozen=True, kw_only=True):
     constants: int = 0
     """Rotary tables and masks, which live before them [bytes]."""
     passing: int = 0
-    """Masks and features of images that are freed after the forward pass [bytes]."""
+    """Features of images that are freed after the forward pass [bytes]."""
+    masks: int = 0
+    """Masks that are freed before the last segment's forward pass [bytes]."""
     tied: int = 0
     """Gradient of the weight that embedding and head share [bytes]."""
 
@@ -76,7 +78,8 @@ def stage_segments(
     return StageSegments(
         segments=line,
         constants=model_segments.constants,
-        passing=model_segments.passing,
+        passing=model_segments.passing + (0 if last else model_segments.masks),
+        masks=model_segments.masks if last else 0,
         tied=model_segments.tied_bytes if first and last else 0,
     )
 
@@ -86,8 +89,10 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
 
     `stays`: the share of a segment's gradients that this rank holds after the segment: 1 for all,
     its shard's share, or 0 where they are added to main gradients or stepped with at once."""
-    live, forward = line.constants + line.passing, 0
+    live, forward = line.constants + line.passing + line.masks, 0
     for segment in line.segments:
+        if segment is line.segments[-1]:
+            live -= line.masks
         forward = max(forward, live + segment.forward.peak)
         live += segment.forward.end
     live -= line.passing + sum(segment.casts + segment.logits for segment in line.segments)

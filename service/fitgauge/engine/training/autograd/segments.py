@@ -20,6 +20,7 @@ from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.sparse_attention import picked_bytes
 from fitgauge.engine.training.autograd.layers.stacks import (
     bias_bytes,
+    reads_vocabulary,
 )
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.nominal import (
@@ -80,7 +81,9 @@ class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
     constants: int
     """Rotary tables, and masks that live through both passes [bytes]."""
     passing: int = 0
-    """Masks and features of images that are freed after the forward pass [bytes]."""
+    """Features of images that are freed after the forward pass [bytes]."""
+    masks: int = 0
+    """Masks that are freed after the last layer's forward pass [bytes]."""
     tied_bytes: int
     """Gradient of a weight that embedding and head share [bytes]."""
 
@@ -250,7 +253,8 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         constants=constants
         + (added if held else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
-        passing=(0 if held else added) + image_outputs(spec, context, workload),
+        passing=image_outputs(spec, context, workload),
+        masks=0 if held else added,
     )
 
 
@@ -288,6 +292,7 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     tied = (
         spec.tied_embeddings
         and spec.task != "encoder_decoder"
+        and reads_vocabulary(spec)
         and table is not None
         and table.trained
     )

@@ -270,7 +270,7 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         prefetch=not _reentrant(workload),
         offload=workload.offload != "none",
         constants=model_segments.constants,
-        passing=model_segments.passing,
+        passing=model_segments.passing + model_segments.masks,
         hooked=_hooked_bytes(spec, workload),
     )
     if not shards_embeddings(spec, workload):

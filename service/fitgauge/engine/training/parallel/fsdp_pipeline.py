@@ -286,7 +286,7 @@ def step_of(
         received=received_bytes(spec, workload, stage),
         sent=input_bytes if workload.pipeline_schedule == "1f1b" else 0,
         left=0 if interleaved else input_bytes + handed,
-        constants=model_segments.constants + model_segments.passing,
+        constants=model_segments.constants + model_segments.passing + model_segments.masks,
         turns=workload.micro_batches > in_flight,
         adds=workload.micro_batches > 1,
     )

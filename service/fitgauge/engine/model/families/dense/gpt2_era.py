@@ -118,6 +118,14 @@ def attention_kinds(config: Config) -> list[str]:
     return kinds
 
 
+def read_gpt_neox(config: Config) -> ModelSpec:
+    """GPT-NeoX and Pythia; RedPajama runs attention and MLP one after the other."""
+    full = completed(config)
+    return msgspec.structs.replace(
+        read_dense(full, GPT_NEOX), sequential_branches=not full.flag("use_parallel_residual")
+    )
+
+
 def read_gpt_neox_japanese(config: Config) -> ModelSpec:
     """GPT-NeoX Japanese: no biases, but one after the last layer's attention."""
     full = completed(config)
@@ -160,7 +168,10 @@ def read_falcon(config: Config) -> ModelSpec:
     if parallel:
         norms = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",)
     dialect = replace(FALCON, norms=norms, rotary="none" if full.flag("alibi") else "tables")
-    return read_dense(amended(full, num_key_value_heads=kv_heads), dialect)
+    return msgspec.structs.replace(
+        read_dense(amended(full, num_key_value_heads=kv_heads), dialect),
+        sequential_branches=not (parallel or grouped),
+    )
 
 
 def read_gpt_bigcode(config: Config) -> ModelSpec:
@@ -238,7 +249,6 @@ DIALECTS: Mapping[str, Dialect] = {
     "ctrl": CTRL,
     "gptj": GPTJ,
     "codegen": replace(GPTJ, qkv=("qkv_proj",), rotary="frequencies"),
-    "gpt_neox": GPT_NEOX,
     "mpt": MPT,
     "xglm": XGLM,
     "biogpt": replace(
@@ -254,6 +264,7 @@ READERS: dict[str, Reader] = {
     "RefinedWebModel": read_falcon,
     "gpt_bigcode": read_gpt_bigcode,
     "gpt_neo": read_gpt_neo,
+    "gpt_neox": read_gpt_neox,
     "gpt_neox_japanese": read_gpt_neox_japanese,
     "opt": read_opt,
 }

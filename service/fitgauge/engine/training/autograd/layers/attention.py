@@ -321,7 +321,7 @@ class AttentionModules(Modules):
 
     def explicit(self, mixer: Attention) -> bool:
         """Return whether SDPA takes its causal mask as a tensor instead of a flag."""
-        return False
+        return self.traits.always_masked
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:
         """Return keys and values repeated for every query head (repeat_kv): copies, or views where

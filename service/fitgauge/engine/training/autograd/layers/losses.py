@@ -71,7 +71,9 @@ def loss_of(
         return 0, tape.operation("loss", (logits,), 1, FLOAT, saves=(logits,))
     if workload.loss == "in_place":
         return 0, _in_place(tape, logits, last)
-    return _full(tape, logits, last, traits, workload)
+    result = _full(tape, logits, last, traits, workload)
+    tape.hold(x)  # ForCausalLM.forward names the last hidden state until it has the loss
+    return result
 
 
 def _full(

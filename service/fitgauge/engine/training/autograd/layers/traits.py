@@ -41,6 +41,10 @@ class Traits:
     """Whether queries are scaled before the product instead of after."""
     copies_queries: bool = False
     """Whether queries are copied head by head, as then the output is (Whisper)."""
+    always_masked: bool = False
+    """Whether SDPA gets the causal mask as a tensor in every layer (Falcon)."""
+    boolean_mask: bool = False
+    """Whether eager attention fills by a mask of booleans, which that saves (MPT)."""
     explicit_mask: bool = True
     """Whether SDPA in a decoder with an encoder gets its causal mask as a tensor."""
     scales_residual: bool = False
@@ -152,8 +156,8 @@ TRAITS: Mapping[str, Traits] = {
     "phi": replace(PLAIN, activation="gelu_new", parallel=True, rotates_part=True),
     "gpt_neox": replace(PLAIN, parallel=True, rotates_part=True, late_float_loss=True),
     "falcon": replace(PLAIN, parallel=True, float_softmax=False, bare_sdpa=True,
-        late_float_loss=True),
-    "mpt": replace(PLAIN, lacks=("sdpa", "flash"), late_float_loss=True),
+        always_masked=True, late_float_loss=True),
+    "mpt": replace(PLAIN, lacks=("sdpa", "flash"), boolean_mask=True, late_float_loss=True),
     "gpt_neo": replace(PLAIN, activation="gelu_new", float_scores=True, lacks=("sdpa",)),
     **dict.fromkeys(
         ("gptj", "codegen"),
@@ -206,9 +210,16 @@ TRAITS: Mapping[str, Traits] = {
 
 def traits_of(spec: ModelSpec) -> Traits:
     """Return the traits of a family; of an unsupported one Llama's, or BERT's where it is
-    no decoder; dropout where the config states a rate."""
+    no decoder; dropout where the config states a rate, branches in the order it states."""
     traits = TRAITS.get(spec.model_type, LLAMA if spec.task == "generate" else BERT)
+    if spec.sequential_branches:
+        traits = _one_after_the_other(traits)
     return _with_dropout(traits, frozenset(spec.dropout.items())) if spec.dropout else traits
+
+
+@lru_cache(maxsize=64)
+def _one_after_the_other(traits: Traits) -> Traits:
+    return replace(traits, parallel=False)
 
 
 @lru_cache(maxsize=256)

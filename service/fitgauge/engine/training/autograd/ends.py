@@ -70,7 +70,7 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
     There is a mask for every kind of window. Eager attention adds one (batch x 1 x s x s) in the
     format of the stream to its scores. SDPA takes booleans where a window is no longer than the
     sequence or the family always makes them (s x s, which all sequences share: masking_utils.py,
-    sdpa_mask), or where sequences are padded (of each); every layer makes addends of them anew.
+    sdpa_mask), or where sequences are padded (of each); every layer makes addends of them.
     MPT fills scores by one such mask, which all layers save (modeling_mpt.py)."""
     mixers = [
         m

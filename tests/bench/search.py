@@ -1,5 +1,6 @@
-"""The questions above the engine: a recommendation over the whole catalog, and cells of a
-comparison a second. In seconds of one core: what else runs on the machine is not counted."""
+"""The questions above the engine: a recommendation over the whole catalog, a list of models that
+fit, and cells of a comparison a second. In seconds of one core: what else runs on the machine is
+not counted."""
 
 import statistics
 import time
@@ -9,6 +10,8 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
+from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
+from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 
@@ -38,6 +41,24 @@ def best_seconds(call):
     return min(runs)
 
 
+def shorter(context):
+    """Yield contexts that each differ from those before: no question is asked twice."""
+    while True:
+        yield context
+        context -= 1
+
+
+def list_lines(engines, snapshot, gpu):
+    """Return a list of models whose weights are laid out, of a context never asked about."""
+    lists, contexts = ModelsForGpu(engines, snapshot), shorter(16384)
+    took = best_seconds(
+        lambda: lists.answer(
+            ModelsForGpuRequest(gpu="RTX 4090", context_length=next(contexts)), gpu
+        )
+    )
+    yield f"models-for-gpu, new context     {took * 1000:8.0f} ms         (aim 50)"
+
+
 def lines():
     """Return the lines to print."""
     snapshot, engines, catalog = Snapshot(), load_engines(), bundled()
@@ -48,12 +69,15 @@ def lines():
     took = {}
     for kind, model in models.items():
         for context, concurrency in WORKLOADS:
-            request = RecommendRequest(
-                model=model.id,
-                context_length=min(context, model.spec.max_context_length or context),
-                concurrency=concurrency,
+            contexts = shorter(min(context, model.spec.max_context_length or context))
+            call = lambda concurrency=concurrency, contexts=contexts, model=model: (  # noqa: E731
+                recommender.answer(
+                    RecommendRequest(
+                        model=model.id, context_length=next(contexts), concurrency=concurrency
+                    ),
+                    model,
+                )
             )
-            call = lambda request=request, model=model: recommender.answer(request, model)  # noqa: E731
             took[f"{kind}, {concurrency} x {context}"] = best_seconds(call) * 1000
     slowest = max(took, key=took.get)
     yield (
@@ -61,6 +85,7 @@ def lines():
         "     (at most 15)"
     )
     yield f"recommend, slowest              {took[slowest]:8.0f} ms         (at most 25): {slowest}"
+    yield from list_lines(engines, snapshot, catalog.find("RTX 4090"))
     asked = list(models.values())[:4]
     table = CompareRequest(
         models=[model.id for model in asked],

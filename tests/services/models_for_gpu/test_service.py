@@ -146,9 +146,10 @@ def test_unknown_words_are_refused(models_for, fields):
 
 def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions():
     lists = ModelsForGpu(load_engines(), SNAPSHOT)
-    for count in (1, 2, 4, 8):
+    for count in (1, 2, 3, 4, 8, 16):
         lists.answer(
             ModelsForGpuRequest(gpu="H100", gpu_count=count, search="qwen3"), bundled().find("H100")
         )
     entries = lists._preparer._weights._memo._entries.values()
-    assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 2
+    # two facts of the weights, and what they load on two numbers of GPUs
+    assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 4

@@ -4,12 +4,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from fitgauge.catalog.variants import file_type
-from fitgauge.engine.memo import MOST_ENTRIES, Memo, WeakMemo
+from fitgauge.engine.memo import MOST_ENTRIES, Memo, MixedMemo, WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.weights import rank_bytes as weights
@@ -61,10 +62,13 @@ class WeightCache:
     Weights live no longer than their model, so that what bounds the models in memory bounds them
     too."""
 
-    def __init__(self, size: int = 512, most_derived: int = MOST_ENTRIES) -> None:
+    def __init__(
+        self, size: int = 512, most_derived: int = MOST_ENTRIES, most_models: int = 32
+    ) -> None:
         """size: how many of them are held; most_derived: how much of what was derived from
-        each."""
+        each; most_models: models of which other memory is held."""
         self._most_derived = most_derived
+        self._other: WeakMemo[Model, int, tuple[EngineProfile, MixedMemo]] = WeakMemo(most_models)
         self._weights: WeakMemo[Model, tuple[str | None, EngineName], CachedWeights] = WeakMemo(
             size
         )
@@ -81,6 +85,15 @@ class WeightCache:
     ) -> CachedWeights | None:
         """Return what `prepare` would without laying anything out; None where it would."""
         return self._weights.get(model, (quantization, engine))
+
+    def other_memory(self, model: Model, profile: EngineProfile) -> MixedMemo:
+        """Return the memo of what an engine holds in addition to the weights of `model`
+        (`SplitEstimate.stage_memory`)."""
+        # with its profile, whose identity no other can then have
+        _, memo = self._other.get_or_compute(
+            model, id(profile), lambda: (profile, Memo(2 * self._most_derived))
+        )
+        return memo
 
     def _prepared(
         self, model: Model, quantization: str | None, engine: EngineName

@@ -7,7 +7,6 @@ from itertools import islice, product, starmap
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.memo import Memo, WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.workload import EngineName
@@ -20,10 +19,6 @@ from fitgauge.services.compare.schemas import MOST_CELLS, CompareRequest, Compar
 from fitgauge.services.compare.unknown_names import Setting, UnknownName, unknown_row
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
-from fitgauge.services.fit.demands import Derived
-
-_MODELS = 4
-"""Models of which is held what the pages of a table have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,6 @@ class Comparer:
         self._engines = engines
         self._checkpoints = checkpoints
         self._preparer = WeightCache()
-        self._derived: WeakMemo[Model, None, Derived] = WeakMemo(_MODELS)
 
     def compare(
         self,
@@ -101,7 +95,6 @@ class Comparer:
                     self._engines,
                     self._preparer,
                     checkpoints=self._checkpoints,
-                    derived=self._derived.get_or_compute(model, None, lambda: Derived(Memo)),
                 )
             )
             of_gpu: GpuCells | None = None

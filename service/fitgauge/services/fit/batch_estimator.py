@@ -29,7 +29,7 @@ from fitgauge.services.common.weight_cache import (
     read_scheme,
 )
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
-from fitgauge.services.fit.demands import Demand, Derived, LaunchDemand, ModelDemands
+from fitgauge.services.fit.demands import Demand, LaunchDemand, ModelDemands
 from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
@@ -79,11 +79,9 @@ class BatchEstimator:
         preparer: WeightCache,
         checkpoint: Checkpoint = no_checkpoint,
         checkpoints: Checkpoints | None = None,
-        derived: Derived | None = None,
     ) -> None:
         """checkpoint: called before every estimate; what it raises ends the question.
-        checkpoints: the published repositories that may be loaded instead of the model. derived:
-        what is held for further questions about it; None: nothing."""
+        checkpoints: the published repositories that may be loaded instead of the model."""
         self._checkpoint = checkpoint
         self._others: dict[str, BatchEstimator] = {}
         self._model = model
@@ -95,7 +93,7 @@ class BatchEstimator:
         self._workloads: Memo[Hashable, Workload] = Memo(_WORKLOADS)
         self._allowances: Memo[Hashable, Allowance] = Memo(_ALLOWANCES)
         self.formats = ModelFormats(model, engines, preparer, checkpoints or Checkpoints(None))
-        self._demands = ModelDemands(self.formats, checkpoint, derived)
+        self._demands = ModelDemands(self.formats, checkpoint)
 
     @property
     def spec(self) -> ModelSpec:
@@ -135,6 +133,14 @@ class BatchEstimator:
                 self._single[same_on_all], scheme, accelerator, self._model.spec
             )
         return self._refused[key]
+
+    def runs(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+        """Return whether the engine runs it on such a GPU, which is remembered with the weights
+        once they are sharded. Raises UnsupportedError for an unknown format."""
+        if self.formats.is_prepared(request.quantization, engine):
+            name = gpu_class(accelerator)
+            return name in self.running(request, engine, {name: accelerator})
+        return self.refused(request, engine, accelerator) is None
 
     def running(
         self, request: FitRequest, engine: EngineName, classes: Mapping[Hashable, Accelerator]

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name, requested_scheme
+from fitgauge.engine.quantization.requested import (
+    UNQUANTIZED,
+    canonical_name,
+    requested_form,
+    requested_scheme,
+)
 from fitgauge.engine.quantization.same_format import holds_format
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.registry import ENGINES
@@ -96,10 +101,12 @@ class Checkpoints:
             dtype = UNQUANTIZED.get(canonical_name(quantization))
             as_published = dtype is None or dtype == model.spec.dtype
             return CheckpointChoice(model, None if as_published else quantization)
-        scheme = requested_scheme(quantization, model.spec)
+        requested_form(quantization, model.spec)  # raises where it is unknown
         for repo in (*siblings, *self._of_snapshot(model, engine)):
-            if _holds(repo, quantization) and _runs_as_widely(repo.model, scheme, engine):
-                return CheckpointChoice(repo.model, None, repo)
+            if _holds(repo, quantization):
+                scheme = requested_scheme(quantization, model.spec)
+                if _runs_as_widely(repo.model, scheme, engine):
+                    return CheckpointChoice(repo.model, None, repo)
         return CheckpointChoice(model, quantization)
 
     def _of_snapshot(self, model: Model, engine: EngineName) -> Sequence[QuantizedRepo]:

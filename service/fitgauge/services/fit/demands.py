@@ -1,7 +1,6 @@
 """What a model demands of GPUs that an engine treats alike: worked out once for all of them and,
 but for the cache, for any number of requests."""
 
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 from weakref import proxy
@@ -9,7 +8,7 @@ from weakref import proxy
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import Memo, MixedMemo
+from fitgauge.engine.memo import Memo
 from fitgauge.engine.quantity import Bytes, Sum, Term, added
 from fitgauge.engine.serving.engine_facts import CacheBytes, ForAccelerator, SplitEstimate
 from fitgauge.engine.serving.estimate import StageMemory, fullest_required
@@ -23,10 +22,6 @@ from fitgauge.services.fit.workload import with_settings
 
 _DEMANDS, _STAGE_MEMORIES = 4096, 512
 """Cached demands, and memory in addition to the weights, of one question: at most some 5 MiB."""
-
-
-Derived = defaultdict[EngineName, MixedMemo]
-"""Derived values of `SplitEstimate.stage_memory` of a model, by engine, of one release of each."""
 
 
 class Parts(NamedTuple):
@@ -186,17 +181,14 @@ class ModelDemands:
         self,
         formats: ModelFormats,
         checkpoint: Checkpoint,
-        derived: Derived | None = None,
     ) -> None:
-        """checkpoint: called before every estimate; derived: what earlier questions about the
-        model derived."""
+        """checkpoint: called before every estimate."""
         self._spec = formats.model.spec
         self._formats = formats
         self._checkpoint = checkpoint
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
         self._others: Memo[Hashable, OtherMemory] = Memo(_STAGE_MEMORIES)
         self._loads: dict[int, StageLoads] = {}
-        self._derived = Derived(Memo) if derived is None else derived
         self._idle: Memo[Hashable, IdleStages] = Memo(_DEMANDS)
         self._contextual: dict[EngineName, bool] = {}
 
@@ -344,7 +336,7 @@ class ModelDemands:
                 settled,
                 accelerator,
                 self._formats.profile(engine),
-                self._derived[engine],
+                self._formats.other_memory(engine),
             )
             return OtherMemory(stages)
 

@@ -1,6 +1,7 @@
 """One model's weights in the formats that one question asks for, each prepared once."""
 
 from fitgauge.catalog.engines import Engines
+from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.profile import EngineProfile
@@ -33,6 +34,10 @@ class ModelFormats:
             self._profiles[engine] = self._engines.profile(engine, None)
         return self._profiles[engine]
 
+    def other_memory(self, engine: EngineName) -> MixedMemo:
+        """Return the memo of what an engine holds in addition to the weights."""
+        return self._preparer.other_memory(self.model, self.profile(engine))
+
     def prepared(self, quantization: str | None, engine: EngineName) -> CachedWeights:
         """Return the model's weights. Raises UnsupportedError for an unknown format."""
         key = quantization, engine
@@ -40,6 +45,12 @@ class ModelFormats:
             choice = self.choice(quantization, engine)
             self._prepared[key] = self._preparer.prepare(choice.model, choice.derived, engine)
         return self._prepared[key]
+
+    def is_prepared(self, quantization: str | None, engine: EngineName) -> bool:
+        """Return whether the model's weights are sharded. Raises UnsupportedError for an unknown
+        format."""
+        choice = self.choice(quantization, engine)
+        return self._preparer.peek(choice.model, choice.derived, engine) is not None
 
     def sharded(self, quantization: str | None, engine: EngineName) -> ShardedWeights:
         """Return the model's weights by rank. Raises UnsupportedError for an unknown format."""
@@ -64,5 +75,8 @@ class ModelFormats:
         key = quantization, engine
         if key not in self._schemes:
             choice = self.choice(quantization, engine)
-            self._schemes[key] = scheme_of(choice.model, choice.derived)
+            cached = self._preparer.peek(choice.model, choice.derived, engine)
+            self._schemes[key] = (
+                scheme_of(choice.model, choice.derived) if cached is None else cached.scheme
+            )
         return self._schemes[key]

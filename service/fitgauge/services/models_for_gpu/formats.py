@@ -122,7 +122,7 @@ def fitting_row(
 ) -> FittingModel | None:
     """Return the row of a question; None where it is impossible or not listed."""
     try:
-        if fitting.refused(question, engine, match.accelerator) is not None:
+        if not fitting.runs(question, engine, match.accelerator):
             return None
         estimate = best_estimate(fitting, question, engine, match.accelerator, count)
     except IMPOSSIBLE:

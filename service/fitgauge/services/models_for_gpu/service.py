@@ -53,8 +53,8 @@ _OF_SERVING = (
     "settings",
 )
 
-_MOST_REMEMBERED = 2
-"""What one question derives from each of them: another number of GPUs takes its place."""
+_MOST_REMEMBERED = 4
+"""What is derived from each of them: two facts of it, and what it loads on two numbers of GPUs."""
 
 
 class ModelsForGpu:
@@ -69,7 +69,7 @@ class ModelsForGpu:
         self._checkpoints = checkpoints
         self._trained = TrainedModels(engines)
         self._snapshot = snapshot
-        self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED)
+        self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED, _CACHED_MODELS)
         self._models: dict[str, Model | None] = {}
         self._blocks: dict[Block, Block] = {}
         self._lists: Memo[Hashable, tuple[FittingModel, ...]] = Memo(_LISTS)

@@ -9,7 +9,7 @@ from typing import cast
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.memo import MixedMemo
+from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, StageMemory
@@ -54,7 +54,9 @@ def stage_memory(
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and how its pool is laid out. `memo`: of this model and profile."""
     alone = accelerator_kind(accelerator).alone
-    passes: Passes = memo.get_or_compute((_of_the_pass(spec, workload), alone), dict)
+    of_context = _of_context(memo)
+    held = of_context if _reads_context(spec) else memo
+    passes: Passes = held.get_or_compute((_of_the_pass(spec, workload), alone), dict)
     processes = _processes(spec, workload, accelerator, profile, memo)
     stages = stages_of(spec, workload)
     caches = _caches(spec, workload, accelerator, stages, memo)
@@ -84,6 +86,15 @@ def rest_reads_context(spec: ModelSpec) -> bool:
     """Return whether the profiling pass or a page of the cache depends on the context, and not the
     number of pages alone."""
     return spec.keeps_states or _reads_context(spec)
+
+
+def _of_context(memo: MixedMemo) -> MixedMemo:
+    """Return the memo of what depends on the longest request: a few, so that questions of many
+    lengths displace nothing else."""
+    of_context: MixedMemo = memo.get_or_compute(
+        "of one context", lambda: Memo(max(1, min(64, memo.limit // 4)))
+    )
+    return of_context
 
 
 def with_caches(stages: Iterable[StageMemory], workload: Workload) -> tuple[StageMemory, ...]:
@@ -187,7 +198,8 @@ def _caches(
         workload.speculative_tokens,
         workload.float32,
     )
-    groups: tuple[Members, ...] = memo.get_or_compute(
+    held = _of_context(memo) if spec.keeps_states else memo
+    groups: tuple[Members, ...] = held.get_or_compute(
         ("groups", *decides),
         lambda: model_groups(
             spec,
@@ -204,7 +216,7 @@ def _caches(
     # only the graphs of states ask how many requests run at once
     sequences = workload.max_num_seqs if spec.keeps_states and not workload.enforce_eager else 0
     key = ("caches", *decides, workload.context_length, sequences, workload.pipeline_parallel)
-    layouts: Layouts = memo.get_or_compute(key, dict)
+    layouts: Layouts = _of_context(memo).get_or_compute(key, dict)
     drafted = drafted_layers(spec) if workload.speculative_tokens else 0
     return [_cache(groups, layouts, workload, sequences, stage, drafted) for stage in stages]
 

@@ -56,7 +56,7 @@ def list_lines(engines, snapshot, gpu):
             ModelsForGpuRequest(gpu="RTX 4090", context_length=next(contexts)), gpu
         )
     )
-    yield f"models-for-gpu, new context     {took * 1000:8.0f} ms         (aim 50)"
+    yield f"models-for-gpu, new context     {took * 1000:8.0f} ms         (at most 50)"
 
 
 def lines():

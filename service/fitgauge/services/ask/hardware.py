@@ -3,7 +3,8 @@
 import re
 from collections.abc import Collection, Sequence
 
-from fitgauge.services.ask.grammar import Fact, Hardware
+from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
 from fitgauge.services.ask.names import GpuNames
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from fitgauge.services.ask.grammar import Fact
+from fitgauge.services.ask.facts import Fact
 
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024

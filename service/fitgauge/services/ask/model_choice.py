@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from fitgauge.catalog.name_parts import Name
-from fitgauge.services.ask.grammar import Fact
+from fitgauge.services.ask.facts import Fact
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"

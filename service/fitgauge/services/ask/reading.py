@@ -8,7 +8,8 @@ import msgspec
 
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
-from fitgauge.services.ask.grammar import Fact, facts
+from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.grammar import facts
 from fitgauge.services.ask.hardware import choose
 from fitgauge.services.ask.intent import (
     about_disk,

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.workloads import environment_of, owner_of
 from fitgauge.services.manifests.yaml_text import Block, block_at, text_at, text_of
 
 _IMAGE = re.compile(r"(?:^|/)nim/(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:[:@]|$)")
-_ANY_MODEL = ("llm-nim", "vllm", "sglang", "model-free-nim")
+_ANY_MODEL = ("llm-nim", "model-free-nim", *ENGINES)
 """Images of no one model: a variable names it."""
 _MODEL_VARIABLES = ("NIM_MODEL_PATH", "NIM_MODEL_NAME")
 _FLAGS = {
@@ -26,7 +27,8 @@ _FLAGS = {
     "NIM_GPU_MEMORY_UTILIZATION": "--gpu-memory-utilization",
     "NIM_MAX_NUM_SEQS": "--max-num-seqs",
 }
-_ENGINE = "vllm"
+_ENGINE = ENGINES[DEFAULT_ENGINES[0]]
+"""What is checked, with its own flags: the first that NIM's images run too."""
 
 
 def nim_service(document: Block) -> Iterator[Container]:
@@ -67,15 +69,15 @@ def as_engine(container: Container) -> Container | None:
     ]
     return structs.replace(
         container,
-        image=text_of(_ENGINE, line),
-        command=[text_of(word, line) for word in (_ENGINE, "serve")],
+        image=text_of(_ENGINE.name, line),
+        command=[text_of(word, line) for word in (_ENGINE.name, "serve")],
         arguments=[name, *flags, *words(container.environment.get("NIM_PASSTHROUGH_ARGS"))],
         takes_all_gpus="--tensor-parallel-size" not in flags,
         notes=(
             Note(
                 line,
-                "NIM chooses engine and number format by the GPU: vLLM is checked, in the"
-                " model's own format.",
+                f"NIM chooses engine and number format by the GPU: {_ENGINE.title} is checked, in"
+                " the model's own format.",
             ),
         ),
     )

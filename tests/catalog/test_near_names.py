@@ -84,4 +84,5 @@ def test_models_without_published_weights_are_out_of_scope(text: str, closed: bo
 
 def test_a_closed_model_of_a_published_size_is_answered_by_that() -> None:
     assert closed_size("GPT-3 175B") == "175b"
+    assert closed_size("gpt3-6.7b") == "6.7b"
     assert closed_size("gpt-4") is None

@@ -8,6 +8,7 @@ from importlib.resources import files
 from fitgauge.catalog.name_parts import DESCRIPTIVE
 
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|(?<=[a-z])\.?(?=\d)")
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?[mbt])\b")
 _CLOSED = "has no published weights"
 
 
@@ -20,9 +21,13 @@ def out_of_scope(text: str) -> str | None:
 
 
 def closed_size(text: str) -> str | None:
-    """Return the size that the publisher of a closed model says, as "175b"; None for any other."""
+    """Return the size that a closed model is named with, else that its publisher says, as "175b";
+    None for any other."""
     name = _closed_name(text)
-    return _closed()[name] if name else None
+    if name is None:
+        return None
+    named = _SIZE.search(text.lower())
+    return named[1] if named else _closed()[name]
 
 
 def out_of_scope_names() -> tuple[str, ...]:

@@ -301,3 +301,14 @@ def test_a_pod_asks_for_the_gpus_of_its_node(recommend):
         2,
         {"nvidia.com/gpu": 2},
     )
+
+
+def test_a_gpu_that_nobody_named_runs_what_an_engine_installs(recommend, check_fit):
+    for item in recommend(limit=1000, objective="cheapest").items:
+        codes = [one.code for one in check_fit(**item.request).warnings]
+        assert "wheels-for-newer-gpus" not in codes
+
+
+def test_an_old_gpu_that_is_named_is_answered_with_the_engine_that_can_be_built(recommend):
+    engines = {item.engine for item in recommend(gpus=["V100 32GB"], limit=1000).items}
+    assert "vllm" in engines

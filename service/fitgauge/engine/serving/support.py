@@ -8,7 +8,7 @@ from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import kv_offload, platforms
-from fitgauge.engine.serving.engine_facts import Capability
+from fitgauge.engine.serving.engine_facts import Capability, Version
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import Alternative, UnsupportedError
@@ -170,15 +170,26 @@ def flash_attention_note(engine: EngineName, accelerator: Accelerator) -> Note |
     )
 
 
-def wheels_note(workload: Workload, accelerator: Accelerator) -> Note | None:
-    """Return that the wheels of this version are for newer GPUs, though its code runs on this
-    one; None where they are for it too."""
-    capability, wheels = accelerator.compute_capability, ENGINES[workload.engine].wheels
+def newer_wheels(
+    engine: EngineName, version: Version, accelerator: Accelerator
+) -> tuple[Version, Capability] | None:
+    """Return the first release whose wheels are for newer GPUs than this one, and the least
+    compute capability of these, where this version is such a release; else None."""
+    capability, wheels = accelerator.compute_capability, ENGINES[engine].wheels
     if capability is None or wheels is None:
         return None
     first, needed = wheels
-    if capability >= needed or workload.engine_version < first:
+    return None if capability >= needed or version < first else wheels
+
+
+def wheels_note(workload: Workload, accelerator: Accelerator) -> Note | None:
+    """Return that the wheels of this version are for newer GPUs, though its code runs on this
+    one; None where they are for it too."""
+    capability = accelerator.compute_capability
+    wheels = newer_wheels(workload.engine, workload.engine_version, accelerator)
+    if wheels is None or capability is None:
         return None
+    first, needed = wheels
     return Note(
         "wheels-for-newer-gpus",
         "engine_version",

@@ -17,7 +17,7 @@ from fitgauge.engine.serving.doubt import doubted, least_doubt
 from fitgauge.engine.serving.fit import Allowance, Verdict, sure_gap, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.support import refusal
+from fitgauge.engine.serving.support import newer_wheels, refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
@@ -133,6 +133,11 @@ class BatchEstimator:
                 self._single[same_on_all], scheme, accelerator, self._model.spec
             )
         return self._refused[key]
+
+    def has_wheels(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
+        """Return whether the engine's wheels are for such a GPU."""
+        version = words.version(request.engine_version or self.formats.profile(engine).newest)
+        return version is None or newer_wheels(engine, version, accelerator) is None
 
     def runs(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> bool:
         """Return whether the engine runs it on such a GPU, which is remembered with the weights

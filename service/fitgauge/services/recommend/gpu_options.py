@@ -119,10 +119,15 @@ class GpuPool:
 
 
 def gpu_option(
-    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
+    request: FitRequest,
+    fitting: BatchEstimator,
+    pool: GpuPool,
+    plans: Sequence[Plan],
+    *,
+    by_wheels: bool,
 ) -> dict[Plan, list[GpuOption]]:
     """Return the GPUs of every plan, by memory: those on which it is the first of `plans` that
-    runs its format."""
+    runs its format; `by_wheels`: as the engine is installed, without building it."""
     taken: set[tuple[str | None, Hashable]] = set()
     options: dict[Plan, list[GpuOption]] = {}
     for plan in plans:
@@ -131,6 +136,7 @@ def gpu_option(
             name: first
             for name, first in pool.first_of.items()
             if (plan.quantization, name) not in taken
+            and (not by_wheels or fitting.has_wheels(request, plan.engine, first))
         }
         own = fitting.running(requested, plan.engine, free)
         taken |= {(plan.quantization, name) for name in own}

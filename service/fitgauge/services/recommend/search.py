@@ -45,6 +45,9 @@ class SearchFilter(NamedTuple):
     """Tokens a second below which none is wanted."""
     passes: Callable[[Accelerator, int, Plan], bool] | None = None
     """Whether a deployment is allowed; called before it is estimated. None allows all."""
+    names_gpus: bool = True
+    """Whether the caller named the GPUs: of all others an engine takes those that its wheels are
+    for."""
 
 
 class Option(NamedTuple):
@@ -129,7 +132,7 @@ class Search:
         self._wanted = wanted
         self._most = max((limit.most for limit in pool.limits), default=0)
         self._prices = pool.prices
-        self._options = gpu_option(request, fitting, pool, plans)
+        self._options = gpu_option(request, fitting, pool, plans, by_wheels=not wanted.names_gpus)
         self._kinds = kinds(request, fitting, pool, plans)
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}

@@ -175,6 +175,7 @@ class Recommender:
         wanted = SearchFilter(
             slowest=max(request.min_tokens_per_second or 0.0, each * (request.concurrency or 1)),
             passes=_allowed(request, costs, prompts),
+            names_gpus=bool(request.gpus or request.owned),
         )
         return Search(model, question, fitting, self._pool(gpus, costs), plans, wanted).front()
 

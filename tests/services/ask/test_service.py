@@ -199,6 +199,7 @@ def test_which_format_to_take_is_a_table_of_formats_from_the_widest(ask):
     assert formats.index("q8_0") < formats.index("q4_k_m") < formats.index("q2_k")
     fitting = [row["quantization"] for row in answer.answer["items"] if row["verdict"] == "fits"]
     assert fitting[0] in answer.answer["summary"]
+    assert answer.missing == [f"quantization: name one, such as {fitting[0]}, for its command."]
 
 
 def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):

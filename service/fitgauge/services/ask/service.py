@@ -15,6 +15,7 @@ from fitgauge.services.ask.requests import questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.compare.schemas import CompareAnswer
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
 """The service of each operation."""
@@ -45,6 +46,7 @@ class AskService:
             try:
                 result = await self._answered(reading, one.request)
                 answers.append(msgspec.to_builtins(result))
+                missing += _format_to_name(result)
             except QueueFullError:
                 raise
             except FitgaugeError as error:
@@ -70,6 +72,16 @@ class AskService:
             if longest is not None:
                 result = await answer(structs.replace(request, context_length=longest))
         return result
+
+
+def _format_to_name(result: msgspec.Struct) -> list[str]:
+    """Return which format to name for a command, where the answer is a table of several."""
+    if not isinstance(result, CompareAnswer):
+        return []
+    formats = [row.quantization for row in result.items if row.verdict == "fits"]
+    if len({row.quantization for row in result.items}) == 1 or not formats:
+        return []
+    return [f"quantization: name one, such as {formats[0]}, for its command."]
 
 
 def _advice(error: FitgaugeError) -> str:

@@ -39,6 +39,10 @@ def more(tool, **sent):
         ({"load_in_4bit": True}, {"quantization": "4bit"}),
         ({"dtype": "int8"}, {"quantization": "int8"}),
         ({"dtype": "auto"}, {}),
+        (
+            {"options": "kv cache dtype fp8, max num seqs 16, enforce eager"},
+            {"kv_cache_dtype": "fp8", **SWITCHED},
+        ),
         ({"options": "max_num_seqs=16, enforce_eager"}, SWITCHED),
         ({"options": "--max-num-seqs 16 --enforce-eager"}, SWITCHED),
         ({"options": {"max_num_seqs": "16"}}, {"max_num_seqs": 16}),

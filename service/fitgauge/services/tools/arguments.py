@@ -294,7 +294,7 @@ def _pairs(options: object, is_name: Callable[[str], bool]) -> Iterator[tuple[st
 
 
 def _of_text(text: str, is_name: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
-    """Yield the pairs of `key=value, key=value`; a name alone is true."""
+    """Yield the pairs of `key=value, key value`; a name alone is true."""
     for part in _PAIR.split(text):
         key, separator, value = re.sub(r"\s*[=:]\s*", "\0", part, count=1).partition("\0")
         pieces = value.split(",")
@@ -305,7 +305,17 @@ def _of_text(text: str, is_name: Callable[[str], bool]) -> Iterator[tuple[str, A
             pieces = key.split(",")
         for piece in pieces:
             if (not separator or piece not in values) and piece.strip(_QUOTES):
-                yield piece.strip(_QUOTES), True
+                yield _name_and_value(piece.strip(_QUOTES), is_name)
+
+
+def _name_and_value(text: str, is_name: Callable[[str], bool]) -> tuple[str, Any]:
+    """Return "kv cache fp8" as a name and its value; a name alone is true."""
+    words = text.split()
+    for end in range(len(words) - 1, 0, -1):
+        name = " ".join(words[:end])
+        if is_name(name) and not is_name(text):
+            return name, " ".join(words[end:])
+    return text, True
 
 
 def _flags(text: str) -> Iterator[tuple[str, Any]]:

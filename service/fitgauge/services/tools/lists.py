@@ -125,7 +125,10 @@ def _priced(row: Option) -> str:
 def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
     """Return the models that fit a GPU, in the service's order."""
     rows = [_model_option(row) for row in answer.items[:_ROWS]]
-    names = ", ".join(short_name(row.model) for row in answer.items[:3])
+    names = ", ".join(
+        short_name(row.model) + (" (tight)" if row.verdict == "tight" else "")
+        for row in answer.items[:3]
+    )
     is_training = call.fields.get("task") == "training"
     load = ["training"] if is_training else _unset(call, {"concurrency": "1 request at once"})
     first = (

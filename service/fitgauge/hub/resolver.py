@@ -41,8 +41,9 @@ T = TypeVar("T")
 THREADS = 4
 """For the disk and the token; their own, so that a name server that hangs (asyncio's default
 threads) cannot hold them up."""
-READERS = 2
-"""threads that parse what the Hub sends: a heavy text holds up neither disk nor token"""
+READERS = 1
+"""threads that parse what the Hub sends: a heavy text holds up neither disk nor token, and no
+second one takes the interpreter from the event loop meanwhile"""
 
 
 class Hub:

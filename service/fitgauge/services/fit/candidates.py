@@ -150,10 +150,10 @@ def _supposed(
     format_sent: bool,
     published: Collection[str],
 ) -> Iterator[Candidate]:
-    """Yield formats of which no repository is `published`, from the one that is served down: of
-    a GGUF file whatever the model itself is published in."""
+    """Yield formats of which no repository is `published`, from the one that is served down;
+    none where the publisher's own quantization is served."""
     row = ENGINES[workload.engine]
-    if format_sent or not (spec.quantization is None or row.reads_gguf):
+    if format_sent or (spec.quantization is not None and request.quantization is None):
         return
     formats = (*row.smaller_weights, *row.smallest_weights)
     schemes = [scheme for _, scheme in formats]

@@ -18,10 +18,14 @@ function Term({term, index}) {
   </details>`;
 }
 
+const LEAST_SHOWN = 2 ** 30 / 200; // bytes; less is 0.00 GiB
+
 /** The list of terms. */
 export function Terms({terms}) {
   if (terms.length === 0) return null;
-  const rows = terms.map((term, index) => ({term, index})).filter(({term}) => term.high > 0);
+  const rows = terms
+    .map((term, index) => ({term, index}))
+    .filter(({term}) => term.high >= LEAST_SHOWN);
   return html`<section class="terms"><h3>${t('terms')}</h3>
     ${rows.map(({term, index}) => html`<${Term} key=${term.name} term=${term} index=${index} />`)}
   </section>`;

@@ -330,3 +330,10 @@ def test_another_engine_is_suggested_where_this_one_needs_more_gpus(check_fit: C
     assert any(one.request.get("engine") == "llama.cpp" for one in on_one if one.verdict == "fits")
     commands = [one.launch.command for one in suggestions if one.launch]
     assert len(commands) == len(set(commands))
+
+
+def test_a_format_that_is_assumed_is_in_the_first_sentence(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4060", "engine": "llama.cpp"}
+    assert check_fit(**asked).summary.startswith("Qwen/Qwen3-8B in Q4_K_M fits on one RTX 4060: ")
+    named = check_fit(**asked, quantization="q4_k_m").summary
+    assert named.startswith("Qwen/Qwen3-8B fits on one RTX 4060: ")

@@ -178,8 +178,9 @@ class FitService:
         answer.host_memory = self._estimator.host_memory(checked)
         check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.speed = speed_answer(checked)
+        assumed_format = _assumed_format(checked.query)
         answer.summary = answers.summary(
-            answer.model.id,
+            answer.model.id + (f" in {assumed_format}" if assumed_format else ""),
             checked.query.gpus_in_words + clause(checked) + targets_in_words(answer.speed),
             workload,
             estimate,
@@ -233,14 +234,13 @@ class FitService:
     def _default_format(self, checked: FitEstimate) -> Iterator[Assumption]:
         """Yield that the engine's default format is assumed, with what the published one needs."""
         query = checked.query
-        quantization = query.request.quantization
-        if query.original.quantization is not None or quantization is None:
+        if (quantization := _assumed_format(query)) is None:
             return
         changes = {"quantization": words.AS_PUBLISHED}
         wide = self._estimator.possible(self._estimator.change(query, changes))
         published = f" (as published: {gib(wide.required)})" if wide is not None else ""
         why = f", {checked.workload.engine}'s default{published}"
-        yield default_of("quantization", quantization.upper(), why)
+        yield default_of("quantization", quantization, why)
 
     def _usual(self, query: FitQuery) -> EngineName | None:
         """Return the engine to take where none was named and the first usual one does not run
@@ -264,3 +264,10 @@ class FitService:
             if tried is not None and tried.refused is None:
                 return engine
         return None
+
+
+def _assumed_format(query: FitQuery) -> str | None:
+    """Return the engine's default format of weights, in words, where the question leaves it out;
+    None where it is named or as published."""
+    form = query.request.quantization
+    return None if form is None or query.original.quantization is not None else form.upper()

@@ -34,3 +34,16 @@ def test_the_nearest_is_named_where_none_fits(summary):
 def test_a_row_with_an_error_is_counted_and_not_named(summary):
     text = summary(models=["Qwen/Qwen3-8B", "acme/unheard-of"], gpus=["H100"])
     assert text.startswith("1 of 2 fit: Qwen/Qwen3-8B on H100 SXM (")
+
+
+@pytest.mark.parametrize(
+    ("page", "start"),
+    [
+        ({"limit": 1}, "None of the 1 rows here fits; the nearest is "),
+        ({"limit": 1, "offset": 1}, "1 of the 1 rows here fit: "),
+        ({"offset": 9}, "No rows here, of 2."),
+    ],
+)
+def test_a_page_speaks_of_its_own_rows_alone(summary, page, start):
+    text = summary(models=["Qwen/Qwen3-8B"], gpus=["RTX 3050 4GB", "H100"], **page)
+    assert text.startswith(start)

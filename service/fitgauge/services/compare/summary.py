@@ -10,21 +10,24 @@ _NAMED = 4
 
 
 def in_words(rows: Sequence[CompareRow], total: int) -> str:
-    """Return the table as a sentence.
+    """Return the rows at hand as a sentence, which says so where they are not the whole table.
 
-    rows: those at hand, in the order of the table; total: of the whole table."""
+    rows: in the order of the table; total: of the whole table."""
+    if not rows:
+        return f"No rows here, of {total}."
+    of = f"{total}" if len(rows) == total else f"the {len(rows)} rows here"
     fields = _differing([row for row in rows if row.error is None])
     fitting = [row for row in rows if row.verdict == "fits"]
     if fitting:
         first = ", ".join(_in_words(row, fields) for row in fitting[:_NAMED])
         more = f" and {len(fitting) - _NAMED} more" if len(fitting) > _NAMED else ""
-        return f"{len(fitting)} of {total} fit: {first}{more}."
+        return f"{len(fitting)} of {of} fit: {first}{more}."
     judged = [row for row in rows if row.fit_probability is not None]
     if not judged:
-        return f"None of {total} fits."
+        return f"None of {of} fits."
     nearest = max(judged, key=lambda row: (row.fit_probability or 0, row.headroom_bytes or 0))
     likely = f", {nearest.fit_probability:.0%} likely" if nearest.verdict == "tight" else ""
-    return f"None of {total} fits; the nearest is {_in_words(nearest, fields)}{likely}."
+    return f"None of {of} fits; the nearest is {_in_words(nearest, fields)}{likely}."
 
 
 def _differing(rows: Sequence[CompareRow]) -> tuple[str, ...]:

@@ -14,9 +14,12 @@ def in_words(gpus: str, rows: Sequence[FittingModel], total: int) -> str:
     all pages."""
     if not total:
         return f"No model that matches fits on {gpus}."
-    named = ", ".join(_in_words(row) for row in rows[:_NAMED])
-    more = f" and {total - _NAMED} more" if rows and total > _NAMED else ""
-    return f"{total} of the bundled models and formats fit on {gpus}: {named}{more}."
+    first = f"{total} of the bundled models and formats fit on {gpus}"
+    if not rows:
+        return f"{first}; no rows here."
+    named = rows[:_NAMED]
+    more = f" and {total - len(named)} more" if total > len(named) else ""
+    return f"{first}: {', '.join(map(_in_words, named))}{more}."
 
 
 def _in_words(row: FittingModel) -> str:

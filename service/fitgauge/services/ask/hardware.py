@@ -193,7 +193,7 @@ class _Choice:
         match = self._gpus.find(one.name)
         name = one.name
         if match is not None and match.count > 1:
-            count = count if count == match.count else match.count * (count or 1)
+            count = match.count * (count or 1)
             name = match.accelerator.name
         unified_memory = match is not None and match.accelerator.unified_memory
         for size in (one.memory, one.ram if unified_memory else None):

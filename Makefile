@@ -53,7 +53,8 @@ contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPL
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract
 
 system: .venv/.system .venv/.docs .engines/.done .helm/helm  ## what needs Chromium, Redis, promtool, gateways, engines, helm; fails where one is missing
-	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser tests/system
+	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/system
+	@FITGAUGE_SYSTEM=1 $(BIN)/pytest -n 2 --dist loadfile tests/browser  # apart: Playwright's event loop runs on in its process
 
 .helm/helm: tools/helm.sh | .venv/bin/python
 	@sh tools/helm.sh

@@ -6,7 +6,6 @@ import httpx
 import pytest
 
 from fitgauge_plugin.client import Client, ProblemError
-from fitgauge_plugin.render import fit_text
 from hub_stand_in import HubStandIn, safetensors_repository
 from live import app_over, serving
 
@@ -139,19 +138,3 @@ def test_a_service_that_is_away_is_a_problem_too():
         return caught.value
 
     assert asyncio.run(ask()).status == 503
-
-
-def test_a_rendered_answer_tells_the_verdict_and_draws_its_terms(asking):
-    async def ask(client):
-        return await client.check_fit(QUESTION), await client.check_fit(
-            {**QUESTION, "model": "70b"}
-        )
-
-    fits, fails = asking(ask)
-    first, *rest = fit_text(fits).splitlines()
-    assert first == f"✓ {fits['summary']}"
-    assert len(rest) == min(5, len(fits["terms"]))
-    text = fit_text(fails)
-    assert text.startswith("✗")
-    assert all(f"→ {suggestion['change']}: " in text for suggestion in fails["suggestions"])
-    assert all(len(line.split("█")) - 1 <= 24 for line in text.splitlines())

@@ -68,9 +68,10 @@ class Memo(Generic[Key, Value]):
             return
         self._entries[key] = value
         self._use(key)
-        with suppress(KeyError):  # another thread has emptied it
-            while len(self._entries) > self.limit:
-                self._entries.popitem(last=False)
+        if len(self._entries) > self.limit:
+            with suppress(KeyError):  # another thread has emptied it
+                while len(self._entries) > self.limit:
+                    self._entries.popitem(last=False)
 
     def discard(self, key: Key) -> None:
         """Remove an entry where it is there."""

@@ -365,6 +365,18 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
         return any(isinstance(mixer, Recurrent) for block in self.blocks for mixer in block.mixers)
 
     @cached_property
+    def latent_layers(self) -> tuple[int, ...]:
+        """Numbers of the language model's layers that attend to latents, compressed ones too."""
+        kinds = LatentAttention | CompressedAttention
+        blocks = (
+            block
+            for block in self.blocks
+            if block.part is Part.LANGUAGE
+            and any(isinstance(mixer, kinds) for mixer in block.mixers)
+        )
+        return tuple(sorted(layer for block in blocks for layer in block.layers))
+
+    @cached_property
     def query_heads(self) -> int:
         """Heads of the language model, which tensor parallelism must divide: of its attention, or
         where it has none the rows of its recurrent states. 1 where it has neither."""

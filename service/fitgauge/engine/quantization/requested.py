@@ -120,10 +120,7 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
     if key in FORMATS:
         if names_bitsandbytes(name):
             return msgspec.structs.replace(requested_scheme(key, spec), name="llm_int8")
-        usual = Rule(form=FORMATS[key], parts=_parts(key))
-        if key == "awq":
-            form = q.awq(4, _awq_group(spec))
-            usual = Rule(form=form, parts=_parts(key), whole_groups=True)
+        usual = Rule(form=_form(key, spec), parts=_parts(key), whole_groups=key == "awq")
         if key in BITSANDBYTES and spec.model_type in KEPT_IN_FLOAT32:
             wide = Rule(form=FLOAT32, names=named(KEPT_IN_FLOAT32[spec.model_type]))
             return Scheme(name=key, rules=(wide, usual), usual_form=usual.form)
@@ -149,7 +146,14 @@ def requested_form(name: str, spec: ModelSpec) -> Format | None:
 
     Raises UnsupportedError as it does."""
     key = canonical_name(name)
-    return usual_form(_FILE_TYPES[key]) if key in _FILE_TYPES else requested_scheme(name, spec).form
+    if key in _FILE_TYPES:
+        return usual_form(_FILE_TYPES[key])
+    return _form(key, spec) if key in FORMATS else requested_scheme(name, spec).form
+
+
+def _form(key: str, spec: ModelSpec) -> Format:
+    """Return the format of what a quantizer touches of a model."""
+    return q.awq(4, _awq_group(spec)) if key == "awq" else FORMATS[key]
 
 
 def _parts(key: str) -> tuple[Part, ...]:

@@ -5,12 +5,11 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.model.spec import Kind, count_within
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.runtime import graph_term
-from fitgauge.engine.serving.vllm.cuda_graphs import latent_layers
 from fitgauge.engine.serving.vllm.repacking import repacking_terms, widened_scale_bytes
 from fitgauge.engine.serving.vllm.weights import shard_weights
 from fitgauge.engine.serving.weights import Stage
@@ -74,7 +73,7 @@ def test_graphs_of_latent_layers_come_to_what_a_run_printed_that_was_not_fitted(
     """vLLM 0.25 on two RTX PRO 6000 called 0.92 equal to 0.8993 without graphs: 1.966 GiB."""
     spec = spec_of("deepseek-ai/DeepSeek-V4-Flash")
     profile = load_engines().profile("vllm", (0, 25))
-    latent = latent_layers(spec, range(spec.layers))
+    latent = count_within(spec.latent_layers, range(spec.layers))
     assert latent == spec.layers
     term = graph_term(profile, spec.layers, None, latent)
     assert term.low < 1.966 * GIB < term.high
@@ -83,8 +82,8 @@ def test_graphs_of_latent_layers_come_to_what_a_run_printed_that_was_not_fitted(
 
 def test_layers_of_other_attention_are_counted_apart() -> None:
     spec = spec_of("moonshotai/Kimi-K3")
-    assert latent_layers(spec, range(spec.layers)) == 24
-    assert latent_layers(spec, range(31)) == 7
+    assert count_within(spec.latent_layers, range(spec.layers)) == 24
+    assert count_within(spec.latent_layers, range(31)) == 7
     profile = load_engines().profile("vllm", (0, 33))
     mixed, plain = (graph_term(profile, 93, None, latent).bytes for latent in (24, 0))
     wide = profile.graph_latent_layer_bytes

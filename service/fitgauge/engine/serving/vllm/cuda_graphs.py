@@ -1,5 +1,4 @@
-"""What vLLM captures as CUDA graphs: how many batch sizes, which follows from max_num_seqs, and of
-how many layers with more kernels than most.
+"""How many batch sizes vLLM captures as CUDA graphs, which follows from max_num_seqs.
 
 Source: vllm/config/vllm.py, _set_cudagraph_sizes (0.19, 0.25, 0.33), config/__init__.py (0.11);
 worker/model_runner.py (0.6), _BATCH_SIZES_TO_CAPTURE; v1/cudagraph_dispatcher.py,
@@ -7,14 +6,6 @@ initialize_cudagraph_keys."""
 
 from functools import cache
 
-from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import (
-    CompressedAttention,
-    LatentAttention,
-    ModelSpec,
-    Part,
-    count_within,
-)
 from fitgauge.engine.serving.runtime import Captured
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.workload import Workload
@@ -41,26 +32,6 @@ def captured(workload: Workload) -> Captured | None:
     if version < releases.GRAPHS_BY_SEQUENCES:
         return None
     return Captured(_count(min(2 * sequences, workload.max_batched_tokens)), len(_SIZES))
-
-
-_LATENT: WeakMemo[ModelSpec, None, tuple[int, ...]] = WeakMemo(64)
-
-
-def latent_layers(spec: ModelSpec, layers: range) -> int:
-    """Return how many of `layers` attend to latents, compressed ones too."""
-    latent = _LATENT.get_or_compute(spec, None, lambda: _latent(spec))
-    return count_within(latent, layers) if latent else 0
-
-
-def _latent(spec: ModelSpec) -> tuple[int, ...]:
-    """Return the numbers of the model's layers of latent attention."""
-    kinds = LatentAttention | CompressedAttention
-    blocks = (
-        block
-        for block in spec.blocks
-        if block.part is Part.LANGUAGE and any(isinstance(mixer, kinds) for mixer in block.mixers)
-    )
-    return tuple(sorted(layer for block in blocks for layer in block.layers))
 
 
 @cache

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator, shared
 from fitgauge.engine.memo import Memo, MixedMemo, WeakMemo
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly
 from fitgauge.engine.serving.estimate import Estimate, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
@@ -24,7 +24,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     padded_for,
     shares_memory,
 )
-from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
+from fitgauge.engine.serving.vllm.cuda_graphs import captured
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
@@ -123,7 +123,7 @@ def terms_outside_budget(
         and not workload.enforce_eager
         and captures_graphs(accelerator)
     ):
-        latent = min(layers, latent_layers(spec, range(spec.layers)))
+        latent = min(layers, count_within(spec.latent_layers, range(spec.layers)))
         graphs = graph_term(profile, layers, captured(workload), latent)
         terms.append(structs.replace(graphs, low=0))
     if holds_states(spec, profile) and not states_in_budget(spec, workload, profile):

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo, MixedMemo
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.estimate import CacheLayout, StageMemory
 from fitgauge.engine.serving.kv_cache import given_pool
@@ -18,7 +18,7 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import as_measured, captures_graphs, runtime_bytes
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
-from fitgauge.engine.serving.vllm.cuda_graphs import captured, latent_layers
+from fitgauge.engine.serving.vllm.cuda_graphs import captured
 from fitgauge.engine.serving.vllm.kv_cache.groups import Members, on_stage
 from fitgauge.engine.serving.vllm.kv_cache.layout import (
     KvCacheConfig,
@@ -64,7 +64,7 @@ def stage_memory(
     each = []
     for stage, cache in zip(stages, caches, strict=True):
         place, layers = (stage.first, stage.last), len(stage.layers)
-        alike = layers, latent_layers(spec, stage.layers)
+        alike = layers, count_within(spec.latent_layers, stage.layers)
         key = place, alike, id(cache)
         memory = memories.get(key)
         if memory is None:
@@ -132,7 +132,7 @@ def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
 def _reads_context(spec: ModelSpec) -> bool:
     """Return whether the pass depends on the longest request: as many of its latents are expanded,
     an indexer gathers keys of as many tokens, and videos are as long."""
-    return spec.sees_images or latent_layers(spec, range(spec.layers)) > 0
+    return spec.sees_images or bool(spec.latent_layers)
 
 
 def _processes(

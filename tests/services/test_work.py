@@ -145,6 +145,31 @@ def test_pages_of_a_list_are_estimated_once(counted):
     assert 0 < demands[0] == demands[1] == demands[2] < demands[3]
 
 
+def test_models_that_are_made_alike_are_estimated_once_in_a_list(counted):
+    lists = ModelsForGpu(PROFILES, SNAPSHOT)
+    request = ModelsForGpuRequest(gpu="RTX 4090", search="qwen2.5-coder-0.5b")
+    items = lists.answer(request, bundled().find("RTX 4090")).items
+    assert len(items) == 2
+    assert counted["demands"] == 1
+
+
+def test_lists_of_other_contexts_share_what_runs_on_the_gpu(monkeypatch):
+    asked, runs = Counter(), BatchEstimator.runs
+
+    def counting(self, *arguments):
+        asked["runs"] += 1
+        return runs(self, *arguments)
+
+    monkeypatch.setattr(BatchEstimator, "runs", counting)
+    lists, totals = ModelsForGpu(PROFILES, SNAPSHOT), []
+    for context in (1000, 2000):
+        request = ModelsForGpuRequest(gpu="H100", search="qwen3-", context_length=context)
+        totals.append(lists.answer(request, bundled().find("H100")).total)
+        asked[context] = asked["runs"]
+    assert totals[0] == totals[1] > 0
+    assert asked[2000] == asked[1000] > 0
+
+
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):
     halls = []
     monkeypatch.setattr(

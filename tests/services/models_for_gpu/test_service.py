@@ -9,6 +9,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.fit.floors import Floors
 from fitgauge.services.models_for_gpu.capability import capability
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
@@ -43,6 +44,17 @@ def test_a_row_says_what_check_fit_says_and_what_is_left_out_does_not_fit(models
             assert listed[name].parameters == alone.model.parameters
         else:
             assert name not in listed
+
+
+@pytest.mark.parametrize("gpu", ["RTX 4090", "2x RTX 3060", "MI300X", "8GB"])
+@pytest.mark.parametrize("fields", [{}, {"settings": "defaults", "concurrency": 8}])
+def test_the_bound_of_memory_leaves_out_nothing_that_would_be_listed(monkeypatch, gpu, fields):
+    request = ModelsForGpuRequest(gpu=gpu, search="b", context_length=8192, limit=1000, **fields)
+    bounded = ModelsForGpu(load_engines(), SNAPSHOT).answer(request, bundled().find(gpu))
+    bounds = []
+    monkeypatch.setattr(Floors, "of_listed", lambda *_: bounds.append(0) or 0)
+    assert ModelsForGpu(load_engines(), SNAPSHOT).answer(request, bundled().find(gpu)) == bounded
+    assert len(bounds) > len(bounded.items) > 0
 
 
 def test_the_most_capable_come_first_and_pages_follow_each_other(models_for):

@@ -35,15 +35,23 @@ class Floors:
         """Return the usable bytes below which `count` GPUs of any kind are too small: the fullest
         stage of a pipeline holds no less than the average."""
         stages = -(-count // tensor_parallel)
-        prepared = self._fitting.formats.prepared(quantization, engine)
-        held = weights_floor(prepared, engine, tensor_parallel)
-        cache = self._cache(tensor_parallel)
+        held = self._weights(quantization, engine, tensor_parallel)
         return self._fitting.least_usable_of(
             engine,
-            (held + cache) // stages,
+            (held + self._cache(tensor_parallel)) // stages,
             held if stages == 1 else 0,
             self._share(engine),
         )
+
+    def of_listed(
+        self, quantization: str | None, engine: EngineName, count: int, tensor_parallel: int
+    ) -> int:
+        """Return the usable bytes below which `count` GPUs of any kind more likely lack memory
+        than not: what is expected to be required alone exceeds them."""
+        stages = -(-count // tensor_parallel)
+        held = self._weights(quantization, engine, tensor_parallel)
+        required = (held + self._cache(tensor_parallel)) // stages
+        return self._fitting.least_usable_of(engine, required, 0, self._share(engine))
 
     def of_kind(self, quantization: str | None, kind: LaunchKind) -> float:
         """Return the usable bytes below which a launch fits no GPU of a kind. Infinite where it is
@@ -59,6 +67,11 @@ class Floors:
                 share = max(share, ladder.highest)
             self._shares[engine] = share
         return self._shares[engine]
+
+    def _weights(self, quantization: str | None, engine: EngineName, tensor_parallel: int) -> int:
+        """Return the least weights of a rank of all layers [bytes]."""
+        prepared = self._fitting.formats.prepared(quantization, engine)
+        return weights_floor(prepared, engine, tensor_parallel)
 
     def _cache(self, tensor_parallel: int) -> int:
         """Return the least cache of a rank of all layers [bytes]."""

@@ -1,7 +1,8 @@
 """One bundled model on a GPU: its row in a format, and in the widest format that fits of those that
 people run there."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
@@ -16,27 +17,43 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
-from fitgauge.services.fit.batch_estimator import BatchEstimator
+from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
 from fitgauge.services.fit.batch_settings import best_estimate
+from fitgauge.services.fit.floors import Floors
 from fitgauge.services.fit.launch import source_of
+from fitgauge.services.fit.workload import degrees
 from fitgauge.services.models_for_gpu.schemas import FittingModel, ModelsForGpuRequest
 
 _SCALES = 0.9
 """Bits of weights in a format are at least this share of its nominal ones."""
 
+Served = dict[tuple[str, EngineName], tuple[str | None, ...]]
+"""The formats in which people run a model on a GPU, by the model's id and the engine."""
 
-def question_of(
-    request: ModelsForGpuRequest,
-    model: Model,
-    match: GpuMatch,
-    count: int,
-    quantization: str | None,
-) -> FitRequest:
+
+@dataclass(frozen=True, slots=True)
+class ListedGpu:
+    """What a list is asked of."""
+
+    request: ModelsForGpuRequest
+    """The request."""
+    match: GpuMatch
+    """The GPU."""
+    count: int
+    """How many of it."""
+    served: Served
+    """As far as it is worked out: the same for every context and number of requests."""
+    alike: dict[Hashable, BatchEstimate | None]
+    """Estimates of this list for models that are made alike, as fine-tunes of one are."""
+
+
+def question_of(gpu: ListedGpu, model: Model, quantization: str | None) -> FitRequest:
     """Return the question of a model in a format."""
+    request = gpu.request
     return FitRequest(
         model=model.id,
-        gpu=match.accelerator.name,
-        gpu_count=count,
+        gpu=gpu.match.accelerator.name,
+        gpu_count=gpu.count,
         engine=request.engine,
         quantization=quantization,
         context_length=request.context_length,
@@ -46,25 +63,37 @@ def question_of(
     )
 
 
-def widest_row(
-    fitting: BatchEstimator,
-    request: ModelsForGpuRequest,
-    model: Model,
-    match: GpuMatch,
-    count: int,
-) -> FittingModel | None:
+def widest_row(gpu: ListedGpu, fitting: BatchEstimator, model: Model) -> FittingModel | None:
     """Return the row of the first format that fits, of the first engine; else of the likeliest
     that is listed; None where none is."""
     tight: list[FittingModel] = []
-    for engine in _engines(request, match.accelerator):
-        for quantization in _formats(fitting, model, engine, match, count):
-            question = question_of(request, model, match, count, quantization)
-            row = fitting_row(fitting, question, engine, model, match, count)
+    for engine in _engines(gpu.request, gpu.match.accelerator):
+        for quantization in _served(gpu, fitting, model, engine):
+            row = _row(gpu, fitting, model, engine, question_of(gpu, model, quantization))
             if row is not None and row.verdict == "fits":
                 return row
             if row is not None:
                 tight.append(row)
     return max(tight, key=lambda row: row.fit_probability, default=None)
+
+
+def rows_in(
+    gpu: ListedGpu, fitting: BatchEstimator, model: Model, formats: Iterable[str | None]
+) -> Iterator[FittingModel]:
+    """Yield the rows of the formats asked for, each of the first engine that runs it."""
+    engines = (words.engine(gpu.request.engine),) if gpu.request.engine else DEFAULT_ENGINES
+    for quantization in formats:
+        if quantization is not None and model.is_quantized:
+            continue
+        if is_too_large(model, quantization, gpu.match, gpu.count):
+            continue
+        question = question_of(gpu, model, quantization)
+        accelerator = gpu.match.accelerator
+        running = (name for name in engines if not fitting.refused(question, name, accelerator))
+        engine = next(running, None)
+        row = engine and _row(gpu, fitting, model, engine, question)
+        if row:
+            yield row
 
 
 def _engines(request: ModelsForGpuRequest, accelerator: Accelerator) -> list[EngineName]:
@@ -75,6 +104,35 @@ def _engines(request: ModelsForGpuRequest, accelerator: Accelerator) -> list[Eng
     vendor = maker(accelerator)
     platforms = {name: ENGINES[name].platforms for name in DEFAULT_ENGINES}
     return [name for name, own in platforms.items() if vendor in own or len(own) > 1]
+
+
+def _served(
+    gpu: ListedGpu, fitting: BatchEstimator, model: Model, engine: EngineName
+) -> tuple[str | None, ...]:
+    """Return the formats of a model that people run in an engine on such a GPU."""
+    formats = gpu.served.get((model.id, engine))
+    if formats is None:
+        formats = tuple(
+            quantization
+            for quantization in _formats(fitting, model, engine, gpu.match, gpu.count)
+            if _runs(gpu, fitting, model, engine, quantization)
+        )
+        gpu.served[model.id, engine] = formats
+    return formats
+
+
+def _runs(
+    gpu: ListedGpu,
+    fitting: BatchEstimator,
+    model: Model,
+    engine: EngineName,
+    quantization: str | None,
+) -> bool:
+    try:
+        question = question_of(gpu, model, quantization)
+        return fitting.runs(question, engine, gpu.match.accelerator)
+    except IMPOSSIBLE:
+        return False
 
 
 def _formats(
@@ -112,24 +170,22 @@ def is_too_large(model: Model, quantization: str | None, match: GpuMatch, count:
     return least > count * match.accelerator.usable.high
 
 
-def fitting_row(
+def _row(
+    gpu: ListedGpu,
     fitting: BatchEstimator,
-    question: FitRequest,
-    engine: EngineName,
     model: Model,
-    match: GpuMatch,
-    count: int,
+    engine: EngineName,
+    question: FitRequest,
 ) -> FittingModel | None:
     """Return the row of a question; None where it is impossible or not listed."""
-    try:
-        if not fitting.runs(question, engine, match.accelerator):
-            return None
-        estimate = best_estimate(fitting, question, engine, match.accelerator, count)
-    except IMPOSSIBLE:
+    choice = fitting.formats.choice(question.quantization, engine)
+    made = model.id if choice.repo is not None else id(model.spec)
+    key = made, engine, question.quantization
+    if key not in gpu.alike:
+        gpu.alike[key] = _estimate(gpu, fitting, engine, question)
+    estimate = gpu.alike[key]
+    if estimate is None:
         return None
-    if estimate.probability < LISTED:
-        return None
-    loaded = fitting.formats.choice(question.quantization, engine).model
     return FittingModel(
         model=model.id,
         parameters=answers.parameters(model),
@@ -143,5 +199,21 @@ def fitting_row(
         budget_bytes=estimate.budget.expected,
         headroom_bytes=estimate.budget.expected - estimate.required.expected,
         chosen=dict(estimate.changed),
-        checkpoint=source_of(loaded, question.quantization, engine).repository,
+        checkpoint=source_of(choice.model, question.quantization, engine).repository,
     )
+
+
+def _estimate(
+    gpu: ListedGpu, fitting: BatchEstimator, engine: EngineName, question: FitRequest
+) -> BatchEstimate | None:
+    """Return the estimate of a question; None where it is impossible or not listed."""
+    accelerator, count, quantization = gpu.match.accelerator, gpu.count, question.quantization
+    try:
+        tensor, _, _ = degrees(question, fitting.spec, count, engine)
+        floor = Floors(fitting, question).of_listed(quantization, engine, count, tensor)
+        if accelerator.usable.expected < floor:
+            return None
+        estimate = best_estimate(fitting, question, engine, accelerator, count)
+    except IMPOSSIBLE:
+        return None
+    return estimate if estimate.probability >= LISTED else None

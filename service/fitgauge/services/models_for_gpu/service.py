@@ -1,17 +1,17 @@
 """list_models_that_fit: which of the bundled models run on this GPU?"""
 
 from collections.abc import Hashable, Iterable, Iterator
+from hashlib import blake2b
 from itertools import islice
 from operator import itemgetter
 
-from msgspec import json, structs
+from msgspec import json, msgpack, structs
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Block, Model
-from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.engine.model.spec import Block, Model, ModelSpec
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -24,9 +24,9 @@ from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.models_for_gpu.capability import capability
 from fitgauge.services.models_for_gpu.formats import (
-    fitting_row,
-    is_too_large,
-    question_of,
+    ListedGpu,
+    Served,
+    rows_in,
     widest_row,
 )
 from fitgauge.services.models_for_gpu.schemas import (
@@ -72,6 +72,8 @@ class ModelsForGpu:
         self._preparer = WeightCache(_CACHED_MODELS, _MOST_REMEMBERED, _CACHED_MODELS)
         self._models: dict[str, Model | None] = {}
         self._blocks: dict[Block, Block] = {}
+        self._specs: dict[bytes, ModelSpec] = {}
+        self._served: Memo[Hashable, Served] = Memo(_LISTS)
         self._lists: Memo[Hashable, tuple[FittingModel, ...]] = Memo(_LISTS)
 
     def answer(
@@ -108,34 +110,32 @@ class ModelsForGpu:
         self, request: ModelsForGpuRequest, match: GpuMatch, count: int, checkpoint: Checkpoint
     ) -> tuple[FittingModel, ...]:
         """Return the rows of all pages, the most capable first."""
+        runs_by = match.accelerator, count, request.engine, request.kv_cache_dtype
+        served = self._served.get_or_compute(runs_by, dict)
+        gpu = ListedGpu(request, match, count, served, {})
         rows = [
             (-capability(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)
-            for row in self._rows_of(request, model, match, count, checkpoint)
+            for row in self._rows_of(gpu, model, checkpoint)
         ]
         rows.sort(key=itemgetter(0, 1))
         return tuple(row for _, _, row in rows)
 
     def _rows_of(
-        self,
-        request: ModelsForGpuRequest,
-        model: Model,
-        match: GpuMatch,
-        count: int,
-        checkpoint: Checkpoint,
+        self, gpu: ListedGpu, model: Model, checkpoint: Checkpoint
     ) -> Iterable[FittingModel]:
         """Return the rows of one model."""
+        request = gpu.request
         if request.task == "training":
-            row = self._trained.row(request, model, match, count, checkpoint)
+            row = self._trained.row(request, model, gpu.match, gpu.count, checkpoint)
             return () if row is None else (row,)
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )
         if request.quantizations is None:
-            row = widest_row(fitting, request, model, match, count)
+            row = widest_row(gpu, fitting, model)
             return () if row is None else (row,)
-        formats = words.quantizations(request.quantizations)
-        return self._rows(request, fitting, model, match, count, formats)
+        return rows_in(gpu, fitting, model, words.quantizations(request.quantizations))
 
     def _bundled(self, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield every bundled model, read when it is first asked for."""
@@ -149,12 +149,15 @@ class ModelsForGpu:
 
     def _read(self, model_id: str) -> Model | None:
         """Return a bundled model, whose layers are those of another where they are the same: more
-        than half are."""
+        than half are; and all that it is made of, as of one in six."""
         model = self._snapshot.model(model_id)
         if model is None:
             return None
-        blocks = tuple(self._blocks.setdefault(block, block) for block in model.spec.blocks)
-        return structs.replace(model, spec=structs.replace(model.spec, blocks=blocks))
+        made = blake2b(msgpack.encode(model.spec), digest_size=16).digest()
+        if made not in self._specs:
+            blocks = tuple(self._blocks.setdefault(block, block) for block in model.spec.blocks)
+            self._specs[made] = structs.replace(model.spec, blocks=blocks)
+        return structs.replace(model, spec=self._specs[made])
 
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield the models that are asked about: by task, by words of their name, and able to
@@ -173,34 +176,6 @@ class ModelsForGpu:
                 and matches(f"{model.id} {spec.model_type} {spec.architecture}")
             ):
                 yield model
-
-    def _rows(
-        self,
-        request: ModelsForGpuRequest,
-        fitting: BatchEstimator,
-        model: Model,
-        match: GpuMatch,
-        count: int,
-        formats: list[str | None],
-    ) -> Iterator[FittingModel]:
-        engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
-        for quantization in formats:
-            if quantization is not None and model.is_quantized:
-                continue
-            if is_too_large(model, quantization, match, count):
-                continue
-            question = question_of(request, model, match, count, quantization)
-            engine = next(
-                (
-                    name
-                    for name in engines
-                    if fitting.refused(question, name, match.accelerator) is None
-                ),
-                None,
-            )
-            row = engine and fitting_row(fitting, question, engine, model, match, count)
-            if row:
-                yield row
 
 
 def _refuse_other_fields(request: ModelsForGpuRequest) -> None:

@@ -83,8 +83,12 @@ def read_gpu(scan: Scan, index: int) -> int | None:
 
 
 def _emit(scan: Scan, text: str, first: int, last: int) -> int:
-    """Emit a GPU; the number after a TPU's name ("TPU v5e-8") is that of its chips."""
+    """Emit a GPU; the number after a TPU's name ("TPU v5e-8") is that of its chips, that after
+    another one ("A100 40") its memory where the catalog has such a one."""
     dash, chips = scan.peek(last + 1), scan.peek(last + 2)
+    memory = last + 1 if dash is not None and dash.low.isdigit() else last + 2
+    if (sized := _with_memory(scan, text, last, memory)) is not None:
+        return scan.emit("GPU", sized, first, memory)
     if (
         _TPU.search(text)
         and dash is not None
@@ -96,6 +100,23 @@ def _emit(scan: Scan, text: str, first: int, last: int) -> int:
     ):
         return scan.emit("GPU", longer, first, last + 2)
     return scan.emit("GPU", text, first, last)
+
+
+def _with_memory(scan: Scan, text: str, last: int, place: int) -> str | None:
+    """Return a GPU's name with the number behind it as its memory; None where that number, here
+    at `place`, counts something else."""
+    size, after = scan.peek(place), scan.peek(place + 1)
+    if size is None or not size.low.isdigit() or float(size.low) not in scan.gpus.memories:
+        return None
+    dash = scan.peek(last + 1)
+    if place > last + 1 and (dash is None or dash.low != "-" or not size.glued):
+        return None
+    if after is not None and (
+        after.low in ("x", "*", "%", "/", "k") or scan.longest_phrase(place + 1) is not None
+    ):
+        return None
+    sized = f"{text} {size.low}GB"
+    return sized if scan.gpus.find(sized) is not None else None
 
 
 def is_gpu_word(scan: Scan, word: str) -> bool:

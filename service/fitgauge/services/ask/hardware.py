@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
@@ -21,6 +23,25 @@ _ON_ONE = re.compile(r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:singl
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
+
+_SLICE = re.compile(r"\b\dg\.\d{1,3}gb\b", re.IGNORECASE)
+"""A slice of a GPU as MIG names it."""
+_ADDED = re.compile(
+    r"\b(?:add|buy|get|put|plug|use|with|adding|buying|getting)\s+(?:in\s+)?(?:a\s+|an\s+|one\s+)?"
+    r"(?:(?P<two>second|2nd|another|more|extra)|(?P<three>third|3rd)|(?P<four>fourth|4th))\b"
+    r"|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
+    re.IGNORECASE,
+)
+"""A GPU that comes to those that are there."""
+_IN_ONE = re.compile(
+    r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus|same (?:pc|machine|rig|box))\b"
+    r"|llama\.?cpp|ollama|kobold|lm ?studio|混",
+    re.IGNORECASE,
+)
+"""Words by which "and" between two GPUs means one machine with both."""
+
+_AND = re.compile(r"\s*(?:and|und|et|y|e|,|、|&|和|与|及)\s*(?:an?\s+|the\s+)?", re.IGNORECASE)
+_PLUS = re.compile(r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE)
 
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
@@ -97,15 +118,22 @@ class _Choice:
         if alone is not None:
             return self._completed([alone.value], bare, alone), []
         options = list(distinct.values())
-        if compares(self._text) or len(options) > 2:
+        if compares(self._text) or len(options) > 2 or self._are_on_a_par(options):
             return None, [fact.value for fact in options]
         return self._completed([options[0].value], bare, options[0]), []
+
+    def _are_on_a_par(self, named: Sequence[Fact]) -> bool:
+        """Return whether nothing but "and" stands between two GPUs."""
+        first, second = sorted(named, key=lambda fact: fact.start)
+        return _AND.fullmatch(self._text[first.end : second.start]) is not None
 
     def _together(self, named: Sequence[Fact]) -> Hardware | None:
         """Return GPUs of several kinds in one machine: "RTX 4090 + RTX 3060", "1x4090 1x3060"."""
         if len(named) < 2:
             return None
         text = self._text[named[0].start : named[-1].end]
+        if _IN_ONE.search(self._text):
+            text = _PLUS.sub(" + ", text)
         if len(text) > _MACHINE or compares(text) or not self._gpus.are_unlike(text):
             return None
         return Hardware(text, None, None, None, True)
@@ -128,6 +156,10 @@ class _Choice:
             count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
             near = bare = list(self._facts)
+        if (added := self._added()) and (count or 1) < added:
+            count = added
+        if (part := _SLICE.search(self._text)) is not None:
+            first = self._sliced(first, part[0])
         memory = next((one.memory for one in named if one.memory is not None), None)
         ram = next((one.ram for one in named if one.ram is not None), None)
         if memory is None:
@@ -135,6 +167,18 @@ class _Choice:
         if ram is None:
             ram = next((f.value.ram for f in near if f.value.ram is not None), None)
         return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
+
+    def _added(self) -> int | None:
+        """Return how many GPUs there are with one that is added; None where none is."""
+        match = _ADDED.search(self._text)
+        return None if match is None else {"three": 3, "four": 4}.get(str(match.lastgroup), 2)
+
+    def _sliced(self, fact: Fact, part: str) -> Fact:
+        """Return a GPU as the slice of it that the text names elsewhere: "3g.40gb on an H100"."""
+        name = f"{fact.value.name} {part}"
+        if part in fact.value.name.lower() or self._gpus.find(name) is None:
+            return fact
+        return fact._replace(value=msgspec.structs.replace(fact.value, name=name))
 
     def _unnamed(self, bare: Sequence[Fact]) -> Hardware | None:
         """Return GPUs that a sentence describes by memory or number alone."""

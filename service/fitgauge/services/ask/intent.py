@@ -8,10 +8,12 @@ from fitgauge.services.ask.schemas import Operation
 
 _QUESTION = re.compile(
     r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.{0,20}不|够不|行不|까요|나요|"
+    r"ますか|ですか|ますでしょうか|"
     r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
 )
 
 _MODELS = re.compile(
+    r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
     r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|size)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
@@ -22,11 +24,12 @@ _MODELS = re.compile(
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
+    r"|(?:どの|どんな|何の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b|какие модели"
 )
 
 _LARGEST = re.compile(r"largest|biggest|最大的?")
 
-_LARGEST_BEFORE = re.compile(r"(?:largest|biggest|最大的?)\W*(?:\w+\W+)?$")
+_LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$")
 
 _GPUS = re.compile(
     r"\bhow (?:many|much)\b[^.?]{0,30}"
@@ -39,7 +42,9 @@ _GPUS = re.compile(
     r"|\b(?:fewest|least)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
-    r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)",
+    r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)"
+    r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚|\b(?:qu[eé]|cu[aá]l|quale?|qual)\s+(?:gpu|tarjeta|scheda|placa)\b"
+    r"|какая (?:gpu|видеокарта)",
     re.IGNORECASE,
 )
 
@@ -48,12 +53,17 @@ _COUNT_OF_GPUS = re.compile(
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
 )
 
+_IT_FITS = re.compile(
+    r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?(?:fit|oom)\b"
+)
+
 _NEED = re.compile(
     r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
     r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
     r"|\bhow much (?:would|does|do|is)\b"
     r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
-    r"|\bwie ?viel\b|\bcombien\b|얼마",
+    r"|\bwie ?viel\b|\bcombien\b|얼마|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要|どれくらい"
+    r"|\bcu[aá]nt[ao]s?\b|\bquant[aoi]\b|сколько",
     re.IGNORECASE,
 )
 
@@ -81,7 +91,9 @@ _MEMORY = re.compile(
     r"|kv[- ]?cache"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
-    r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire",
+    r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire"
+    r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|\bmemori?a\b|\bcabe\b"
+    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry",
     re.IGNORECASE,
 )
 
@@ -198,22 +210,26 @@ def operation_of(
     settings: bool,
     formatted: bool,
     largest: bool,
+    budget: bool,
+    terse: bool,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
     training: whether it is about training; models, gpus: how many are named on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
-    is; largest: whether the largest
-    model of a family is meant."""
+    is; largest: whether the largest model of a family is meant; budget: whether a price by the
+    hour is said; terse: whether the text is names and numbers alone."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
     wants_models = _MODELS.search(low) is not None
     wants_gpus = _GPUS.search(low) is not None
-    if not (hardware or model or settings or wants_models or wants_gpus or _NEED.search(low)):
+    named = hardware or model or settings or wants_models or wants_gpus
+    if not (named or _NEED.search(low) or _IT_FITS.search(low)):
         return None
-    if not hardware and not _MEMORY.search(low) and not _NEED.search(low):
+    about_it = hardware or (terse and model) or _MEMORY.search(low) or _NEED.search(low)
+    if not (about_it or wants_models):
         return None
     if wants_models and (sizes_only or not model or _LARGEST.search(low)):
         return "list_models_that_fit"
@@ -226,7 +242,7 @@ def operation_of(
         return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
-    if not hardware and wants_gpus:
+    if not hardware and (wants_gpus or (budget and model)):
         return "recommend_gpus"
     if wants_gpus and hardware and not counted and _COUNT_OF_GPUS.search(low):
         return "recommend_gpus"

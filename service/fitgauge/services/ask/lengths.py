@@ -14,8 +14,9 @@ _LEAST_BUDGET = 10_000_000
 
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _WHOLE = re.compile(
-    r"(?:\b(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+(?:(?:its|the|a|my)\s+)?)"
-    r"(?:full|max(?:imum|imal)?|whole|entire|native|longest)\s+(?:possible\s+)?"
+    r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)"
+    r"(?:(?:its|the|a|my)\s+)?(?:max(?:imum|imal)?|longest)|\b(?:full|whole|entire|native))"
+    r"\s+(?:possible\s+)?"
     r"(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is|=|:)?\s*\d)"
     r"|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))",
     re.IGNORECASE,

@@ -19,6 +19,9 @@ _PIECE = re.compile(
 
 _SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
 
+_GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
+"""As French, Russian and Japanese write them: "80 Go"."""
+
 _HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.cn/models)/")
 _ENDINGS = re.compile(r"\.(?:py|md|sh|json|yaml|yml|txt|log|ipynb|cpp|html|git|toml|cfg|so|exe)\b")
 
@@ -46,6 +49,7 @@ def plain(text: str) -> str:
     text = in_latin(unicodedata.normalize("NFKC", text))
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
+    text = _GIGABYTES.sub(r"\1GB", text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

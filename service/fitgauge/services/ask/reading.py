@@ -136,12 +136,14 @@ class _Choice:
         models: ModelNames,
     ) -> None:
         self._text = text
+        """The question."""
         self._facts = facts
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
         self._questions = _question_sentences(text, tokens)
-        self._training = about_training(_without_models(text, tokens)) or bool(self._of("method"))
+        self._plain = _without_models(text, tokens)
+        self._training = about_training(self._plain) or bool(self._of("method"))
 
     def reading(self) -> Reading:
         """Choose, and return the result."""
@@ -151,7 +153,7 @@ class _Choice:
             self._text, self._of("hardware"), self._questions, self._gpus, terse=self._is_terse()
         )
         operation = operation_of(
-            self._text,
+            self._plain,
             training=self._training,
             models=len(models),
             gpus=len(names),
@@ -162,6 +164,8 @@ class _Choice:
             settings=bool(settings),
             formatted="quantization" in settings,
             largest=wants_largest(self._text, model),
+            budget="max_usd_per_hour" in settings,
+            terse=self._is_terse(),
         )
         if operation in ("check_fit", "check_training_fit"):
             settings["host_memory_gib"] = self._host_memory(gpu)

@@ -266,5 +266,5 @@ NOISE = frozenset(
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""
 
-HAN_NOISE = frozenset("的为到是设约达至了大小个左右의로")
+HAN_NOISE = frozenset("的为到是设约达至了大小个左右의로の")
 """Signs that stand between a setting and its number and change nothing."""

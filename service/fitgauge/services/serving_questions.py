@@ -21,6 +21,7 @@ from fitgauge.services.common.long_questions import LongQuestions
 from fitgauge.services.common.loop_turns import LoopTurns
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
+    engine_of_format,
     engine_of_name,
     find_gpu,
     model_readings,
@@ -99,7 +100,7 @@ class ServingQuestions:
         gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
         filled = with_named_format(request, model)
-        implied = engine_of_name(request, model)
+        implied = engine_of_name(request, model) or engine_of_format(filled, gpu)
         if implied is not None:
             filled = structs.replace(filled, engine=implied.value)
         if gpu.unlike and ENGINES[words.engine(filled.engine)].line_up is None:

@@ -51,3 +51,5 @@ def show_ask(answer: AskAnswer) -> None:
         kind, show = _VIEWS[answer.operation]
         for one in answer.answers or [answer.answer]:
             show(msgspec.convert(one, kind))
+    if answer.launch:
+        click.echo(f"\n{answer.launch.command}")

@@ -199,7 +199,92 @@ def test_which_format_to_take_is_a_table_of_formats_from_the_widest(ask):
     assert formats.index("q8_0") < formats.index("q4_k_m") < formats.index("q2_k")
     fitting = [row["quantization"] for row in answer.answer["items"] if row["verdict"] == "fits"]
     assert fitting[0] in answer.answer["summary"]
-    assert answer.missing == [f"quantization: name one, such as {fitting[0]}, for its command."]
+    assert answer.missing == []
+    fit = ask(f"qwen3-32b {fitting[0]} on 24GB").answer
+    assert answer.launch.command == fit["launch"]["command"]
+
+
+@pytest.mark.parametrize("gpus", ["a 3090 and a 4090 together", "RTX 3090 + RTX 4090"])
+def test_gpus_of_several_kinds_are_divided_over_by_the_engine_that_can(ask, gpus):
+    answer = ask(f"will qwen3 32b fit on {gpus}?")
+    assert answer.answer["understood_as"]["engine"] == "llama.cpp"
+    assert [line.partition(":")[0] for line in answer.missing] == ["engine"]
+    plain = ask(f"will qwen3 32b in q6 fit on {gpus}?")
+    assert plain.answer["understood_as"]["engine"] == "llama.cpp"
+    assert plain.missing == []
+
+
+def test_a_table_in_which_nothing_fits_is_one_of_formats(ask):
+    answer = ask("RTX 5070 Ti or RTX 3090 for Qwen3 32B?")
+    fitting = [row for row in answer.answer["items"] if row["verdict"] == "fits"]
+    assert {row["gpu"] for row in fitting} == {"RTX 5070 Ti", "RTX 3090"}
+    assert [line.partition(":")[0] for line in answer.missing] == ["quantization"]
+    named = ask("RTX 5070 Ti or RTX 3090 for Qwen3 32B in bf16?")
+    assert {row["quantization"] for row in named.answer["items"]} == {"bf16"}
+
+
+def test_models_on_one_gpu_are_added_up(ask):
+    answer = ask("can I serve llama3 8b and qwen3 8b on the same 4090?").answer
+    needs = sum(row["required_bytes"]["expected"] for row in answer["items"])
+    assert answer["summary"].startswith("At once they do not fit on 1 x RTX 4090: ")
+    assert f" = {needs / 2**30:.1f} of " in answer["summary"]
+    small = ask("can I serve qwen3 0.6b and qwen3 1.7b on the same H100?").answer
+    assert small["summary"].startswith("At once they fit on ")
+    apart = ask("compare llama3 8b and qwen3 8b on a 4090").answer
+    assert "At once" not in apart["summary"]
+
+
+def test_engines_side_by_side_are_rows(ask):
+    answer = ask("vllm vs llama.cpp for qwen3 14b on a 4080").answer
+    assert [row["engine"] for row in answer["items"]] == ["vllm", "llama.cpp"]
+    assert "llama.cpp" in answer["summary"]
+
+
+def test_the_cheaper_of_two_is_told_with_its_price(ask):
+    answer = ask("which is cheaper for llama 3.3 70b: 2x A100 80GB or 4x L40S?")
+    assert answer.operation == "recommend_gpus"
+    assert answer.answer["objective"] == "cheapest"
+    assert answer.answer["summary"].startswith("The cheapest ")
+
+
+def test_both_halves_of_disaggregated_serving_are_answered(ask, questions):
+    text = "qwen3 32b: prefill on 2x H100, decode on 4x H200, 32k context, 32 users"
+    answer = ask(text)
+    requests = [
+        FitRequest(
+            model="qwen3 32b", gpu="2x H100", context_length=32768, disaggregation="prefill"
+        ),
+        FitRequest(
+            model="qwen3 32b",
+            gpu="4x H200",
+            context_length=32768,
+            concurrency=32,
+            disaggregation="decode",
+        ),
+    ]
+    for one, request in zip(answer.answers, requests, strict=True):
+        assert one == msgspec.to_builtins(asyncio.run(questions.check_fit(request))[1])
+        assert f"({request.disaggregation})" in one["summary"]
+
+
+def test_the_servers_of_a_half_share_its_requests(ask):
+    answer = ask("1P3D with 8xH100 each for deepseek r1 in sglang, 90 requests")
+    prefill, decode = (one["understood_as"] for one in answer.answers)
+    assert (prefill["disaggregation"], decode["disaggregation"]) == ("prefill", "decode")
+    assert (prefill["concurrency"], decode["concurrency"]) == (1, 30)
+    assert any("3 decode servers" in line for line in answer.missing)
+
+
+def test_no_gpus_are_out_of_range(ask):
+    answer = ask("does qwen3 8b fit on 0x 4090?")
+    assert answer.answer is None
+    assert answer.missing == ["gpu_count: 0 is out of range."]
+
+
+def test_a_gpu_that_is_not_known_is_named(ask):
+    answer = ask("gpt2 on gtx 1050")
+    assert answer.answer is None
+    assert answer.missing[0].startswith("gpu: Unknown accelerator 'gtx 1050'.")
 
 
 def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):

@@ -21,9 +21,15 @@ def test_cells_that_fit_are_named_by_what_differs(summary):
     assert text.startswith("1 of 2 fit: 2 x H100 SXM (")
 
 
-def test_a_format_names_its_engine_too(summary):
-    text = summary(models=["Qwen/Qwen3-32B"], gpus=["RTX 4090"], quantizations=["fp8", "q4_k_m"])
-    assert text.startswith("1 of 2 fit: q4_k_m (")
+def test_one_of_several_formats_names_its_engine_too(summary):
+    formats = ["fp8", "q4_k_m", "q3_k_m"]
+    text = summary(models=["Qwen/Qwen3-32B"], gpus=["RTX 4090"], quantizations=formats)
+    assert text.startswith("2 of 3 fit: q4_k_m (")
+
+
+def test_engines_with_a_format_each_are_named(summary):
+    text = summary(models=["Qwen/Qwen3-32B"], gpus=["RTX 4090"], engines=["vllm", "llama.cpp"])
+    assert text.startswith("1 of 2 fit: q4_k_m with llama.cpp (")
 
 
 def test_the_nearest_is_named_where_none_fits(summary):

@@ -98,6 +98,11 @@ def canonical_name(name: str) -> str:
     return ALIASES.get(key, key)
 
 
+def is_gguf_format(name: str | None) -> bool:
+    """Return whether a quantization is that of a GGUF file: q4_k_m."""
+    return name is not None and canonical_name(name) in _FILE_TYPES
+
+
 def names_bitsandbytes(name: str) -> bool:
     """Return whether the name of 8 bits says whose they are: LLM.int8() of bitsandbytes."""
     return _spelled(name) in _LLM_INT8

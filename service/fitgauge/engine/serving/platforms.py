@@ -7,6 +7,7 @@ the list of quantization methods that the engine keeps for it (`engine.Platform`
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import Platform
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName
@@ -31,9 +32,12 @@ def engines_for(accelerator: Accelerator) -> tuple[EngineName, ...]:
 
 
 def built(engine: EngineName, accelerator: Accelerator) -> bool:
-    """Return whether the engine is built for this GPU; also for one of an unknown vendor."""
-    vendor = maker(accelerator)
-    return _built(ENGINES[engine].platforms.get(vendor), accelerator) or not _is_listed(vendor)
+    """Return whether the engine is built for this GPU; also for one of an unknown vendor, which is
+    no Mac."""
+    vendor, row = maker(accelerator), ENGINES[engine]
+    if not _is_listed(vendor):
+        return not _is_apples(row)
+    return _built(row.platforms.get(vendor), accelerator)
 
 
 def refusal(
@@ -100,6 +104,11 @@ def _is_listed(vendor: str) -> bool:
     return any(vendor in row.platforms for row in ENGINES.values())
 
 
+def _is_apples(row: Engine) -> bool:
+    """Return whether an engine is for Apple silicon alone."""
+    return row.platforms.keys() == {"apple"}
+
+
 def _built(platform: Platform | None, accelerator: Accelerator) -> bool:
     if platform is None:
         return False
@@ -109,7 +118,7 @@ def _built(platform: Platform | None, accelerator: Accelerator) -> bool:
 def _no_kernels(
     engine: EngineName, accelerator: Accelerator, platform: Platform | None
 ) -> UnsupportedError:
-    if ENGINES[engine].platforms.keys() == {"apple"}:
+    if _is_apples(ENGINES[engine]):
         reason = (
             f"{engine} is for the unified memory of Apple silicon; {accelerator.name} is"
             f" {accelerator.vendor}'s"

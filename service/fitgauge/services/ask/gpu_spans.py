@@ -55,7 +55,8 @@ def read_gpu(scan: Scan, index: int) -> int | None:
             ends.append(joined)
             place = joined + 1
             continue
-        if piece.kind != "word" or not is_gpu_word(scan, piece.low):
+        is_max_q = (before, piece.low) == ("max", "q")
+        if piece.kind != "word" or not (is_max_q or is_gpu_word(scan, piece.low)):
             break
         if piece.low.isdigit() and scan.counts_something(place):
             break

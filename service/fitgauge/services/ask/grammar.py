@@ -87,6 +87,12 @@ _THOUSANDS = {"k": 1000 / 1024, "m": (1000 / 1024) ** 2}
 """What a number with such a unit is of samples, over what it is of tokens."""
 
 
+def in_tens(written: str) -> float:
+    """Return by what to multiply a number of samples or of tokens of data, which ends here: its
+    thousands are of ten, those of a context of two."""
+    return _THOUSANDS.get(written[-1:].lower(), 1)
+
+
 class _Tokens(Lexer):
     """Hands over tokens that are already made."""
 
@@ -185,7 +191,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
     def samples(self, parts: list[Terminal]) -> list[Fact]:
         """Return the samples of a data set, whose thousands are of ten."""
         return [
-            fact._replace(value=fact.value * _THOUSANDS.get(part.value.text[-1:].lower(), 1))
+            fact._replace(value=fact.value * in_tens(part.value.text))
             for part in parts
             for fact in _numbered("samples", [part])
         ]

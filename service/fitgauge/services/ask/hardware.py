@@ -34,14 +34,22 @@ _ADDED = re.compile(
 )
 """A GPU that comes to those that are there."""
 _IN_ONE = re.compile(
-    r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus|same (?:pc|machine|rig|box))\b"
-    r"|llama\.?cpp|ollama|kobold|lm ?studio|混",
+    r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus)\b"
+    r"|\bsame (?:pc|machine|rig|box)\b|llama\.?cpp|ollama|kobold|lm ?studio|混",
     re.IGNORECASE,
 )
 """Words by which "and" between two GPUs means one machine with both."""
 
 _AND = re.compile(r"\s*(?:and|und|et|y|e|,|、|&|和|与|及)\s*(?:an?\s+|the\s+)?", re.IGNORECASE)
-_PLUS = re.compile(r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE)
+_PLUS = re.compile(
+    r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
+)
+
+_LIKE_A_GPU = re.compile(
+    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|rx|quadro|tesla|radeon|arc) ?[a-z]?\d{3,4}"
+    r"(?: ?(?:ti|super|xt))?\b",
+    re.IGNORECASE,
+)
 
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
@@ -63,9 +71,9 @@ def choose(
     choice = _Choice(text, facts, questions, gpus, terse=terse)
     hardware, options = choice.hardware()
     if hardware is not None:
-        name, count = choice.name(hardware)
+        name, count = name_of(hardware, gpus)
         return name, [], count
-    named = [(name, count) for name, count in map(choice.name, options) if name]
+    named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]
     if not options:
         return None, names, None
@@ -223,27 +231,34 @@ class _Choice:
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
 
-    def name(self, one: Hardware) -> tuple[str | None, int | None]:
-        """Return the GPU as a request names it, and the count."""
-        count = one.count
-        if one.name is None:
-            memory = one.memory or (one.ram if one.mac else None)
-            if memory is None:
-                return None, count
-            unified = f"Mac {memory:g}GB"
-            if one.mac and self._gpus.find(unified):
-                return unified, count
-            return f"{memory:g}GB", count
-        match = self._gpus.find(one.name)
-        name = one.name
-        if match is not None and match.count > 1:
-            count = match.count * (count or 1)
-            name = match.accelerator.name
-        unified_memory = match is not None and match.accelerator.unified_memory
-        for size in (one.memory, one.ram if unified_memory else None):
-            if size is None or match is None or re.search(r"\d\s?gi?b?\b", name.lower()):
-                continue
-            for sized in (f"{name} {size:g}GB", f"{name} laptop {size:g}GB"):
-                if self._gpus.find(sized) is not None:
-                    return sized, count
-        return name, count
+
+def unknown_gpu(text: str) -> str | None:
+    """Return what is written like the name of a GPU, where a text names none that is known."""
+    match = _LIKE_A_GPU.search(text)
+    return None if match is None else match[0]
+
+
+def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:
+    """Return the GPU as a request names it, and the count."""
+    count = one.count
+    if one.name is None:
+        memory = one.memory or (one.ram if one.mac else None)
+        if memory is None:
+            return None, count
+        unified = f"Mac {memory:g}GB"
+        if one.mac and gpus.find(unified):
+            return unified, count
+        return f"{memory:g}GB", count
+    match = gpus.find(one.name)
+    name = one.name
+    if match is not None and match.count > 1:
+        count = match.count * (count or 1)
+        name = match.accelerator.name
+    unified_memory = match is not None and match.accelerator.unified_memory
+    for size in (one.memory, one.ram if unified_memory else None):
+        if size is None or match is None or re.search(r"\d\s?gi?b?\b", name.lower()):
+            continue
+        for sized in (f"{name} {size:g}GB", f"{name} laptop {size:g}GB"):
+            if gpus.find(sized) is not None:
+                return sized, count
+    return name, count

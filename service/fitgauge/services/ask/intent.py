@@ -24,7 +24,8 @@ _MODELS = re.compile(
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
-    r"|(?:どの|どんな|何の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b|какие модели"
+    r"|(?:どの|どんな|何の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
+    r"|какие модели"
 )
 
 _LARGEST = re.compile(r"largest|biggest|最大的?")
@@ -62,7 +63,8 @@ _NEED = re.compile(
     r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
     r"|\bhow much (?:would|does|do|is)\b"
     r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
-    r"|\bwie ?viel\b|\bcombien\b|얼마|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要|どれくらい"
+    r"|\bwie ?viel\b|\bcombien\b|얼마|どれくらい"
+    r"|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要"
     r"|\bcu[aá]nt[ao]s?\b|\bquant[aoi]\b|сколько",
     re.IGNORECASE,
 )
@@ -123,6 +125,19 @@ _FORMAT = re.compile(
     r"|(?:什么|哪[种个]|多少位?)的?量化|量化(?:到|成)?(?:什么|多少|几)",
     re.IGNORECASE,
 )
+
+_QUANTIZED = re.compile(
+    r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|量化(?:版|后|的模型|模型)|quantisiert|cuantizad",
+    re.IGNORECASE,
+)
+_ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
+_TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
+_PRICE = re.compile(
+    r"\bcheap\w*|\b(?:less|least|most|more) (?:expensive|cost[- ]effective)|\bbest (?:value|price)"
+    r"|便宜|划算|性价比|billig|günstig|moins cher|más barat|安い",
+    re.IGNORECASE,
+)
+_FASTEST = re.compile(r"\bfast(?:er|est)\b|\bquicke(?:r|st)\b|更快|最快|schnell", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(
@@ -197,6 +212,29 @@ def compares(text: str) -> bool:
     return _COMPARE.search(text) is not None
 
 
+def is_quantized(text: str) -> bool:
+    """Return whether a text is about a quantized model, of which it does not say the format."""
+    return _QUANTIZED.search(text) is not None and not wants_format(text)
+
+
+def served_adapters(text: str) -> int | None:
+    """Return how many LoRA adapters a text serves; None where it serves none."""
+    match = _ADAPTERS.search(text)
+    if match is None or _TRAINED.search(text):
+        return None
+    return int(match[1])
+
+
+def asks_price(text: str) -> bool:
+    """Return whether a text asks what is the cheapest."""
+    return _PRICE.search(text) is not None
+
+
+def asks_speed(text: str) -> bool:
+    """Return whether a text asks what is the fastest."""
+    return _FASTEST.search(text) is not None
+
+
 def operation_of(
     text: str,
     *,
@@ -212,10 +250,11 @@ def operation_of(
     largest: bool,
     budget: bool,
     terse: bool,
+    engines: int,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
-    training: whether it is about training; models, gpus: how many are named on a par;
+    training: whether it is about training; models, gpus, engines: how many are on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
     is; largest: whether the largest model of a family is meant; budget: whether a price by the
@@ -235,7 +274,9 @@ def operation_of(
         return "list_models_that_fit"
     if hardware and largest:
         return "list_models_that_fit"
-    several = models > 1 or (gpus > 1 and compares(low))
+    if gpus > 1 and model and asks_price(low):
+        return "recommend_gpus"
+    several = models > 1 or engines > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:
         return "compare_fit"
     if not training and model and hardware and not formatted and wants_format(low):

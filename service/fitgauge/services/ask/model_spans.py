@@ -9,6 +9,10 @@ from fitgauge.services.ask.names import is_size, is_version, joined
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _COUNT = re.compile(r"\d+k?")
+_COUNTED = frozenset({
+    "x", "*", "%", "gpu", "gpus", "-", "bit", "bits", "node", "nodes", "prefill", "decode",
+})  # fmt: skip
+"""What follows a number that is no version."""
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
 
@@ -163,10 +167,7 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):
         after = scan.peek(index + 1)
         followed = after is not None and (
-            (
-                after.low in ("x", "*", "%", "gpu", "gpus", "-", "bit", "bits")
-                and not (after.low == "-" and scan.peek(index + 2) is not None)
-            )
+            (after.low in _COUNTED and not (after.low == "-" and scan.peek(index + 2) is not None))
             or after.low in GPU_CLASSIFIERS
             or after.low in MACHINES
             or scan.counts_something(index)

@@ -9,16 +9,19 @@ import msgspec
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.grammar import facts
-from fitgauge.services.ask.hardware import choose
+from fitgauge.services.ask.grammar import facts, in_tens
+from fitgauge.services.ask.halves import Halves, halves
+from fitgauge.services.ask.hardware import choose, unknown_gpu
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
     about_merging,
     about_time,
     about_training,
-    asks,
+    compares,
+    is_quantized,
     operation_of,
+    served_adapters,
     wants_largest,
 )
 from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
@@ -28,6 +31,9 @@ from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
+from fitgauge.services.ask.sentences import question_sentences, without_models
+from fitgauge.services.ask.speeds import wanted_speeds
+from fitgauge.services.ask.training_words import OPTIMIZERS, training_words
 
 _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 """Formats that in training are a precision, of which a word does not say which parts have it."""
@@ -43,6 +49,9 @@ _SETTINGS = (
     *("money", "budget", "format", "zero", "rank", "utilization"),
 )
 """Facts that look like settings: what is not used of them is named."""
+
+_FOUR_BITS = "int4"
+"""What "quantized" means where no format is named."""
 
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
@@ -69,25 +78,6 @@ _SHARES = frozenset(
 """Settings that need not be whole numbers."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
-_WANTED = re.compile(
-    r"(?:\bat least|\bmin(?:imum)?|\bneeds?|\bwants?|\brequires?|\btarget\w*|\breach|"
-    r"\b(?:can|could|will|would|to)\s(?:\w+\s)?get|"
-    r"\bguarantee\w*|\bpromise\w*|\bsustain|\bmore than|\babove|\bover|[>≥]=?|\bwith|\bgives?|"
-    r"至少|不低于|达到)\W*(?:\w+\W+){0,2}$",
-    re.IGNORECASE,
-)
-"""Words before a speed that is asked for; others tell of one that was seen."""
-
-_RATE = re.compile(
-    r"\s*(?:(?:t|tok|tokens?)\s*(?:/|per|a)?\s*(?:s|sec|seconds?)|tps)\b", re.IGNORECASE
-)
-_OF_ONE = re.compile(
-    r"\W*(?:(?:per|a|each|every|for each|for every)\s+)?"
-    r"(?:users?|requests?|clients?|persons?|streams?|sessions?|each)\b|\W*每",
-    re.IGNORECASE,
-)
-_OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
-_LONGEST_BEFORE = 32
 
 
 class Reading(NamedTuple):
@@ -107,6 +97,8 @@ class Reading(NamedTuple):
     """The model as the text names it."""
     whole_context: bool = False
     """Whether the model's whole context is meant, of which the text says no number."""
+    halves: Halves | None = None
+    """The halves of disaggregated serving, where it is about that."""
 
 
 class Reader:
@@ -141,17 +133,22 @@ class _Choice:
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
-        self._questions = _question_sentences(text, tokens)
-        self._plain = _without_models(text, tokens)
-        self._training = about_training(self._plain) or bool(self._of("method"))
+        self._questions = question_sentences(text, tokens)
+        self._plain = without_models(text, tokens)
+        self._adapters = served_adapters(self._plain)
+        trains = about_training(self._plain) or bool(self._of("method"))
+        self._training = trains and self._adapters is None
 
     def reading(self) -> Reading:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
-        gpu, names, count = choose(
-            self._text, self._of("hardware"), self._questions, self._gpus, terse=self._is_terse()
-        )
+        terse = self._is_terse()
+        hardware = self._of("hardware")
+        gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
+        if not (gpu or names):
+            gpu = unknown_gpu(self._text)
+        engines = self._engines()
         operation = operation_of(
             self._plain,
             training=self._training,
@@ -165,8 +162,16 @@ class _Choice:
             formatted="quantization" in settings,
             largest=wants_largest(self._text, model),
             budget="max_usd_per_hour" in settings,
-            terse=self._is_terse(),
+            terse=terse,
+            engines=len(engines),
         )
+        apart = None
+        if operation == "check_fit" and (apart := halves(self._text, hardware, self._gpus)):
+            gpu, names, count = None, [], None
+            settings["prefill_gpu"] = apart.gpus.get("prefill")
+            settings["decode_gpu"] = apart.gpus.get("decode")
+        if operation == "compare_fit" and engines:
+            settings |= {"engines": engines, "engine": None}
         if operation in ("check_fit", "check_training_fit"):
             settings["host_memory_gib"] = self._host_memory(gpu)
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
@@ -190,6 +195,7 @@ class _Choice:
             self._training,
             model,
             understood.context_length is None and wants_whole_context(self._text),
+            apart,
         )
 
     def _of(self, *kinds: str) -> list[Fact]:
@@ -198,8 +204,11 @@ class _Choice:
     def _is_terse(self) -> bool:
         """Return whether the text is names and numbers alone: "qwen 7b 16gb"."""
         text = self._text
-        for fact in self._facts:
-            text = f"{text[: fact.start]}{' ' * (fact.end - fact.start)}{text[fact.end :]}"
+        spans = [(fact.start, fact.end) for fact in self._facts]
+        if self._training:
+            spans += [match.span() for match in OPTIMIZERS.finditer(text)]
+        for start, end in spans:
+            text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return not any(letter.isalnum() for letter in text)
 
     def _host_memory(self, gpu: str | None) -> float | None:
@@ -241,12 +250,16 @@ class _Choice:
             fields |= self._method()
             fields["trainer"] = self._first("trainer")
             fields["framework"] = self._first("framework")
+            fields |= training_words(self._text)
+            self._used |= {one.start for one in self._of("format") if self._of_the_optimizer(one)}
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
+            fields["lora_slots"] = self._adapters
+            fields["lora_rank"] = self._largest("rank") if self._adapters else None
             fields["gpu_memory_utilization"] = self._largest("utilization")
             fields["prefix_cache_hit_rate"] = self._largest("cached")
             fields["max_seconds_to_first_token"] = self._largest("first_token")
-            fields["min_tokens_per_second_per_request"] = self._speed()
+            fields["min_tokens_per_second_per_request"] = self._wanted_speed()
         for field, kind in (
             ("tensor_parallel", "tp"),
             ("pipeline_parallel", "pp"),
@@ -267,7 +280,9 @@ class _Choice:
     def _data(self) -> dict[str, object]:
         """Return how much is trained on; where the text is about time or disk and says nothing of
         data, a default that time or disk can be answered for."""
-        tokens = [self._use(fact) for fact in self._of("tokens") if is_budget(fact)]
+        budgets = [fact for fact in self._of("tokens") if is_budget(fact)]
+        self._used.update(fact.start for fact in budgets)
+        tokens = [fact.value * in_tens(self._text[: fact.end]) for fact in budgets]
         data: dict[str, object] = {
             "samples": self._largest("samples"),
             "epochs": self._largest("epochs"),
@@ -280,19 +295,17 @@ class _Choice:
             return data | {"token_budget": _DEFAULT_BUDGET}
         return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
 
-    def _speed(self) -> object:
+    def _wanted_speed(self) -> object:
         """Return the speed of one request that the text asks for."""
-        wanted: list[Fact] = []
-        for fact in self._of("speed"):
-            before = self._text[max(0, fact.start - _LONGEST_BEFORE) : fact.start]
-            unit = _RATE.match(self._text, fact.end)
-            after = unit.end() if unit else fact.end
-            if _OF_ALL.match(self._text, after):
-                continue
-            if _WANTED.search(before) or _OF_ONE.match(self._text, after):
-                wanted.append(fact)
-                self._used.add(fact.start)
+        wanted = wanted_speeds(self._text, self._of("speed"))
+        self._used.update(fact.start for fact in wanted)
         return max((fact.value for fact in wanted), default=None)
+
+    def _engines(self) -> list[str]:
+        """Return the engines that a text sets side by side; empty for one."""
+        named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
+        known = [name for name in named if known_engine(name)]
+        return known if len(known) > 1 and not self._training and compares(self._text) else []
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with
@@ -323,9 +336,17 @@ class _Choice:
             if not _INSTEAD.search(self._text[max(0, fact.start - 24) : fact.start].lower())
             and not (self._training and fact.value in _PRECISIONS)
         ]
+        wanted = [fact for fact in wanted if not self._of_the_optimizer(fact)]
         chosen = wanted[0].value if wanted else None
+        if not self._of("format") and not self._training and is_quantized(self._text):
+            return _FOUR_BITS
         self._used.update(fact.start for fact in self._of("format") if fact.value == chosen)
         return chosen
+
+    def _of_the_optimizer(self, fact: Fact) -> bool:
+        """Return whether a number format is that of an optimizer's states: "8-bit Adam"."""
+        spans = (match.span() for match in OPTIMIZERS.finditer(self._text))
+        return self._training and any(start <= fact.start < end for start, end in spans)
 
     def _method(self) -> dict[str, object]:
         """Return the method of training, and the algorithm where another word is the method."""
@@ -372,25 +393,3 @@ def _is_sound(name: str, value: float) -> bool:
 def known_engine(name: str) -> bool:
     """Return whether estimates cover an engine."""
     return name in ENGINES
-
-
-def _without_models(text: str, tokens: Sequence[Token]) -> str:
-    """Return the text with blanks for the names of models: oasst-sft-4 says nothing of
-    training."""
-    for token in tokens:
-        if token.kind == "MODEL" and "/" not in token.text:
-            text = text[: token.start] + " " * (token.end - token.start) + text[token.end :]
-    return text
-
-
-def _question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
-    """Return the indices of the sentences that ask something."""
-    spans: dict[int, tuple[int, int]] = {}
-    place = 0
-    for token in tokens:
-        start, _ = spans.get(token.sentence, (place, place))
-        spans[token.sentence] = (start, token.end)
-        place = token.end
-    return frozenset(
-        index for index, (start, end) in spans.items() if asks(text[start:end].strip())
-    )

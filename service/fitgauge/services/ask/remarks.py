@@ -15,7 +15,14 @@ _REMARKS = (
         " `gpu_memory_utilization`.",
     ),
     (
-        re.compile(r"\b\d+ images?\b|\bimages? per (?:request|prompt)\b"),
+        re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
+        "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own"
+        " MTP head.",
+    ),
+    (
+        re.compile(
+            r"\b\d+ images?\b|\bimages? per (?:request|prompt)\b|\b(?:\d{3,4}p|4k) images?\b"
+        ),
         "images take tokens of the context: count them in `context_length`.",
     ),
     (

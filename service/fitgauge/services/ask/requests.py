@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,8 @@ from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
-from fitgauge.services.ask.intent import wants_format
+from fitgauge.services.ask.halves import Halves
+from fitgauge.services.ask.intent import asks_price, asks_speed, wants_format
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks
 from fitgauge.services.ask.schemas import Operation
@@ -47,7 +48,7 @@ _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
 
 _ADAPTERS = ("full", "lora", "qlora")
-_USUAL_FORMATS = (
+USUAL_FORMATS = (
     *("as published", "fp8", "q8_0", "q6_k", "q5_k_m"),
     *("awq", "q4_k_m", "q3_k_m", "q2_k"),
 )
@@ -80,6 +81,11 @@ def questions(reading: Reading) -> list[Question]:
     if reading.operation not in _OF_ONE:
         return [_question(reading.operation, fields, notes)]
     models = fields.pop("models", None) or [fields.get("model")]
+    if reading.halves is not None:
+        return [
+            _question(reading.operation, {**half, "model": model}, notes)
+            for model, half in itertools.product(models, _halves(reading.halves, fields, notes))
+        ]
     gpus = [fields.get("gpu")]
     if reading.operation != "recommend_gpus":
         gpus = fields.pop("gpus", None) or gpus
@@ -92,13 +98,30 @@ def questions(reading: Reading) -> list[Question]:
     ]
 
 
+def _halves(read: Halves, fields: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of one server of each half: prefill keeps the time to a first token, decode
+    the speed and its share of the requests."""
+    several = [f"{count} {half}" for half, count in read.servers.items() if count > 1]
+    if several:
+        notes.append(f"{' and '.join(several)} servers: each answer is of one, with its share.")
+    requests = fields.get("concurrency")
+    for half, gpu in read.gpus.items():
+        own = {**fields, "gpu": gpu, "disaggregation": half}
+        share = -(-requests // read.servers.get(half, 1)) if requests else None
+        if half == "prefill":
+            own |= {"concurrency": None, "min_tokens_per_second_per_request": None}
+        else:
+            own |= {"concurrency": share, "max_seconds_to_first_token": None}
+        yield own
+
+
 def _formats(reading: Reading) -> list[str] | None:
     """Return the formats of weights to compare, from the widest: those that a text names, else
     those that people run where it asks for the best."""
     named = reading.understood.quantization
     if named is not None:
         return [named]
-    return list(_USUAL_FORMATS) if wants_format(reading.text) else None
+    return list(USUAL_FORMATS) if wants_format(reading.text) else None
 
 
 def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[str]) -> Question:
@@ -151,13 +174,14 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "task": "training" if training else "serving",
             "gpus": _gpus(fields),
             "limit": _SHORT_LIST,
+            "objective": _objective(reading.text),
         }
     elif reading.operation == "compare_fit":
         fields |= {
             "models": fields.get("models") or _listed(fields.get("model")),
             "gpus": _gpus(fields),
             "quantizations": _formats(reading),
-            "engines": _listed(fields.get("engine")),
+            "engines": fields.get("engines") or _listed(fields.get("engine")),
             "context_lengths": fields.get("context_length"),
             "concurrencies": fields.get("concurrency"),
         }
@@ -176,6 +200,13 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         if fields.get("algorithm") in _SAMPLING:
             fields |= {"prompt_length": prompt, "completion_length": answer}
     return fields, notes
+
+
+def _objective(text: str) -> str | None:
+    """Return the order of GPUs that a text asks for; None for the usual one."""
+    if asks_price(text):
+        return "cheapest"
+    return "fastest" if asks_speed(text) else None
 
 
 def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.services.common.answer_facts import AnswerAsOf
+from fitgauge.services.common.schemas import Launch
 
 Operation = Literal[
     "check_fit",
@@ -52,7 +53,17 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     prompt_tokens: Annotated[int | None, Meta(description="Of a request.")] = None
     output_tokens: Annotated[int | None, Meta(description="Of its answer.")] = None
     concurrency: Annotated[int | None, Meta(description="Requests at once.")] = None
+    prefill_gpu: Annotated[
+        str | None, Meta(description="Disaggregated serving: what computes prompts.")
+    ] = None
+    decode_gpu: Annotated[
+        str | None, Meta(description="Disaggregated serving: what writes the answers.")
+    ] = None
     engine: Annotated[str | None, Meta(description="Serving engine.")] = None
+    engines: Annotated[
+        list[str] | None, Meta(description="Where the question names several on a par.")
+    ] = None
+    lora_slots: Annotated[int | None, Meta(description="LoRA adapters that are served.")] = None
     method: Annotated[
         str | None, Meta(description="full, lora or qlora; else the algorithm, such as grpo.")
     ] = None
@@ -84,6 +95,11 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     pipeline_parallel: Annotated[int | None, Meta(description="Pipeline stages.")] = None
     data_parallel: Annotated[int | None, Meta(description="Data-parallel ranks.")] = None
     expert_parallel: Annotated[int | None, Meta(description="Expert-parallel ranks.")] = None
+    optimizer: Annotated[str | None, Meta(description="Optimizer.")] = None
+    offload: Annotated[str | None, Meta(description="What lives in host memory.")] = None
+    activation_checkpointing: Annotated[
+        str | None, Meta(description="none where activations are kept.")
+    ] = None
     zero_stage: Annotated[int | None, Meta(description="ZeRO stage.")] = None
     lora_rank: Annotated[int | None, Meta(description="Rank of adapters.")] = None
     gpu_memory_utilization: Annotated[
@@ -132,6 +148,10 @@ class AskAnswer(Struct, kw_only=True):
             description="One answer for each of several models or GPUs, where the operation takes"
             " one; in the order of the text."
         ),
+    ] = UNSET
+    launch: Annotated[
+        Launch | UnsetType,
+        Meta(description="Starts the widest format that fits, where `answer` is a table of them."),
     ] = UNSET
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""

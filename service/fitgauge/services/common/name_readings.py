@@ -9,6 +9,7 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.quantization.requested import is_gguf_format
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError
 from fitgauge.services.common.reading_schemas import Reading, Verdict
@@ -61,6 +62,18 @@ def engine_of_name(request: FitRequest, model: Model) -> Assumption | None:
         why = f"`{request.model}` is written as a tag of its library"
     else:
         return None
+    return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
+
+
+def engine_of_format(request: FitRequest, gpu: GpuMatch) -> Assumption | None:
+    """Return the engine that a GGUF format implies on GPUs of several kinds where none is sent;
+    None elsewhere, where the first engine that runs such weights is taken."""
+    if not gpu.unlike or request.engine is not None or request.engine_version is not None:
+        return None
+    if not is_gguf_format(request.quantization):
+        return None
+    engine = next(name for name, row in ENGINES.items() if row.line_up is not None)
+    why = f"it divides layers in {request.quantization} over GPUs of several kinds"
     return Assumption("engine", engine, f"`engine` not set: assuming {engine}, because {why}.")
 
 

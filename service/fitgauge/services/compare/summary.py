@@ -33,8 +33,9 @@ def in_words(rows: Sequence[CompareRow], total: int) -> str:
 def _differing(rows: Sequence[CompareRow]) -> tuple[str, ...]:
     """Return what tells cells apart; of a lone one its model and GPU."""
     names = ("model", "gpu", "quantization", "engine", "context_length", "concurrency")
-    differing = tuple(name for name in names if len({_value(row, name) for row in rows}) > 1)
-    if "quantization" in differing and "engine" in differing:
+    values = {name: {_value(row, name) for row in rows} for name in names}
+    differing = tuple(name for name in names if len(values[name]) > 1)
+    if len(values["quantization"]) > len(values["engine"]):
         differing = tuple(name for name in differing if name != "engine")  # follows the format
     return differing or names[:2]
 

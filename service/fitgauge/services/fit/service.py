@@ -38,7 +38,7 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
-from fitgauge.services.fit.speed import in_words, speed_answer, targets_in_words
+from fitgauge.services.fit.speed import half_of, in_words, speed_answer, targets_in_words
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.texts import text_answer
 from fitgauge.services.fit.warnings import notes
@@ -178,9 +178,11 @@ class FitService:
         answer.host_memory = self._estimator.host_memory(checked)
         check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.speed = speed_answer(checked)
-        assumed_format = _assumed_format(checked.query)
+        assumed_format, half = _assumed_format(checked.query), half_of(workload)
         answer.summary = answers.summary(
-            answer.model.id + (f" in {assumed_format}" if assumed_format else ""),
+            answer.model.id
+            + (f" in {assumed_format}" if assumed_format else "")
+            + (f" ({half})" if half else ""),
             checked.query.gpus_in_words + clause(checked) + targets_in_words(answer.speed),
             workload,
             estimate,
@@ -256,6 +258,8 @@ class FitService:
         ):
             return None
         for engine in DEFAULT_ENGINES[1:]:
+            if not runs_engine(engine, query.accelerator):
+                continue
             changes: dict[str, object] = {"engine": engine}
             runs = runs_engine(query.profile.engine, query.accelerator)
             if runs and request.quantization is None:

@@ -1,0 +1,28 @@
+"""A question without its names, and which of its sentences ask something."""
+
+from collections.abc import Sequence
+
+from fitgauge.services.ask.intent import asks
+from fitgauge.services.ask.scan import Token
+
+
+def without_models(text: str, tokens: Sequence[Token]) -> str:
+    """Return the text with blanks for the names of models: oasst-sft-4 says nothing of
+    training."""
+    for token in tokens:
+        if token.kind == "MODEL" and "/" not in token.text:
+            text = text[: token.start] + " " * (token.end - token.start) + text[token.end :]
+    return text
+
+
+def question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
+    """Return the indices of the sentences that ask something."""
+    spans: dict[int, tuple[int, int]] = {}
+    place = 0
+    for token in tokens:
+        start, _ = spans.get(token.sentence, (place, place))
+        spans[token.sentence] = (start, token.end)
+        place = token.end
+    return frozenset(
+        index for index, (start, end) in spans.items() if asks(text[start:end].strip())
+    )

@@ -1,0 +1,55 @@
+"""Settings of training that a text says in words alone: the optimizer, what is offloaded, and that
+activations are kept."""
+
+import re
+from collections.abc import Mapping
+
+_EIGHT_BIT_ADAM = (
+    r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|\badamw?[- _]?8[- _]?bits?"
+    r"|8[- ]?bit optimi[sz]er"
+)
+OPTIMIZERS = re.compile(
+    rf"(?P<paged_adamw_8bit>paged[- _](?:{_EIGHT_BIT_ADAM}))|(?P<adamw_8bit>{_EIGHT_BIT_ADAM})"
+    r"|(?P<paged_adamw>\bpaged[- _]adamw?\b)|(?P<adafactor>\badafactor\b)|(?P<muon>\bmuon\b)"
+    r"|(?P<galore_adamw>\bgalore\b)|(?P<lomo>\blomo\b)|(?P<sgd>\bsgd\b)"
+    r"|(?P<lion>\blion optimi[sz]er\b)",
+    re.IGNORECASE,
+)
+"""Optimizers as people write them; the name of the group is the request's."""
+
+_OFFLOADED = re.compile(r"\boffload\w*|卸载|オフロード", re.IGNORECASE)
+_NOT_OFFLOADED = re.compile(
+    r"\b(?:no|without|not|don't)\s+(?:\w+\s)?offload|不\w?卸载"
+    r"|\boffload\w*[ =:]*(?:none|false|off)\b",
+    re.IGNORECASE,
+)
+_NOT_RECOMPUTED = re.compile(
+    r"\b(?:no|without|disabl\w+|turn(?:ed|ing)? off)\s+(?:gradient|activation|grad)[- _]checkpoint"
+    r"|\b(?:gradient|activation|grad)[- _]checkpoint\w*\s*(?:is\s|=|:)?\s*"
+    r"(?:off|disabled|false|none)\b",
+    re.IGNORECASE,
+)
+
+
+def training_words(text: str) -> Mapping[str, object]:
+    """Return the fields that the words of a text about training set."""
+    fields: dict[str, object] = {}
+    if (optimizer := OPTIMIZERS.search(text)) is not None:
+        fields["optimizer"] = optimizer.lastgroup
+    if _OFFLOADED.search(text) and not _NOT_OFFLOADED.search(text):
+        fields["offload"] = _offloaded(text)
+    if _NOT_RECOMPUTED.search(text):
+        fields["activation_checkpointing"] = "none"
+    return fields
+
+
+def _offloaded(text: str) -> str:
+    """Return what a text about training offloads: all that can be where it does not say."""
+    low = text.lower()
+    if "nvme" in low:
+        return "nvme"
+    return (
+        "optimizer"
+        if re.search(r"optimi[sz]er[- ]offload|offload\w* (?:the )?optim", low)
+        else "cpu"
+    )

@@ -304,8 +304,9 @@ class _Choice:
     def _engines(self) -> list[str]:
         """Return the engines that a text sets side by side; empty for one."""
         named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
-        known = [name for name in named if known_engine(name)]
-        return known if len(known) > 1 and not self._training and compares(self._text) else []
+        covered = [name for name in named if known_engine(name)]
+        beside = len(covered) > 1 and not self._training and compares(self._text)
+        return covered if beside else []
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.catalog.near_names import may_stand_for
-from fitgauge.catalog.scope import closed_size, out_of_scope
+from fitgauge.catalog.scope import closed_model_in, closed_size, out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.services.common.model_readings import replacement, size_model
 
@@ -86,3 +86,15 @@ def test_a_closed_model_of_a_published_size_is_answered_by_that() -> None:
     assert closed_size("GPT-3 175B") == "175b"
     assert closed_size("gpt3-6.7b") == "6.7b"
     assert closed_size("gpt-4") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("can I run claude 3.5 sonnet on a 4090?", "claude 3.5 sonnet"),
+        ("is GPT-4o better?", "GPT-4o"),
+        ("qwen3 8b on a 4090", None),
+    ],
+)
+def test_a_closed_model_is_found_within_a_sentence(text: str, name: str | None) -> None:
+    assert closed_model_in(text) == name

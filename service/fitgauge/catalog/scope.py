@@ -4,11 +4,13 @@ those whose weights are not published, data/closed_models.tsv."""
 import re
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 
 from fitgauge.catalog.name_parts import DESCRIPTIVE
 
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|(?<=[a-z])\.?(?=\d)")
 _SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?[mbt])\b")
+_MOST_WORDS, _LONGEST_NAME = 400, 4
 _CLOSED = "has no published weights"
 
 
@@ -30,6 +32,16 @@ def closed_size(text: str) -> str | None:
     return named[1] if named else _closed()[name]
 
 
+def closed_model_in(text: str) -> str | None:
+    """Return the first closed model that a sentence names: "claude 3.5 sonnet"; None for none."""
+    words = list(islice(re.finditer(r"[\w.]*\w", text), _MOST_WORDS))
+    for place, first in enumerate(words):
+        for last in reversed(words[place : place + _LONGEST_NAME]):
+            if _closed_name(name := text[first.start() : last.end()]) is not None:
+                return name
+    return None
+
+
 def out_of_scope_names() -> tuple[str, ...]:
     """Return the words of every name of a generator, in one line each."""
     return tuple(words for words, _ in _generators())
@@ -42,7 +54,10 @@ def _closed_name(text: str) -> tuple[str, ...] | None:
     for name in _closed():
         rest = written[len(name) :]
         if written[: len(name)] == name:
-            continues = all(word in DESCRIPTIVE or word[0].isdigit() for word in rest)
+            lines = {word for other in _closed() if other[0] == name[0] for word in other}
+            continues = all(
+                word in DESCRIPTIVE or word in lines or word[0].isdigit() for word in rest
+            )
             return name if continues else None
     return None
 

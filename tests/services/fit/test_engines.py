@@ -301,3 +301,8 @@ def test_a_calibrated_term_names_the_runs_behind_it(check_fit: Check, engine: st
     calibrated = [str(term.source) for term in terms if term.basis == "calibrated"]
     assert calibrated
     assert all(re.search(r"\[\d+ runs?\]$", source) for source in calibrated)
+
+
+def test_mlx_is_not_assumed_for_a_bare_memory_size(check_fit):
+    answer = check_fit(model="meta-llama/Llama-3.2-11B-Vision-Instruct", gpu="24GB")
+    assert answer.understood_as["engine"] != "mlx"

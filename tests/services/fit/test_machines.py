@@ -76,3 +76,13 @@ def test_before_vllm_spanned_machines_itself_ray_does(check_fit):
     answer = check_fit(model="deepseek-ai/DeepSeek-V3", gpu="16x H100", engine_version="0.10")
     assert "--distributed-executor-backend ray" in answer.launch.command
     assert "--nnodes" not in answer.launch.command
+
+
+def test_sparks_are_added_one_machine_at_a_time(check_fit):
+    model = "meta-llama/Llama-3.3-70B-Instruct"
+    alone = check_fit(model=model, gpu="DGX Spark", settings="auto")
+    assert (alone.verdict, alone.limits.min_gpu_count) == ("does_not_fit", 2)
+    assert any(one.change == "take 2 GPUs" for one in alone.suggestions)
+    both = check_fit(model=model, gpu="2x DGX Spark", settings="auto")
+    assert both.verdict == "fits"
+    assert "--nnodes 2 --node-rank 0" in both.launch.command

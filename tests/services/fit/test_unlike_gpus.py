@@ -128,3 +128,12 @@ def test_other_engines_are_asked_about_the_smallest(check_fit, engine):
 def test_gpus_of_two_makers_are_refused(check_fit):
     with pytest.raises(UnlikeGpusError):
         check_fit(model=MODEL, gpu="RTX 4090 + RX 7900 XTX", engine="llama.cpp")
+
+
+def test_a_gguf_format_implies_the_engine_that_divides_over_them(check_fit):
+    gpus = "RTX 4090 + RTX 3060 12GB"
+    answer = check_fit(model=MODEL, gpu=gpus, quantization="q6_k")
+    named = check_fit(model=MODEL, gpu=gpus, quantization="q6_k", engine="llama.cpp")
+    assert answer.understood_as["engine"] == "llama.cpp"
+    assert [one.field for one in answer.assumed][0] == "engine"
+    assert (answer.verdict, answer.launch) == (named.verdict, named.launch)

@@ -9,6 +9,8 @@ from fitgauge.services.ask.names import is_size, is_version, joined
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _COUNT = re.compile(r"\d+k?")
+_TOWER = re.compile(r"[ -](?:vision|multimodal|vlm)$", re.IGNORECASE)
+"""Words behind a name that say that it sees, where its name does not: "gemma 3 4b vision"."""
 _COUNTED = frozenset({
     "x", "*", "%", "gpu", "gpus", "-", "bit", "bits", "node", "nodes", "prefill", "decode",
 })  # fmt: skip
@@ -145,14 +147,18 @@ def _is_phrase(scan: Scan, index: int) -> bool:
 
 def _spelled(scan: Scan, first: int, last: int) -> str:
     """Return a name as it is written, but for misspelled families, and with a space before a
-    size that is glued to letters: "Qwen7B"."""
-    text, end = "", scan.pieces[first].start
+    size that is glued to letters: "Qwen7B". A family that has no such model was no misspelling:
+    there is a Pixtral 12B, and no Mixtral of that size."""
+    text, written, end = "", "", scan.pieces[first].start
     for piece in scan.pieces[first : last + 1]:
         glued = text[-1:].isalpha() and piece.start == end and is_size(piece.low)
-        word = scan.models.mended(piece.low) or piece.text
-        text += scan.text[end : piece.start] + " " * glued + word
+        before = scan.text[end : piece.start] + " " * glued
+        text += before + (scan.models.mended(piece.low) or piece.text)
+        written += before + piece.text
         end = piece.end
-    return text
+    text = text if text == written or scan.models.has(text) else written
+    plain = _TOWER.sub("", text)
+    return plain if plain != text and not scan.models.has(text) else text
 
 
 def _goes_on(scan: Scan, index: int, named: bool) -> bool:

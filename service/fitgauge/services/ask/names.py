@@ -282,6 +282,10 @@ class ModelNames:
             return text
         return reading.id if is_fuller(text, reading) else text
 
+    def has(self, text: str) -> bool:
+        """Return whether a bundled model is meant by a name."""
+        return self._snapshot.read(text) is not None
+
     @cached_property
     def _once(self) -> Mapping[str, str]:
         """Long families by their letters without repetitions: llama of "lamma"."""

@@ -19,6 +19,8 @@ _PIECE = re.compile(
 
 _SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
 
+_COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
+"""A name with a sign: "Command R+"."""
 _GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
 """As French, Russian and Japanese write them: "80 Go"."""
 
@@ -49,6 +51,7 @@ def plain(text: str) -> str:
     text = in_latin(unicodedata.normalize("NFKC", text))
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
+    text = _COMMAND.sub("command-r-plus", text)
     text = _GIGABYTES.sub(r"\1GB", text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "

@@ -6,6 +6,7 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from fitgauge.catalog.scope import closed_model_in
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
@@ -231,7 +232,10 @@ class _Choice:
         names = ("model", "size", *("family",) * is_about_memory)
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]
-        return choose_model(self._text, facts, self._questions)
+        model, models = choose_model(self._text, facts, self._questions)
+        if not (model or models) and is_about_memory:
+            model = closed_model_in(self._text)
+        return model, models
 
     # Settings
 
@@ -305,8 +309,8 @@ class _Choice:
         """Return the engines that a text sets side by side; empty for one."""
         named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
         covered = [name for name in named if known_engine(name)]
-        beside = len(covered) > 1 and not self._training and compares(self._text)
-        return covered if beside else []
+        several = len(covered) > 1 and not self._training and compares(self._text)
+        return covered if several else []
 
     def _engine(self) -> object:
         """Return the engine after "but", else the first: a library that models are trained with

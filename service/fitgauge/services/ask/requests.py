@@ -11,7 +11,7 @@ from msgspec import structs
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.halves import Halves
-from fitgauge.services.ask.intent import asks_price, asks_speed, wants_format
+from fitgauge.services.ask.intent import about_time, asks_price, asks_speed, wants_format
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks
 from fitgauge.services.ask.schemas import Operation
@@ -56,6 +56,8 @@ USUAL_FORMATS = (
 
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
+
+_TIME_NEEDS_GPU = "gpu: name one for how long the training takes and what it costs."
 
 _SHORT_LIST = 10
 """Rows of a list: a question in plain words wants few."""
@@ -165,6 +167,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     if reading.operation == "check_fit":
         notes += remarks(reading.text)
+    if reading.operation == "check_training_fit" and about_time(reading.text):
+        notes += [] if _names_gpus(fields) else [_TIME_NEEDS_GPU]
     method = fields.get("method")
     if method is not None and method not in _ADAPTERS:
         fields["algorithm"] = fields.pop("method")
@@ -218,6 +222,10 @@ def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         if fields.pop(name, None) is not None
     )
     return {"task": "training"}
+
+
+def _names_gpus(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("gpu") or fields.get("gpus"))
 
 
 def _gpus(fields: Mapping[str, Any]) -> list[str] | None:

@@ -183,13 +183,15 @@ class ModelResolver:
     def _unknown(self, text: str, detail: str, hint: str) -> UnknownModelError:
         """Return the error of an unknown name, with near matches and the question to send."""
         if kind := out_of_scope(text):
+            size = closed_size(text)
+            instead = f"{size}, which is its size" if size else "a size such as 7b"
             return UnknownModelError(
                 f"{text[:80]!r} {kind}; estimates cover language, vision-language, embedding and"
                 " speech recognition models.",
-                hint="Send the ID of such a model, or a size such as 7b.",
+                hint=f"Send the ID of such a model, or {instead}.",
                 field="model",
                 code="out-of-scope",
-                send={"model": size} if (size := closed_size(text)) else None,
+                send={"model": size} if size else None,
             )
         if several := self._several(text):
             return UnknownModelError(

@@ -135,5 +135,5 @@ def test_a_gguf_format_implies_the_engine_that_divides_over_them(check_fit):
     answer = check_fit(model=MODEL, gpu=gpus, quantization="q6_k")
     named = check_fit(model=MODEL, gpu=gpus, quantization="q6_k", engine="llama.cpp")
     assert answer.understood_as["engine"] == "llama.cpp"
-    assert [one.field for one in answer.assumed][0] == "engine"
+    assert answer.assumed[0].field == "engine"
     assert (answer.verdict, answer.launch) == (named.verdict, named.launch)

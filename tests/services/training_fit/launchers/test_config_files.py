@@ -15,7 +15,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8x H200", "method": "lora"}
 READ = {tool.name for tool in TOOLS} - {"torchtune"}
-"""Tools whose command comes with files; torchtune reads its own recipe's."""
+"""Tools whose command comes with files; torchtune reads its own recipe's for a base model."""
 
 
 @pytest.fixture(scope="module")

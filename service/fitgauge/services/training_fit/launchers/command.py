@@ -121,6 +121,12 @@ def allocator(workload: TrainingWorkload) -> list[object]:
     return ["env", _ALLOCATOR] if workload.uses_expandable_segments else []
 
 
+def _has_placeholders(tool: Tool, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
+    """Return whether the tool's command has words to replace."""
+    command = tool_command(tool, model, workload, setup) or ""
+    return placeholders(command, tool.placeholders.split(" and ")) is not None
+
+
 def _sampling_command(setup: Setup) -> WordsOf | None:
     trainer = find_tool(setup.trainer) if setup.sampled else None
     return None if trainer is None else trainer.sampling_command
@@ -132,7 +138,7 @@ def unsupported_settings(
     """Return the settings of the estimate that the command has no flag for."""
     notes = list[Note]()
     if tool is not None and tool.runs(model, workload, setup):
-        if tool.placeholders:
+        if tool.placeholders and _has_placeholders(tool, model, workload, setup):
             notes.append(
                 Note(
                     "command-placeholders",

@@ -24,9 +24,10 @@ class ConfigFiles(NamedTuple):
 
 
 def config_files(command: str) -> ConfigFiles | None:
-    """Return the files of a command; None where its tool reads none of ours: torchtune reads its
-    own recipe's. OpenRLHF and Megatron-LM take flags alone, which their users keep in a script
-    (openrlhf/cli/train_sft.py; Megatron-LM's --yaml-cfg reads a part: yaml_arguments.py)."""
+    """Return the files of a command; None where its tool reads none of ours: torchtune, for a
+    model without a builder of its own, reads its own recipe's. OpenRLHF and Megatron-LM take flags
+    alone, which their users keep in a script (openrlhf/cli/train_sft.py; Megatron-LM's --yaml-cfg
+    reads a part: yaml_arguments.py)."""
     files = dict[str, str](_WRITTEN.findall(command))
     rest = _WRITTEN.sub("", command)
     if (echoed := _ECHOED.match(rest)) is not None:

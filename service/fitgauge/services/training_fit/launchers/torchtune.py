@@ -6,9 +6,11 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import processes_per_node
+from fitgauge.services.training_fit.launchers.common import base_format, processes_per_node
+from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
+from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
 
 _OPTIMIZERS = {
     "adamw": "torch.optim.AdamW", "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
@@ -23,27 +25,44 @@ _LOSSES = {
     "chunked": "torchtune.modules.loss.LinearCrossEntropyLoss",
 }
 _OWN_NAMES = {"o_proj": "output_proj"}
+_FILE = "torchtune.yaml"
 _MLP = ("gate_proj", "up_proj", "down_proj")
 
 
 def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
-    """`tune run` of the recipe; CONFIG is that of the model and method (`tune ls`)."""
-    several = workload.framework == "fsdp"
-    kind = "full" if not workload.uses_adapters else "lora"
-    what = "dpo" if setup.algorithm == "dpo" else "finetune"
-    words: list[object] = [
+    """`tune run` of the recipe: with a file of its own for a model that torchtune has a builder
+    for, else over CONFIG, which is that of the model and method (`tune ls`)."""
+    several, prefers = workload.framework == "fsdp", setup.algorithm == "dpo"
+    method = "lora" if workload.uses_adapters else "full"
+    gpus = "distributed" if several else "single_device"
+    run: list[object] = [
         "tune",
         "run",
         *(["--nproc_per_node", processes_per_node(workload)] if several else []),
-    ]
-    words += [
-        f"{kind}_{what}_{'distributed' if several else 'single_device'}",
+        f"{method}_{'dpo' if prefers else 'finetune'}_{gpus}",
         "--config",
-        "CONFIG",
     ]
+    settings = _settings(model, workload, setup)
+    kind = f"{method}{'_dpo' * prefers}{'' if several else '_single_device'}"
+    tuned = tuned_model(model.id)
+    if tuned is None or tuned.rate(kind) is None:
+        overrides = [f"{name}={_override(value)}" for name, value in settings.items()]
+        return joined([*run, "CONFIG", *overrides])
+    file = written(_FILE, yaml_of(settings_of(tuned, kind, settings)))
+    return "\n".join([file, tuned.download(), joined([*run, _FILE])])
+
+
+def _override(value: object) -> str:
+    """Return a setting as the command line has it."""
+    return f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _settings(model: Model, workload: TrainingWorkload, setup: Setup) -> dict[str, object]:
+    """Return what the estimate says of a run, by torchtune's dotted names."""
+    several = workload.framework == "fsdp"
     settings: dict[str, object] = {
         "tokenizer.max_seq_len": workload.sequence_length,
-        "dataset.packed": True,
+        **({} if setup.algorithm == "dpo" else {"dataset.packed": True}),
         "batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "dtype": "fp32" if workload.precision == "fp32" else "bf16",
@@ -61,11 +80,13 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
         attention = [name for name in names if name not in _MLP]
         settings |= {
             "model.lora_rank": workload.lora_rank,
-            "model.lora_attn_modules": f"[{','.join(attention)}]",
+            "model.lora_alpha": 2 * workload.lora_rank,
+            "model.lora_attn_modules": attention,
         }
         settings |= {
             "model.apply_lora_to_mlp": any(name in _MLP for name in names),
             "model.use_dora": workload.method == "dora",
+            **({"model.quantize_base": True} if base_format(workload) else {}),
         }
     else:
         settings["optimizer_in_bwd"] = workload.optimizer_in_backward
@@ -73,7 +94,7 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
         settings["fsdp_cpu_offload"] = workload.offload != "none"
         settings["fsdp_reshard_after_forward"] = workload.zero_stage == 3
         settings |= (
-            {"custom_sharded_layers": "[tok_embeddings,output]"}
+            {"custom_sharded_layers": ["tok_embeddings", "output"]}
             if workload.shard_embeddings
             else {}
         )
@@ -82,7 +103,7 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
             if workload.tensor_parallel > 1
             else {}
         )
-    return joined([*words, *(f"{name}={value}" for name, value in settings.items())])
+    return settings
 
 
 def _targets(model: Model, workload: TrainingWorkload) -> list[str]:

@@ -179,8 +179,8 @@ def _row(
 ) -> FittingModel | None:
     """Return the row of a question; None where it is impossible or not listed."""
     choice = fitting.formats.choice(question.quantization, engine)
-    made = model.id if choice.repo is not None else id(model.spec)
-    key = made, engine, question.quantization
+    shapes = model.id if choice.repo is not None else id(model.spec)
+    key = shapes, engine, question.quantization
     if key not in gpu.alike:
         gpu.alike[key] = _estimate(gpu, fitting, engine, question)
     estimate = gpu.alike[key]

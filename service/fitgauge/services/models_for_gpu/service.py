@@ -153,11 +153,11 @@ class ModelsForGpu:
         model = self._snapshot.model(model_id)
         if model is None:
             return None
-        made = blake2b(msgpack.encode(model.spec), digest_size=16).digest()
-        if made not in self._specs:
+        digest = blake2b(msgpack.encode(model.spec), digest_size=16).digest()
+        if digest not in self._specs:
             blocks = tuple(self._blocks.setdefault(block, block) for block in model.spec.blocks)
-            self._specs[made] = structs.replace(model.spec, blocks=blocks)
-        return structs.replace(model, spec=self._specs[made])
+            self._specs[digest] = structs.replace(model.spec, blocks=blocks)
+        return structs.replace(model, spec=self._specs[digest])
 
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
         """Yield the models that are asked about: by task, by words of their name, and able to

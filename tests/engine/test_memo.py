@@ -2,6 +2,7 @@
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.memo import MOST_ENTRIES, Memo, MixedMemo, WeakMemo
-from fitgauge.engine.serving.vllm.stage_memory import stage_memory
+from fitgauge.engine.serving.vllm.stage_memory import context_read, stage_memory
 from fitgauge.engine.serving.workload import Workload
 
 
@@ -217,3 +218,50 @@ def test_stages_hold_the_same_whatever_other_settings_were_estimated_before(
                 for memory in (known, Memo())
             )
             assert after == afresh, (gpu, change)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Qwen/Qwen3-32B",
+        "Qwen/Qwen3.5-27B",
+        "Qwen/Qwen2.5-VL-7B-Instruct",
+        "deepseek-ai/DeepSeek-V3",
+        "deepseek-ai/DeepSeek-V3.2",
+        "deepseek-ai/DeepSeek-V4-Pro",
+        "google/gemma-3-27b-it",
+        "state-spaces/mamba-2.8b-hf",
+        "openai/whisper-large-v3",
+    ],
+)
+@pytest.mark.parametrize("version", [(0, 8), (0, 19), (0, 33)])
+def test_stages_hold_the_same_for_all_contexts_that_are_read_alike(
+    name: str, version: tuple[int, int]
+) -> None:
+    """But for the longest request, which layouts log, and how many blocks it takes."""
+    spec, profile = spec_of(name), load_engines().profile("vllm", version)
+    first: dict[Any, Any] = {}
+    contexts = (100, 2000, 8000, 8001, 17_000, 40_000, 40_001, 100_000)
+    for gpu in ("H100", "T4"):
+        accelerator = bundled().find(gpu).accelerator
+        for context in contexts:
+            asked = Workload(
+                engine="vllm",
+                engine_version=version,
+                context_length=context,
+                concurrency=1,
+                kv_cache_dtype="auto",
+                pipeline_parallel=2,
+                max_batched_tokens=8192,
+                max_num_seqs=256,
+            )
+            stages = [
+                (stage.layers, stage.fixed, stage.cache, other_than_context(stage.layout))
+                for stage in stage_memory(spec, asked, accelerator, profile, Memo())
+            ]
+            read = gpu, context_read(spec, asked, accelerator)
+            assert first.setdefault(read, stages) == stages, (gpu, context)
+
+
+def other_than_context(layout: Any) -> Any:
+    return replace(layout, max_model_len=0, blocks_per_request=0)

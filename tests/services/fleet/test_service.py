@@ -215,13 +215,13 @@ def test_a_part_has_no_plans(answer):
 def demands(monkeypatch):
     """Provide the launches that are estimated, as they are."""
     counted = []
-    idle_stages = ModelDemands.idle_stages
+    launch = ModelDemands.launch
 
     def counting(self, *arguments):
         counted.append(arguments)
-        return idle_stages(self, *arguments)
+        return launch(self, *arguments)
 
-    monkeypatch.setattr(ModelDemands, "idle_stages", counting)
+    monkeypatch.setattr(ModelDemands, "launch", counting)
     return counted
 
 

@@ -1,6 +1,6 @@
 """What the row of a serving engine is made of: platforms, formats, architectures, logs, flags."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
@@ -61,9 +61,11 @@ class SplitEstimate(NamedTuple):
     cache_bytes: CacheBytes | None = None
     """The cache of a stage; None where more than the cache depends on the number of requests."""
 
-    rest_reads_context: Callable[[ModelSpec], bool] = lambda spec: True
-    """Whether more of a model than `cache_bytes` depends on the context, but for the longest
-    request that layouts log."""
+    context_read: Callable[[ModelSpec, Workload, Accelerator], Hashable] = (
+        lambda spec, workload, accelerator: workload.context_length
+    )
+    """What `stage_memory` reads of the context, but for the longest request that layouts log: the
+    same for all contexts under which it is the same."""
 
     for_accelerator: ForAccelerator | None = None
     """Turn `stage_memory` of a kind of accelerators into that of one of them, by its memory: never

@@ -106,8 +106,10 @@ def fullest_required(
 ) -> tuple[Bytes, int, int]:
     """Return (`required`, layers, `fixed_bytes`) of the stage that needs most, the same as
     `Estimate.fullest` of these stages, without making the others."""
+    unlike = {id(rest): rest for rest in other_memory}
+    others = {name: rest.expected_bytes for name, rest in unlike.items()}
     sizes = [
-        sum([term.bytes for term in terms]) + rest.expected_bytes
+        sum([term.bytes for term in terms]) + others[id(rest)]
         for terms, rest in zip(loaded, other_memory, strict=True)
     ]
     number = sizes.index(max(sizes))

@@ -63,7 +63,7 @@ class WeightCache:
     too."""
 
     def __init__(
-        self, size: int = 512, most_derived: int = MOST_ENTRIES, most_models: int = 32
+        self, size: int = 512, most_derived: int = MOST_ENTRIES, most_models: int = 20
     ) -> None:
         """size: how many of them are held; most_derived: how much of what was derived from
         each; most_models: models of which other memory is held."""

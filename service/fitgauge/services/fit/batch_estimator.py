@@ -1,7 +1,7 @@
 """One model over many GPUs: what it demands is worked out once for GPUs that an engine treats
 alike, and set against each of them."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from fitgauge.services.common.weight_cache import (
     read_scheme,
 )
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
-from fitgauge.services.fit.demands import Demand, LaunchDemand, ModelDemands
+from fitgauge.services.fit.demands import Demand, LaunchDemand, LaunchShape, ModelDemands
 from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import base_workload, context_length_of
@@ -84,6 +84,7 @@ class BatchEstimator:
         checkpoints: the published repositories that may be loaded instead of the model."""
         self._checkpoint = checkpoint
         self._others: dict[str, BatchEstimator] = {}
+        self._of_format: dict[tuple[str | None, EngineName], BatchEstimator | None] = {}
         self._model = model
         self._engines = engines
         self._preparer = preparer
@@ -100,9 +101,18 @@ class BatchEstimator:
         """What the model is made of."""
         return self._model.spec
 
-    def _of_other_shape(self, choice: CheckpointChoice) -> "BatchEstimator | None":
+    def _of_other_shape(
+        self, quantization: str | None, engine: EngineName
+    ) -> "BatchEstimator | None":
         """Return the estimator of a repository whose layers differ from the model's (a width
-        padded for its groups); None where they are the same."""
+        padded for its groups), which is loaded in a format; None where they are the same."""
+        key = quantization, engine
+        if key not in self._of_format:
+            choice = self.formats.choice(quantization, engine)
+            self._of_format[key] = self._other(choice)
+        return self._of_format[key]
+
+    def _other(self, choice: CheckpointChoice) -> "BatchEstimator | None":
         if choice.repo is None or choice.model.spec.blocks == self._model.spec.blocks:
             return None
         if choice.repo.text not in self._others:
@@ -264,44 +274,24 @@ class BatchEstimator:
     ) -> LaunchDemand:
         """Return what a workload demands of a GPU under any number of requests. Raises
         InvalidRequestError as `demand`."""
-        other = self._of_other_shape(self.formats.choice(quantization, workload.engine))
+        return self.launch_of(quantization, self.shape(workload, accelerator))
+
+    def shape(self, workload: Workload, accelerator: Accelerator) -> LaunchShape:
+        """Return a workload on a GPU, whatever the format of its weights. Raises
+        InvalidRequestError as `demand`."""
+        return self._demands.shape(workload, accelerator)
+
+    def shape_of(self, workload: Workload, other: LaunchShape) -> LaunchShape:
+        """Return a workload on the GPUs of another launch that is divided alike. Raises as
+        `shape`."""
+        return self._demands.shape_of(workload, other)
+
+    def launch_of(self, quantization: str | None, shape: LaunchShape) -> LaunchDemand:
+        """Return the same as `launch` for a workload whose shape is known."""
+        other = self._of_other_shape(quantization, shape.workload.engine)
         if other is not None:
-            return other.launch(None, workload, accelerator)
-        kind = self._launch_kind(quantization, workload, accelerator)
-        return self._demands.launch(quantization, workload, accelerator, kind)
-
-    def _launch_kind(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator
-    ) -> Hashable:
-        """Return GPUs of one kind hold the same of a workload with the weights in a format."""
-        row = ENGINES[workload.engine]
-        if row.workload_kind is None:
-            return row.accelerator_kind(accelerator)
-        sharded = self.formats.sharded(quantization, workload.engine)
-        return row.workload_kind(accelerator, workload, sharded)
-
-    def loaded_bytes(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator
-    ) -> Sequence[int]:
-        """Return what every stage of a workload has loaded, before anything else is counted
-        [bytes]; nothing where the engine does not tell. Raises InvalidRequestError as `demand`."""
-        other = self._of_other_shape(self.formats.choice(quantization, workload.engine))
-        if other is not None:
-            return other.loaded_bytes(None, workload, accelerator)
-        return self._demands.loaded_bytes(quantization, workload, accelerator)
-
-    def has_shape(self, quantization: str | None, engine: EngineName) -> bool:
-        """Return whether the layers of what is loaded in a format are the model's own."""
-        return self._of_other_shape(self.formats.choice(quantization, engine)) is None
-
-    def other_bytes(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator
-    ) -> list[tuple[int, int]]:
-        """Return what every stage of a workload holds in addition to what is loaded, the same for
-        every format that `has_shape`: (what is fixed, with the cache) [bytes]; nothing where the
-        engine does not tell. Raises InvalidRequestError as `demand`."""
-        kind = self._launch_kind(quantization, workload, accelerator)
-        return self._demands.other_bytes(workload, accelerator, kind)
+            return other.launch(None, shape.workload, shape.accelerator)
+        return self._demands.launch(quantization, shape)
 
     def least_usable(self, demand: Demand, share: float | None = None) -> int:
         """Return the usable bytes below which a demand fits no GPU of the kind. share: of the GPU,

@@ -2,7 +2,7 @@
 that a cell takes three estimates at most. See services/fit/auto_settings.py for one question."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import structs
@@ -101,14 +101,10 @@ def later_steps(
     request: FitRequest,
     default: Demand,
     accelerator: Accelerator,
-    changes: Iterable[Settings] | None = None,
 ) -> Iterator[Step]:
-    """Yield the steps after the first. default: what that demands; changes: the `ends` of the
-    request, None to work them out."""
+    """Yield the steps after the first. default: what that demands."""
     workload = default.workload
-    if changes is None:
-        changes = ends(fitting.spec, request, workload, accelerator)
-    for changed in changes:
+    for changed in ends(fitting.spec, request, workload, accelerator):
         try:
             launch = default.launch.changed(changed, request)
             yield Step(changed, launch.under(workload.concurrency))
@@ -148,12 +144,13 @@ def _open_share(request: FitRequest, workload: Workload) -> Share | None:
     return None if pinned or is_fixed else ENGINES[workload.engine].ladders.share
 
 
-def largest_share(request: FitRequest, demand: Demand) -> float:
-    """Return the largest share of the GPU that a step may give the engine."""
-    default = demand.workload.gpu_memory_utilization
+def largest_share(request: FitRequest, workload: Workload) -> float:
+    """Return the largest share of the GPU that a step may give the engine. workload: with any of
+    the steps."""
+    default = workload.gpu_memory_utilization
     if request.settings == "defaults":
         return default
-    share = _open_share(request, demand.workload)
+    share = _open_share(request, workload)
     return default if share is None else max(default, share.highest)
 
 

@@ -1,7 +1,7 @@
 """What a model demands of GPUs that an engine treats alike: worked out once for all of them and,
 but for the cache, for any number of requests."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import NamedTuple
 from weakref import proxy
 
@@ -20,14 +20,22 @@ from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
 from fitgauge.services.fit.workload import with_settings
 
-_DEMANDS, _STAGE_MEMORIES = 4096, 512
-"""Cached demands, and memory in addition to the weights, of one question: at most some 5 MiB."""
+_DEMANDS = 4096
+"""Cached demands of one question: at most some 5 MiB."""
+
+_OTHERS, _STAGES = 192, 512
+"""What is held of a model on an engine, at most some 1 MiB: memory in addition to the weights, and
+that together with the weights. A recommendation asks for some 140 and 330."""
+
+
+Loaded = tuple[tuple[Term, ...], ...]
+"""The terms of what is loaded, by stage."""
 
 
 class Parts(NamedTuple):
     """A demand of GPUs of a kind that differ by their memory."""
 
-    loaded: tuple[tuple[Term, ...], ...]
+    loaded: Loaded
     """The loaded terms of every stage."""
     others: tuple[StageMemory, ...]
     """The other memory of every stage: the least of the kind."""
@@ -60,21 +68,13 @@ class Demand(NamedTuple):
         return Demand(workload, *fullest_required(loaded, own), self.launch)
 
 
-class StageLoads(NamedTuple):
-    """What the weights of a launch take on every stage."""
-
-    terms: tuple[tuple[Term, ...], ...]
-    """The loaded terms."""
-    sizes: tuple[int, ...]
-    """Their expected bytes."""
-
-
 class OtherMemory:
-    """All memory of every stage but what is loaded: the same for every format of the weights."""
+    """All memory of every stage but what is loaded: the same for every format of the weights, and
+    but for its cache for any number of requests."""
 
-    __slots__ = ("_caches", "_layouts", "layout_of", "sizes", "stages")
+    __slots__ = ("_cache_bytes", "_last", "_layouts", "layout_of", "sizes", "stages")
 
-    def __init__(self, stages: tuple[StageMemory, ...]) -> None:
+    def __init__(self, stages: tuple[StageMemory, ...], cache_bytes: CacheBytes) -> None:
         self.stages = stages
         self.sizes = tuple([sum([term.bytes for term in stage.fixed]) for stage in stages])
         """Expected bytes of what is fixed."""
@@ -83,77 +83,85 @@ class OtherMemory:
         self._layouts = tuple(unlike.values())
         self.layout_of = tuple([numbers[id(stage.layout)] for stage in stages])
         """The number of every stage's layout in `caches`."""
-        self._caches: dict[tuple[int, int], list[int]] = {}
+        self._cache_bytes = cache_bytes
+        self._last: tuple[tuple[int, int], list[int]] = (0, 0), []
 
-    def caches(self, cache_bytes: CacheBytes, workload: Workload) -> list[int]:
+    def caches(self, workload: Workload) -> list[int]:
         """Return the cache of a stage of every layout under the requests of a workload [bytes]."""
-        key = workload.concurrency, workload.context_length
-        caches = self._caches.get(key)
-        if caches is None:
-            caches = [cache_bytes(layout, workload) for layout in self._layouts]
-            self._caches[key] = caches
+        requests = workload.concurrency, workload.context_length
+        asked, caches = self._last
+        if asked != requests:
+            caches = [self._cache_bytes(layout, workload) for layout in self._layouts]
+            self._last = requests, caches  # at once, as threads share it
         return caches
 
 
 class IdleStages:
     """The stages of launches that differ by their cache alone, without requests."""
 
-    __slots__ = ("_cache_bytes", "_loads", "_sums", "_unlike", "others")
+    __slots__ = ("_loaded", "_sums", "_unlike", "others")
 
-    def __init__(self, cache_bytes: CacheBytes, loads: StageLoads, others: OtherMemory) -> None:
-        self._cache_bytes = cache_bytes
-        self._loads = loads
+    def __init__(self, loaded: Loaded, others: OtherMemory) -> None:
+        self._loaded = loaded
         self.others = others
-        unlike: dict[Hashable, tuple[int, int, int]] = {}
+        unlike: dict[tuple[int, int, int], tuple[int, int, int]] = {}
         for number, stage in enumerate(others.stages):
-            size, layout = loads.sizes[number] + others.sizes[number], others.layout_of[number]
+            size = sum([term.bytes for term in loaded[number]]) + others.sizes[number]
+            layout = others.layout_of[number]
             unlike.setdefault((size, stage.layers, layout), (size, layout, number))
         self._unlike = tuple(unlike.values())
-        self._sums: dict[int, Sum] = {}
+        self._sums: list[Sum | None] = [None] * len(self._unlike)
 
     def fullest(self, workload: Workload) -> tuple[Bytes, int, int]:
         """Return (`required`, layers, `fixed_bytes`) of the stage that needs most for the requests
         of a workload: the first of those that need as much."""
-        caches, most, cache, number = self.others.caches(self._cache_bytes, workload), -1, 0, 0
-        for size, layout, stage in self._unlike:
+        caches, most, place = self.others.caches(workload), -1, 0
+        for index, (size, layout, _) in enumerate(self._unlike):
             if size + caches[layout] > most:
-                most, cache, number = size + caches[layout], caches[layout], stage
-        fixed = self._sums.get(number) or self._sum(number)
-        return fixed.interval(cache), self.others.stages[number].layers, fixed.expected
+                most, place = size + caches[layout], index
+        _, layout, number = self._unlike[place]
+        fixed = self._sums[place]
+        if fixed is None:
+            terms = (*self._loaded[number], *self.others.stages[number].fixed)
+            fixed = self._sums[place] = added(terms)
+        return fixed.interval(caches[layout]), self.others.stages[number].layers, fixed.expected
 
-    def _sum(self, number: int) -> Sum:
-        """Return all of a stage but its cache, added up."""
-        terms = (*self._loads.terms[number], *self.others.stages[number].fixed)
-        fixed = self._sums[number] = added(terms)
-        return fixed
+
+class LaunchShape(NamedTuple):
+    """A launch on GPUs of a kind, whatever the format of its weights."""
+
+    workload: Workload
+    """The workload."""
+    accelerator: Accelerator
+    """Any GPU of the kind."""
+    split: SplitEstimate | None
+    """The two parts of the engine's estimate; None where it is one for this workload."""
+    others: OtherMemory | None
+    """All but what is loaded; None where more than the cache depends on the requests."""
+    loads: dict[str | None, Loaded]
+    """What is loaded, by format: launches that are divided alike share it."""
 
 
 class LaunchDemand:
     """What a launch demands of the fullest of its GPUs, under any number of requests."""
 
-    __slots__ = ("_demands", "_stages", "accelerator", "kind", "quantization", "workload")
+    __slots__ = ("_demands", "_stages", "quantization", "shape")
 
     def __init__(
-        self,
-        demands: "ModelDemands",
-        quantization: str | None,
-        workload: Workload,
-        accelerator: Accelerator,
-        kind: Hashable,
+        self, demands: "ModelDemands", quantization: str | None, shape: LaunchShape
     ) -> None:
-        """workload: of one request; accelerator: any of the kind."""
         self.quantization = quantization
-        self.accelerator = accelerator
-        self.kind = kind
+        self.shape = shape
         # weak, for it holds demands, and they this: a cycle would stay until it is collected
         self._demands: ModelDemands = proxy(demands)
-        self.workload = workload
-        self._stages = demands.idle_stages(quantization, workload, accelerator, kind)
+        self._stages = demands.stages(quantization, shape)
 
     def under(self, concurrency: int) -> Demand:
         """Return the demand of so many requests. Raises InvalidRequestError where the engine
         cannot divide the model so."""
-        workload = structs.replace(self.workload, concurrency=concurrency)
+        workload = self.shape.workload
+        if workload.concurrency != concurrency:
+            workload = structs.replace(workload, concurrency=concurrency)
         if self._stages is None:
             return self._demands.whole(self, workload)
         return Demand(workload, *self._stages.fullest(workload), self)
@@ -161,158 +169,113 @@ class LaunchDemand:
     @property
     def idle(self) -> Hashable:
         """What decides, but for the GPU, how much of it a launch has."""
-        return self.workload if self._stages is None else self._stages.others
+        return self.shape.workload if self._stages is None else self._stages.others
 
     def changed(self, settings: Settings, request: FitRequest) -> "LaunchDemand":
         """Return the launch with other limits of the scheduler or another share of the GPU, none
         of which the request sets. Raises as `under`."""
-        return self.of(with_settings(self.workload, settings, request))
+        return self.of(with_settings(self.shape.workload, settings, request))
 
     def of(self, workload: Workload) -> "LaunchDemand":
         """Return the launch of another workload on as many GPUs, divided alike. Raises as
         `under`."""
-        return self._demands.launch(self.quantization, workload, self.accelerator, self.kind)
+        demands = self._demands
+        return demands.launch(self.quantization, demands.shape_of(workload, self.shape))
+
+
+class Held:
+    """What the questions about a model share on an engine."""
+
+    __slots__ = ("others", "stages")
+
+    def __init__(self) -> None:
+        self.others: Memo[Hashable, OtherMemory] = Memo(_OTHERS)
+        """By what decides it of a workload and of a GPU."""
+        self.stages: Memo[tuple[int, int], IdleStages] = Memo(_STAGES)
+        """By the identity of what is loaded and of the other memory, both of which they hold."""
 
 
 class ModelDemands:
-    """The demands of one model, cached for one question."""
+    """The demands of one model, cached for one question; what does not depend on its requests
+    for longer."""
 
-    def __init__(
-        self,
-        formats: ModelFormats,
-        checkpoint: Checkpoint,
-    ) -> None:
+    def __init__(self, formats: ModelFormats, checkpoint: Checkpoint) -> None:
         """checkpoint: called before every estimate."""
         self._spec = formats.model.spec
         self._formats = formats
         self._checkpoint = checkpoint
         self._demands: Memo[Hashable, Demand] = Memo(_DEMANDS)
-        self._others: Memo[Hashable, OtherMemory] = Memo(_STAGE_MEMORIES)
-        self._loads: dict[int, StageLoads] = {}
-        self._idle: Memo[Hashable, IdleStages] = Memo(_DEMANDS)
-        self._contextual: dict[EngineName, bool] = {}
+        self._stage_memories: Memo[Hashable, tuple[StageMemory, ...]] = Memo(_DEMANDS)
+        self._held: dict[EngineName, Held] = {}
 
-    def launch(
-        self,
-        quantization: str | None,
-        workload: Workload,
-        accelerator: Accelerator,
-        kind: Hashable,
-    ) -> LaunchDemand:
-        """Return what a workload demands under any number of requests, with the weights in a
-        format. kind: of the accelerator. Raises as `LaunchDemand.under`."""
-        one = workload if workload.concurrency == 1 else structs.replace(workload, concurrency=1)
-        return LaunchDemand(self, quantization, one, accelerator, kind)
+    def shape(self, workload: Workload, accelerator: Accelerator) -> LaunchShape:
+        """Return a workload on a GPU, whatever the format of its weights. Raises as
+        `LaunchDemand.under`."""
+        return self._shape(workload, accelerator, {})
 
-    def idle_stages(
-        self,
-        quantization: str | None,
-        workload: Workload,
-        accelerator: Accelerator,
-        kind: Hashable,
-    ) -> IdleStages | None:
-        """Return the stages without requests; None where more than the cache depends on them."""
+    def shape_of(self, workload: Workload, other: LaunchShape) -> LaunchShape:
+        """Return a workload on the GPUs of another launch that is divided alike. Raises as
+        `shape`."""
+        return self._shape(workload, other.accelerator, other.loads)
+
+    def _shape(
+        self, workload: Workload, accelerator: Accelerator, loads: dict[str | None, Loaded]
+    ) -> LaunchShape:
         split = _split(workload)
-        if split is None or split.cache_bytes is None:
+        others = None
+        if split is not None and split.cache_bytes is not None:
+            others = self._other_memory(split, split.cache_bytes, workload, accelerator)
+        return LaunchShape(workload, accelerator, split, others, loads)
+
+    def launch(self, quantization: str | None, shape: LaunchShape) -> LaunchDemand:
+        """Return what a launch demands with the weights in a format. Raises as
+        `LaunchDemand.under`."""
+        return LaunchDemand(self, quantization, shape)
+
+    def stages(self, quantization: str | None, shape: LaunchShape) -> IdleStages | None:
+        """Return the stages of a launch without requests; None where more than the cache depends
+        on them."""
+        others = shape.others
+        if shape.split is None or others is None:
             return None
+        loaded = self._loaded(shape.split, quantization, shape)
+        return self._held_of(shape.workload.engine).stages.get_or_compute(
+            (id(loaded), id(others)), lambda: self._idle_stages(loaded, others)
+        )
+
+    def _loaded(self, split: SplitEstimate, quantization: str | None, shape: LaunchShape) -> Loaded:
+        loaded = shape.loads.get(quantization)
+        if loaded is None:
+            sharded = self._formats.sharded(quantization, shape.workload.engine)
+            loaded = split.loaded(self._spec, sharded, shape.workload, shape.accelerator)
+            shape.loads[quantization] = loaded
+        return loaded
+
+    def _idle_stages(self, loaded: Loaded, others: OtherMemory) -> IdleStages:
         self._checkpoint()
-        decides = self._without_cache(split, workload)
-        key = quantization, decides, kind
-        idle = self._idle.get(key)
-        if idle is None:
-            idle = self._idle_stages(
-                split, split.cache_bytes, quantization, workload, accelerator, kind, decides
-            )
-            self._idle.put(key, idle)
-        return idle
-
-    def _idle_stages(
-        self,
-        split: SplitEstimate,
-        cache_bytes: CacheBytes,
-        quantization: str | None,
-        workload: Workload,
-        accelerator: Accelerator,
-        kind: Hashable,
-        decides: Workload,
-    ) -> IdleStages:
-        """Return `idle_stages`. decides: the workload without what changes none of them."""
-        loads = self._loaded(split, quantization, workload, accelerator)
-        others = self._other_memory(split, workload, accelerator, kind, decides)
-        return IdleStages(cache_bytes, loads, others)
-
-    def _without_cache(self, split: SplitEstimate, workload: Workload) -> Workload:
-        """Return a workload of one request without what decides the cache alone: the same for all
-        contexts of most models."""
-        reads = self._contextual.get(workload.engine)
-        if reads is None:
-            reads = self._contextual[workload.engine] = split.rest_reads_context(self._spec)
-        return workload if reads else structs.replace(workload, context_length=1)
-
-    def loaded_bytes(
-        self, quantization: str | None, workload: Workload, accelerator: Accelerator
-    ) -> Sequence[int]:
-        """Return what every stage of a launch has loaded, before anything else is counted [bytes];
-        nothing where the engine does not tell. Raises as `LaunchDemand.under`."""
-        split = _split(workload)
-        if split is None:
-            return ()
-        return self._loaded(split, quantization, workload, accelerator).sizes
-
-    def other_bytes(
-        self, workload: Workload, accelerator: Accelerator, kind: Hashable
-    ) -> list[tuple[int, int]]:
-        """Return what every stage of a workload holds in addition to what is loaded: (what is
-        fixed, with the cache) [bytes]; nothing where the engine does not tell. kind: of the
-        accelerator. Raises as `LaunchDemand.under`."""
-        split = _split(workload)
-        if split is None:
-            return []
-        cache_bytes = split.cache_bytes
-        if cache_bytes is None:
-            others = self._other_memory(split, workload, accelerator, kind, workload)
-            caches = [sum([term.bytes for term in stage.cache]) for stage in others.stages]
-        else:
-            idle = structs.replace(workload, concurrency=1)
-            decides = self._without_cache(split, idle)
-            others = self._other_memory(split, idle, accelerator, kind, decides)
-            of_layouts = others.caches(cache_bytes, workload)
-            caches = [of_layouts[number] for number in others.layout_of]
-        return [(size, size + cache) for size, cache in zip(others.sizes, caches, strict=True)]
-
-    def _loaded(
-        self,
-        split: SplitEstimate,
-        quantization: str | None,
-        workload: Workload,
-        accelerator: Accelerator,
-    ) -> StageLoads:
-        """Return what the weights take, added up once for all workloads that load alike."""
-        sharded = self._formats.sharded(quantization, workload.engine)
-        terms = split.loaded(self._spec, sharded, workload, accelerator)
-        loads = self._loads.get(id(terms))
-        if loads is None:
-            sizes = tuple([sum([term.bytes for term in stage]) for stage in terms])
-            loads = self._loads[id(terms)] = StageLoads(terms, sizes)
-        return loads
+        return IdleStages(loaded, others)
 
     def whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
         """Return the demand of a launch whose requests decide more than its cache."""
-        key = launch.quantization, workload, launch.kind
+        key = launch.quantization, workload, _kind(workload, launch.shape.accelerator)
         return self._demands.get_or_compute(key, lambda: self._whole(launch, workload))
 
     def _whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
         """Return the engine's estimate of the fullest GPU; what is held in addition to the
         weights is estimated once for all their formats."""
         self._checkpoint()
-        spec, accelerator, split = self._spec, launch.accelerator, _split(workload)
-        sharded = self._formats.sharded(launch.quantization, workload.engine)
+        shape = launch.shape
+        accelerator, split = shape.accelerator, shape.split
         if split is None:
             row, profile = ENGINES[workload.engine], self._formats.profile(workload.engine)
-            fullest = row.estimate(spec, sharded, workload, accelerator, profile).fullest
+            sharded = self._formats.sharded(launch.quantization, workload.engine)
+            fullest = row.estimate(self._spec, sharded, workload, accelerator, profile).fullest
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes, launch)
-        loaded = split.loaded(spec, sharded, workload, accelerator)
-        others = self._other_memory(split, workload, accelerator, launch.kind, workload).stages
+        loaded = self._loaded(split, launch.quantization, shape)
+        others = self._stage_memories.get_or_compute(
+            (workload, _kind(workload, accelerator)),
+            lambda: self._stage_memory(split, workload, accelerator),
+        )
         own = split.for_accelerator
         parts = None if own is None else Parts(loaded, others, own)
         return Demand(workload, *fullest_required(loaded, others), launch, parts)
@@ -320,27 +283,46 @@ class ModelDemands:
     def _other_memory(
         self,
         split: SplitEstimate,
+        cache_bytes: CacheBytes,
         workload: Workload,
         accelerator: Accelerator,
-        kind: Hashable,
-        decides: Workload,
     ) -> OtherMemory:
-        """Return what is held in addition to the weights, computed once for all their formats.
-        decides: the workload without what changes none of it."""
+        """Return what is held in addition to the weights, computed once for all their formats, all
+        numbers of requests and all contexts that are read alike."""
+        one = structs.replace(workload, context_length=1, concurrency=1)
+        read = split.context_read(self._spec, workload, accelerator)
+        return self._held_of(workload.engine).others.get_or_compute(
+            (one, read, _kind(workload, accelerator)),
+            lambda: OtherMemory(self._stage_memory(split, workload, accelerator), cache_bytes),
+        )
 
-        def compute() -> OtherMemory:
-            engine = workload.engine
-            settled = ENGINES[engine].with_defaults(workload, self._spec, accelerator)
-            stages = split.stage_memory(
-                self._spec,
-                settled,
-                accelerator,
-                self._formats.profile(engine),
-                self._formats.other_memory(engine),
-            )
-            return OtherMemory(stages)
+    def _stage_memory(
+        self, split: SplitEstimate, workload: Workload, accelerator: Accelerator
+    ) -> tuple[StageMemory, ...]:
+        engine = workload.engine
+        return split.stage_memory(
+            self._spec,
+            ENGINES[engine].with_defaults(workload, self._spec, accelerator),
+            accelerator,
+            self._formats.profile(engine),
+            self._formats.other_memory(engine),
+        )
 
-        return self._others.get_or_compute((decides, kind), compute)
+    def _held_of(self, engine: EngineName) -> Held:
+        """Return what outlives the question."""
+        held = self._held.get(engine)
+        if held is None:
+            memo = self._formats.other_memory(engine)
+            held = self._held[engine] = memo.get_or_compute("of any requests", Held)
+        return held
+
+
+def _kind(workload: Workload, accelerator: Accelerator) -> Hashable:
+    """Return the kind of a GPU: all of it hold the same of a workload but for its weights."""
+    row = ENGINES[workload.engine]
+    if row.workload_kind is None:
+        return row.accelerator_kind(accelerator)
+    return row.workload_kind(accelerator, workload)
 
 
 def _split(workload: Workload) -> SplitEstimate | None:

@@ -14,7 +14,6 @@ from fitgauge.engine.weights import rank_bytes as weights
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import CachedWeights
 from fitgauge.services.fit.batch_estimator import BatchEstimator
-from fitgauge.services.fit.batch_steps import LaunchKind
 from fitgauge.services.fit.workload import context_length_of
 
 
@@ -52,11 +51,6 @@ class Floors:
         held = self._weights(quantization, engine, tensor_parallel)
         required = (held + self._cache(tensor_parallel)) // stages
         return self._fitting.least_usable_of(engine, required, 0, self._share(engine))
-
-    def of_kind(self, quantization: str | None, kind: LaunchKind) -> float:
-        """Return the usable bytes below which a launch fits no GPU of a kind. Infinite where it is
-        impossible."""
-        return kind.floor(quantization, self._share(kind.workload.engine))
 
     def _share(self, engine: EngineName) -> float:
         """Return the largest share of a GPU that a launch may give the engine."""

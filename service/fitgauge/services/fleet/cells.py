@@ -242,9 +242,9 @@ class ModelCells:
                     workloads[batch, count] = self._fitting.workload(
                         on_count, engine, accelerator, count
                     )
+                kind = LaunchKind(self._fitting, on_count, workloads[batch, count], accelerator)
             except IMPOSSIBLE:
                 continue
-            kind = LaunchKind(self._fitting, on_count, workloads[batch, count], accelerator)
             steps = LaunchSteps(self._fitting, on_count, kind)
             for pool in large:
                 fitted = steps.fitted(pool.accelerator)

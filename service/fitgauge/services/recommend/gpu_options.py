@@ -158,25 +158,37 @@ def kinds(
     }
 
 
+class Waits:
+    """Seconds that a step takes on top of reading and multiplying, by GPU: the same for all plans
+    of as many ranks."""
+
+    def __init__(self, spec: ModelSpec, concurrency: int, ranks: int) -> None:
+        self._spec, self.concurrency, self.ranks = spec, concurrency, ranks
+        self.layers = spec.layers * LAYER_SECONDS
+        """Without links."""
+        self._waits: dict[int, float] = {}
+
+    def of(self, option: GpuOption) -> float:
+        """Return those of one GPU."""
+        if self.ranks == 1:
+            return self.layers
+        if option.place not in self._waits:
+            self._waits[option.place] = waiting_seconds(
+                self._spec, self.concurrency, self.ranks, option.limit.accelerator
+            )
+        return self._waits[option.place]
+
+
 class Rate:
     """Tokens a second of one plan by a GPU's bandwidth, peak and link.
 
-    `read`: bytes of a step on one rank, 0 where nothing is generated; `flops`: of one token,
-    over `ranks`."""
+    `waits`: of as many ranks; `read`: bytes of a step on one of them, 0 where nothing is
+    generated; `flops`: of one token, over all of them."""
 
-    def __init__(
-        self, spec: ModelSpec, read: int, concurrency: int, flops: float, ranks: int
-    ) -> None:
-        self._spec, self._read, self._concurrency, self._flops, self._ranks = (
-            spec,
-            read,
-            concurrency,
-            flops,
-            ranks,
-        )
-        self._waits: dict[int, float] = {}
+    def __init__(self, waits: "Waits", read: int, flops: float) -> None:
+        self._waits, self._read, self._flops = waits, read, flops
+        self._concurrency, self._layers = waits.concurrency, waits.layers
         self._speeds: dict[int, float | None] = {}
-        self._layers = spec.layers * LAYER_SECONDS
 
     def expected(self, option: GpuOption) -> float | None:
         """Return the expected speed, the same of as many ranks on any number of GPUs."""
@@ -187,7 +199,7 @@ class Rate:
                 self._concurrency,
                 option.bandwidth,
                 self._multiplying(option),
-                self._waiting(option),
+                self._waits.of(option),
             )
         return self._speeds[place]
 
@@ -208,17 +220,9 @@ class Rate:
             self._concurrency,
             option.bandwidth,
             self._multiplying(option),
-            self._waiting(option),
+            self._waits.of(option),
         )
 
     def _multiplying(self, option: GpuOption) -> float:
-        return self._flops / (self._ranks * option.peak * 1e12) if option.peak else 0.0
-
-    def _waiting(self, option: GpuOption) -> float:
-        if self._ranks == 1:
-            return self._layers
-        if option.place not in self._waits:
-            self._waits[option.place] = waiting_seconds(
-                self._spec, self._concurrency, self._ranks, option.limit.accelerator
-            )
-        return self._waits[option.place]
+        ranks = self._waits.ranks
+        return self._flops / (ranks * option.peak * 1e12) if option.peak else 0.0

@@ -27,6 +27,7 @@ from fitgauge.services.recommend.gpu_options import (
     GpuPool,
     Plan,
     Rate,
+    Waits,
     gpu_option,
     kinds,
 )
@@ -139,6 +140,7 @@ class Search:
         self._launch_kinds: dict[tuple[EngineName, int, Hashable, bool], LaunchKind | None] = {}
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
+        self._waits: dict[int, Waits] = {}
         self._floors = Floors(fitting, request)
 
     def front(self) -> list[Option]:
@@ -229,16 +231,11 @@ class Search:
         if key not in self._launch_kinds:
             try:
                 workload = self._fitting.workload(request, plan.engine, accelerator, count)
+                self._launch_kinds[key] = LaunchKind(self._fitting, request, workload, accelerator)
             except IMPOSSIBLE:
                 self._launch_kinds[key] = None
-            else:
-                launch_kind = LaunchKind(self._fitting, request, workload, accelerator)
-                self._launch_kinds[key] = launch_kind
         of_kind = self._launch_kinds[key]
-        if of_kind is None:
-            return None
-        floor = self._floors.of_kind(plan.quantization, of_kind)
-        return LaunchSteps(self._fitting, request, of_kind, floor)
+        return None if of_kind is None else LaunchSteps(self._fitting, request, of_kind)
 
     def _is_wanted(self, accelerator: Accelerator, count: int, plan: Plan, mark: Criteria) -> bool:
         """Return whether the deployment, if it fits, is one of those asked for."""
@@ -253,9 +250,10 @@ class Search:
         key = (plan, tensor_parallel)
         if key not in self._rates:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
-            self._rates[key] = Rate(
-                self._spec, read, self._request.concurrency or 1, self._flops, tensor_parallel
-            )
+            if tensor_parallel not in self._waits:
+                requests = self._request.concurrency or 1
+                self._waits[tensor_parallel] = Waits(self._spec, requests, tensor_parallel)
+            self._rates[key] = Rate(self._waits[tensor_parallel], read, self._flops)
         return self._rates[key]
 
     def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:

@@ -65,7 +65,9 @@ class LlamaEstimate(NamedTuple):
             accelerator=accelerator,
             stages=stage_estimates(
                 _loaded(sharded, split, offload),
-                _stage_memories(spec, split, workload, profile, windows, streamed),
+                _stage_memories(
+                    spec, split, alike_stages(spec, split), workload, profile, windows, streamed
+                ),
             ),
             budget=accelerator.usable,
         )
@@ -86,8 +88,9 @@ class LlamaEstimate(NamedTuple):
         """Return what every GPU holds in addition to its weights, none of which stay on the
         host."""
         split = layer_split(spec.layers, workload.pipeline_parallel)
+        alike = memo.get_or_compute(("alike", split), lambda: alike_stages(spec, split))
         windows = self.windows(spec, workload)
-        return _stage_memories(spec, split, workload, profile, windows, 0)
+        return _stage_memories(spec, split, alike, workload, profile, windows, 0)
 
 
 def llama_windows(spec: ModelSpec, workload: Workload) -> Windows:
@@ -119,9 +122,28 @@ def _loaded(
     )
 
 
+def alike_stages(spec: ModelSpec, split: LayerSplit) -> tuple[int, ...]:
+    """Return for every GPU the number of the first that holds as many layers of every kind, and
+    the same ends of the model."""
+    first: dict[tuple[int, ...], int] = {}
+    return tuple(
+        first.setdefault(
+            (
+                number == 0,
+                number == split.output,
+                len(layers),
+                *(count_within(block.layers, layers) for block in spec.blocks),
+            ),
+            number,
+        )
+        for number, layers in enumerate(split.ranges)
+    )
+
+
 def _stage_memories(
     spec: ModelSpec,
     split: LayerSplit,
+    alike: tuple[int, ...],
     workload: Workload,
     profile: EngineProfile,
     windows: Windows,
@@ -129,17 +151,10 @@ def _stage_memories(
 ) -> tuple[StageMemory, ...]:
     requests, context = workload.requests_per_replica, workload.context_length
     projector = projector_terms(spec)
-    alike: dict[tuple[int, ...], StageMemory] = {}
-    stages = []
+    stages: list[StageMemory] = []
     for number, layers in enumerate(split.ranges):
-        key = (
-            number == 0,
-            number == split.output,
-            len(layers),
-            *(count_within(block.layers, layers) for block in spec.blocks),
-        )
-        if key in alike:
-            stages.append(alike[key])
+        if alike[number] < number:
+            stages.append(stages[alike[number]])
             continue
         cells = LlamaKvCache(spec, layers, cache_format(workload), windows, context)
         fixed = (
@@ -157,10 +172,8 @@ def _stage_memories(
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
         )
-        alike[key] = StageMemory(
-            layers=len(layers), fixed=fixed, cache=cache_terms(cells, workload), layout=cells
-        )
-        stages.append(alike[key])
+        cache = cache_terms(cells, workload)
+        stages.append(StageMemory(len(layers), fixed=fixed, cache=cache, layout=cells))
     return tuple(stages)
 
 

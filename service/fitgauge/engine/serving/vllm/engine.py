@@ -52,7 +52,7 @@ ENGINE = Engine(
         memory.loaded_stages,
         stage_memory.stage_memory,
         stage_memory.cache_bytes,
-        rest_reads_context=stage_memory.rest_reads_context,
+        context_read=stage_memory.context_read,
     ),
     budget=memory.budget_bytes,
     terms_outside_budget=memory.terms_outside_budget,

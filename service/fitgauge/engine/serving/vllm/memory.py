@@ -138,21 +138,15 @@ def terms_outside_budget(
     return tuple(terms)
 
 
-def workload_kind(
-    accelerator: Accelerator, workload: Workload, sharded: ShardedWeights
-) -> AcceleratorKind:
-    """Return the kind of an accelerator without what does not decide this workload: its links
-    under one rank, and its matrix units where no FP8 weights share scales."""
-    kind = accelerator_kind(accelerator)
-    return _of_workload(kind, communicating_ranks(workload) > 1, has_fp8_blocks(sharded))
+def workload_kind(accelerator: Accelerator, workload: Workload) -> AcceleratorKind:
+    """Return the kind of an accelerator as far as it decides what this workload holds in addition
+    to what is loaded: without its links under one rank, and what its matrix units multiply."""
+    return _of_workload(accelerator_kind(accelerator), communicating_ranks(workload) > 1)
 
 
 @cache
-def _of_workload(kind: AcceleratorKind, communicates: bool, has_blocks: bool) -> AcceleratorKind:
-    return kind._replace(
-        symmetric=kind.symmetric and communicates,
-        multiplies_fp8=kind.multiplies_fp8 or not has_blocks,
-    )
+def _of_workload(kind: AcceleratorKind, communicates: bool) -> AcceleratorKind:
+    return kind._replace(symmetric=kind.symmetric and communicates, multiplies_fp8=True)
 
 
 def loading_kind(

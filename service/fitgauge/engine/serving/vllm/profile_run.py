@@ -17,7 +17,7 @@ from fitgauge.engine.serving.activations import HALF, activation_bytes, attentio
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
-from fitgauge.engine.serving.vllm.encoder import images
+from fitgauge.engine.serving.vllm.encoder import images, largest_batch
 from fitgauge.engine.serving.vllm.second_runner import runs_second, second_sampler
 from fitgauge.engine.serving.vllm.speculative import read_bytes
 from fitgauge.engine.serving.vllm.workspaces import (
@@ -136,6 +136,21 @@ def profiling_terms(
     )
 
 
+def context_in_pass(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> tuple[int, ...]:
+    """Return all that the pass reads of the longest request [tokens]: how many of its latents are
+    expanded, of how many an indexer gathers keys, and the images and videos that it holds."""
+    read: tuple[int, ...] = ()
+    if spec.latent_layers:
+        gathered = workload.context_length if any(True for _ in indexers(spec)) else 0
+        read = expanded_tokens(workload), gathered
+    if spec.sees_images:
+        first = first_engine(accelerator, workload.engine_version)
+        read += largest_batch(spec, workload, first_engine=first)
+    return read
+
+
 def indexed_peak(
     spec: ModelSpec, profile: EngineProfile, workload: Workload, workspaces: int
 ) -> int:
@@ -239,19 +254,23 @@ def attending_width(mixer: Mixer, tensor_parallel: int) -> int:
             return attention_width(mixer, tensor_parallel)
 
 
+def expanded_tokens(workload: Workload) -> int:
+    """Return the tokens whose latents are expanded at once: of eight contexts, or 4 x 16 a
+    sequence, 65,536 at most."""
+    return min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)
+
+
 def expanded_bytes(mixer: Mixer, workload: Workload) -> int:
-    """Return keys and values of eight contexts, or of 4 x 16 tokens a sequence, expanded from
-    their latents: tokens x heads x (nope + value) x 2 B, of 65,536 tokens at most [bytes]; 0
-    where nothing is expanded."""
+    """Return keys and values expanded from their latents: `expanded_tokens` x heads x (nope +
+    value) x 2 B [bytes]; 0 where nothing is expanded."""
     if (
         not isinstance(mixer, LatentAttention)
         or mixer.indexer
         or workload.engine_version < releases.LATENTS_EXPANDED
     ):
         return 0
-    tokens = min(max(8 * workload.context_length, 64 * workload.max_num_seqs), _EXPANDED_MOST)
     return (
-        tokens
+        expanded_tokens(workload)
         * max(1, mixer.query_heads // workload.tensor_parallel)
         * (mixer.nope_dim + mixer.value_dim)
         * HALF

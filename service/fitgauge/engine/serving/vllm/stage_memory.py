@@ -24,9 +24,10 @@ from fitgauge.engine.serving.vllm.kv_cache.layout import (
     KvCacheConfig,
     batches_in_flight,
     model_groups,
+    page_reads_context,
     stage_layout,
 )
-from fitgauge.engine.serving.vllm.profile_run import profiling_terms
+from fitgauge.engine.serving.vllm.profile_run import context_in_pass, profiling_terms
 from fitgauge.engine.serving.vllm.second_runner import holds_states, runs_second, sampler_states
 from fitgauge.engine.serving.vllm.speculative import drafted_layers
 from fitgauge.engine.serving.weights import Stage, stages_of
@@ -54,9 +55,9 @@ def stage_memory(
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and how its pool is laid out. `memo`: of this model and profile."""
     alone = accelerator_kind(accelerator).alone
-    of_context = _of_context(memo)
-    held = of_context if _reads_context(spec) else memo
-    passes: Passes = held.get_or_compute((_of_the_pass(spec, workload), alone), dict)
+    read = context_in_pass(spec, workload, accelerator)
+    held = _of_context(memo) if read else memo
+    passes: Passes = held.get_or_compute((_of_the_pass(workload), read, alone), dict)
     processes = _processes(spec, workload, accelerator, profile, memo)
     stages = stages_of(spec, workload)
     caches = _caches(spec, workload, accelerator, stages, memo)
@@ -82,10 +83,11 @@ def stage_memory(
     return tuple(each)
 
 
-def rest_reads_context(spec: ModelSpec) -> bool:
-    """Return whether the profiling pass or a page of the cache depends on the context, and not the
-    number of pages alone."""
-    return spec.keeps_states or _reads_context(spec)
+def context_read(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> Hashable:
+    """Return what the profiling pass and a page of the cache read of the context, which decides
+    the number of pages too."""
+    longest = workload.context_length if page_reads_context(spec) else 1
+    return longest, context_in_pass(spec, workload, accelerator)
 
 
 def _of_context(memo: MixedMemo) -> MixedMemo:
@@ -109,13 +111,13 @@ def with_caches(stages: Iterable[StageMemory], workload: Workload) -> tuple[Stag
     return tuple(whole)
 
 
-def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
+def _of_the_pass(workload: Workload) -> Workload:
     """Return the workload without what does not decide the profiling pass: how many stages there
     are beyond two, replicas, the requests and the format of their cache, the share of the GPU,
-    CUDA graphs, bytes in host memory or of others, and the context where nothing reads it."""
+    CUDA graphs, bytes in host memory or of others, and the context but for `context_in_pass`."""
     return structs.replace(
         workload,
-        context_length=workload.context_length if _reads_context(spec) else 1,
+        context_length=1,
         concurrency=1,
         kv_cache_dtype="auto",
         pipeline_parallel=min(workload.pipeline_parallel, 2),
@@ -127,12 +129,6 @@ def _of_the_pass(spec: ModelSpec, workload: Workload) -> Workload:
         kv_cache_memory_bytes=None,
         other_memory_bytes=0,
     )
-
-
-def _reads_context(spec: ModelSpec) -> bool:
-    """Return whether the pass depends on the longest request: as many of its latents are expanded,
-    an indexer gathers keys of as many tokens, and videos are as long."""
-    return spec.sees_images or bool(spec.latent_layers)
 
 
 def _processes(
@@ -186,8 +182,8 @@ def _caches(
     memo: MixedMemo,
 ) -> list[KvCacheConfig]:
     """Return the cache of every stage: the same one for stages whose layers are alike."""
-    # no other layer's page depends on the longest request
-    longest = workload.context_length if spec.keeps_states else 1
+    by_context = page_reads_context(spec)
+    longest = workload.context_length if by_context else 1
     decides = (
         workload.tensor_parallel,
         workload.kv_cache_dtype,
@@ -198,7 +194,7 @@ def _caches(
         workload.speculative_tokens,
         workload.float32,
     )
-    held = _of_context(memo) if spec.keeps_states else memo
+    held = _of_context(memo) if by_context else memo
     groups: tuple[Members, ...] = held.get_or_compute(
         ("groups", *decides),
         lambda: model_groups(

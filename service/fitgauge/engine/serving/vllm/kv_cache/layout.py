@@ -299,6 +299,21 @@ def deployment(
     )
 
 
+def page_reads_context(spec: ModelSpec) -> bool:
+    """Return whether a page depends on the longest request: a state's where no layer attends, whose
+    block is as long."""
+    return spec.keeps_states and not any(
+        _attends(mixer)
+        for block in spec.blocks
+        if block.part in CACHED_PARTS
+        for mixer in block.mixers
+    )
+
+
+def _attends(mixer: Mixer) -> bool:
+    return isinstance(mixer, LatentAttention) or (isinstance(mixer, Attention) and mixer.causal)
+
+
 def hybrid_token_bytes(
     mixers: list[Mixer], cache_format: str, dtype: str, tensor_parallel: int
 ) -> tuple[int, bool]:

@@ -79,10 +79,14 @@ def test_models_with_windows_are_refused_where_vllm_keeps_all_of_them(check_fit)
     assert check_fit(**question, disaggregation="decode").verdict == "fits"
 
 
-def test_other_engines_say_that_they_ignore_it(check_fit):
-    answer = check_fit(**QUESTION, engine="tgi", disaggregation="prefill")
-    assert any(one.field == "disaggregation" for one in answer.warnings)
-    assert all(one.code != "kv-transfer" for one in answer.warnings)
+@pytest.mark.parametrize("engine", ["tensorrt-llm", "tgi", "llama.cpp"])
+def test_other_engines_are_refused_with_those_that_serve_halves(check_fit, engine):
+    answer = check_fit(**QUESTION, engine=engine, disaggregation="prefill")
+    assert (answer.verdict, answer.launch) == ("unsupported", None)
+    assert f"not estimated for {engine}" in answer.summary
+    engines = [one.request["engine"] for one in answer.suggestions if "engine" in one.request]
+    assert engines[:1] == ["vllm"]
+    assert check_fit(**QUESTION, engine=engine).verdict != "unsupported"
 
 
 def test_an_unknown_half_is_refused():

@@ -9,7 +9,7 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import kv_offload, platforms
 from fitgauge.engine.serving.engine_facts import Capability, Version
-from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import Alternative, UnsupportedError
 
@@ -21,12 +21,28 @@ def refusal(
     None where it does or nothing is known."""
     engine, method = workload.engine, _method(scheme)
     return (
-        ENGINES[engine].refusal(spec, workload, accelerator)
+        _half_refusal(workload)
+        or ENGINES[engine].refusal(spec, workload, accelerator)
         or platforms.refusal(engine, method, scheme.form, accelerator)
         or _format(engine, workload.engine_version, scheme, accelerator)
         or _kernels(engine, accelerator)
         or implemented.refusal(workload, spec, method, accelerator)
         or kv_offload.refusal(workload, accelerator)
+    )
+
+
+def _half_refusal(workload: Workload) -> UnsupportedError | None:
+    """Return why one half of disaggregated serving is not answered for an engine: llama.cpp, MLX
+    and others have none; TensorRT-LLM fills its pool first and then allocates buffers of
+    max_tokens_in_buffer, which is not modelled."""
+    engine = workload.engine
+    if workload.disaggregation is None or "disaggregation" in ENGINES[engine].options:
+        return None
+    others = tuple(name for name in preferred() if "disaggregation" in ENGINES[name].options)
+    return UnsupportedError(
+        "disaggregation",
+        f"One half of disaggregated serving is not estimated for {engine}.",
+        ({"engine": others}, {"disaggregation": (None,)}),
     )
 
 

@@ -111,7 +111,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
     if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield Note("field-ignored", "lora_rank", "`lora_rank` is ignored without `lora_slots`.")
     for name in row.ignored:
-        if getattr(request, name):
+        if getattr(request, name) and name != "disaggregation":  # which is refused
             yield Note("engine-ignores-field", name, f"{engine} ignores `{name}`.")
     yield from unsupported_flags(request, workload)
     if row.kv_offload and row.kv_offload.in_shared_memory and workload.kv_offload_bytes:

@@ -162,9 +162,9 @@ def test_unified_memory_is_given_the_share_that_starts(check_fit):
     assert {one.setting for one in answer.chosen} == {"gpu_memory_utilization"}
 
 
-@pytest.mark.parametrize(("count", "fewest"), [(1, None), (4, 3), (8, 3)])
-def test_linked_machines_of_unified_memory_can_be_fewer(check_fit, count, fewest):
-    """Three DGX Sparks hold 220 GiB of weights; one machine is told of no others."""
+@pytest.mark.parametrize(("count", "fewest"), [(1, 3), (4, 3), (8, 3)])
+def test_linked_machines_of_unified_memory_can_be_fewer_or_more(check_fit, count, fewest):
+    """Three DGX Sparks hold 220 GiB of weights, and one machine is told so."""
     answer = check_fit(
         model="Qwen/Qwen3-235B-A22B-FP8",
         gpu="DGX Spark",

@@ -89,8 +89,8 @@ class OtherMemory:
     def caches(self, workload: Workload) -> list[int]:
         """Return the cache of a stage of every layout under the requests of a workload [bytes]."""
         requests = workload.concurrency, workload.context_length
-        asked, caches = self._last
-        if asked != requests:
+        last, caches = self._last
+        if last != requests:
             caches = [self._cache_bytes(layout, workload) for layout in self._layouts]
             self._last = requests, caches  # at once, as threads share it
         return caches

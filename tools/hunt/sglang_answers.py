@@ -51,6 +51,7 @@ FLAGS = {
     "expert_parallel": "ep_size",
     "page_size": "page_size",
     "disable_cuda_graph": "disable_cuda_graph",
+    "json_model_override_args": "json_model_override_args",
 }
 """Fields of a case by the argument that they are."""
 SHOWN = (

@@ -5,10 +5,13 @@ from typing import Any
 
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
+from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.runtime import communication_term
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
+from fitgauge.engine.serving.sglang.launch import config_overrides
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
+from fitgauge.errors import InvalidRequestError
 from hunt.draw import Model, draw_cases, draw_format, with_layers
 
 VERSION = (0, 5, 23)
@@ -75,7 +78,18 @@ def _case(draw: random.Random, architecture: str, model: Model) -> dict[str, Any
         chance, value = draw.random(), draw.choice(values or (None,))
         if chance < share and value is not None:
             case[name] = value
+    case["json_model_override_args"] = _overrides(config, case.get("context_length"))
     return {name: value for name, value in case.items() if value is not None}
+
+
+def _overrides(config: dict[str, Any], context_length: int | None) -> str | None:
+    """Return what this service's command replaces of the config for a context."""
+    if context_length is None:
+        return None
+    try:
+        return config_overrides(read_config(config), context_length)
+    except InvalidRequestError:
+        return None
 
 
 def free_gib(gpu: str, ranks: int) -> float:

@@ -44,3 +44,11 @@ def test_what_stands_in_brackets_behind_a_format_is_left_out(check_fit):
     asked = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
     noted = check_fit(**asked, kv_cache_dtype="fp8_e4m3 (fp8)")
     assert pool(noted) == pool(check_fit(**asked, kv_cache_dtype="fp8_e4m3"))
+
+
+def test_a_checkpoints_cache_goes_with_its_weights(check_fit):
+    """What a checkpoint says of its cache holds for its own weights, not for others' of it."""
+    asked = {"gpu": "8x B200", "context_length": 8192}
+    model = "nvidia/Llama-3.1-70B-Instruct-FP8"
+    published = check_fit(model=model, **asked)
+    assert pool(check_fit(model=model, quantization="bf16", **asked)) == 2 * pool(published)

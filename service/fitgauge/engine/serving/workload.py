@@ -1,5 +1,8 @@
 """What is served and how: a serving request with every default filled in."""
 
+from collections.abc import Mapping
+
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.options import EngineOptions
 
@@ -56,6 +59,14 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     float32: bool = False
     """The model runs in 32 bits, and a cache of its own format does too: no request field, derived
     from `quantization`."""
+    requantized: bool = False
+    """The weights are in a format that the checkpoint is not published in: no request field,
+    derived from `quantization`."""
+
+    def settings(self, spec: ModelSpec) -> Mapping[str, object]:
+        """Return the config's quantization of the weights that are loaded; empty where they are
+        not in the format that the model is published in."""
+        return {} if self.requantized else spec.quantization or {}
 
     @property
     def requests_per_replica(self) -> int:

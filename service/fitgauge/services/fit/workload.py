@@ -9,6 +9,7 @@ from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.engine.quantization.same_format import holds_format
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.options import sent_options
@@ -101,6 +102,11 @@ def base_workload(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
+        requantized=bool(
+            request.quantization
+            and spec.quantization
+            and not holds_format(spec, request.quantization)
+        ),
         **sent_options(request),  # type: ignore[arg-type]
     )
 

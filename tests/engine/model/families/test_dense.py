@@ -268,6 +268,12 @@ def test_rotary_rows_by_scaling(scaling, rows):
     ]
 
 
+def test_the_length_that_both_engines_read_first():
+    """Command R's positions are trained for 8,192 tokens and extended to 131,072. Source: vllm
+    0.33 transformers_utils/model_arch_config_convertor.py, sglang 0.5.23 get_context_length."""
+    assert read_config(LLAMA | {"model_max_length": 131072}).max_context_length == 131072
+
+
 @pytest.mark.parametrize(
     "missing",
     ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"],

@@ -24,7 +24,7 @@ def workload(**fields: Any) -> Workload:
 @pytest.mark.parametrize(
     ("quantization", "narrow"),
     [
-        (None, False),
+        ({}, False),
         ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}, True),
         ({"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": None}}, False),
         ({"quant_algo": "FP8", "kv_cache_scheme": {"type": "float", "num_bits": 8}}, True),
@@ -35,7 +35,7 @@ def workload(**fields: Any) -> Workload:
     ],
 )
 def test_a_checkpoint_of_modelopt_sets_the_format(
-    quantization: dict[str, object] | None, narrow: bool
+    quantization: dict[str, object], narrow: bool
 ) -> None:
     assert checkpoint_is_fp8(quantization) is narrow
     spec = msgspec.structs.replace(spec_of("Qwen/Qwen3-32B"), quantization=quantization)

@@ -50,6 +50,12 @@ def test_other_kernels_pad_no_rows(model: str, card: str, version: tuple[int, in
     assert padded_expert_bytes(spec_of(model), workload(version), accelerator) == 0
 
 
+def test_experts_in_another_format_than_the_checkpoints_have_other_kernels() -> None:
+    rtx = bundled().find("RTX 5090").accelerator
+    work = msgspec.structs.replace(workload((0, 33)), requantized=True)
+    assert padded_expert_bytes(spec_of("Qwen/Qwen3-30B-A3B-FP8"), work, rtx) == 0
+
+
 def test_expert_parallel_ranks_pad_the_experts_that_they_hold() -> None:
     spec, rtx = spec_of("Qwen/Qwen3-30B-A3B-FP8"), bundled().find("RTX 5090").accelerator
     work = workload((0, 33), tensor_parallel=4)

@@ -24,7 +24,7 @@ def cache_dtype(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -
         return workload.kv_cache_dtype
     if is_sparse_latent(spec):
         return _FP8 if is_blackwell(accelerator) else "auto"
-    return _FP8 if checkpoint_is_fp8(spec.quantization) else "auto"
+    return _FP8 if checkpoint_is_fp8(workload.settings(spec)) else "auto"
 
 
 def is_sparse_latent(spec: ModelSpec) -> bool:
@@ -35,9 +35,8 @@ def is_sparse_latent(spec: ModelSpec) -> bool:
     )
 
 
-def checkpoint_is_fp8(quantization: Mapping[str, object] | None) -> bool:
+def checkpoint_is_fp8(settings: Mapping[str, object]) -> bool:
     """Return whether a checkpoint of ModelOpt's, or one of FP8 with its key, has an FP8 cache."""
-    settings = quantization or {}
     nested = settings.get("quantization")
     if isinstance(nested, Mapping):
         return _is_fp8(nested.get("kv_cache_quant_algo"))

@@ -1,5 +1,8 @@
 """How to start SGLang. Source: sglang 0.5.23, srt/arg_groups/fields."""
 
+from msgspec import json
+
+from fitgauge.engine.model.spec import ModelSpec, Recurrent
 from fitgauge.engine.serving.launch import (
     HEAD,
     Flags,
@@ -34,6 +37,22 @@ def hicache_gigabytes(workload: Workload) -> int:
     return max(1, workload.kv_offload_bytes // 10**9)
 
 
+_WITHOUT_POSITIONS = 2048
+"""The longest context of a model whose config has none. Source: sglang 0.5.23,
+srt/utils/hf_transformers/common.py, get_context_length."""
+
+
+def config_overrides(spec: ModelSpec, context_length: int) -> str | None:
+    """Return what of the config is replaced so that SGLang takes the context; None for nothing.
+
+    A model of states alone reads any length and its config says none."""
+    mixers = [mixer for block in spec.blocks for mixer in block.mixers]
+    reads_any = mixers and all(isinstance(mixer, Recurrent) for mixer in mixers)
+    if not reads_any or context_length <= _WITHOUT_POSITIONS:
+        return None
+    return json.encode({"max_position_embeddings": context_length}).decode()
+
+
 def command(launch: Launch) -> str:
     """Return the command line.
 
@@ -52,6 +71,10 @@ def command(launch: Launch) -> str:
         ("--pp-size", degree(workload.pipeline_parallel)),
         ("--dp-size", degree(workload.data_parallel)),
         ("--ep-size", degree(workload.expert_parallel)),
+        (
+            "--json-model-override-args",
+            config_overrides(launch.model.spec, workload.context_length),
+        ),
         ("--quantization", launch.quantization),
         ("--dtype", launch.dtype),
         ("--kv-cache-dtype", launch.kv_cache_dtype),

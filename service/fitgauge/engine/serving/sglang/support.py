@@ -3,6 +3,7 @@
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec
 from fitgauge.engine.serving.sglang import hicache
+from fitgauge.engine.serving.sglang.cache_dtype import is_sparse_latent
 from fitgauge.engine.serving.sglang.gpus import architecture
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -20,15 +21,17 @@ def refusal(
         hicache.refusal(workload)
         or _without_kernels(spec, accelerator)
         or _without_cache_dtype(spec, workload, accelerator)
-        or _without_format(spec, accelerator)
+        or _without_format(spec, workload, accelerator)
     )
 
 
-def _without_format(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedError | None:
+def _without_format(
+    spec: ModelSpec, workload: Workload, accelerator: Accelerator
+) -> UnsupportedError | None:
     """Source: sglang 0.5.23, srt/layers/quantization/awq/awq.py (get_supported_act_dtypes, without
     Marlin's kernels); modelopt_quant.py (get_min_capability; ModelOptNvFp4FusedMoEMethod for
     DeepSeek V4)."""
-    settings, capability = spec.quantization or {}, accelerator.compute_capability
+    settings, capability = workload.settings(spec), accelerator.compute_capability
     if capability is None:
         return None
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
@@ -54,18 +57,19 @@ def _without_format(spec: ModelSpec, accelerator: Accelerator) -> UnsupportedErr
 def _without_cache_dtype(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> UnsupportedError | None:
-    """Source: sglang 0.5.23, srt/arg_groups: model_overrides/deepseek_v4.py and
-    attention_backend_hook.py (trtllm_mla)."""
+    """Source: sglang 0.5.23, srt/arg_groups/overrides.py (_deepseek_v4_kv_cache_dtype,
+    _dsa_kv_cache_dtype_default, _mla_kv_cache_dtype_checks)."""
     if workload.kv_cache_dtype != "F8_E5M2" or workload.engine_version < (0, 5, 23):
         return None
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     compressed = any(isinstance(mixer, CompressedAttention) for mixer in mixers)
     latent = any(isinstance(mixer, LatentAttention) for mixer in mixers)
-    if not compressed and not (latent and architecture(accelerator) == "blackwell"):
+    refused = is_sparse_latent(spec) or (latent and architecture(accelerator) == "blackwell")
+    if not compressed and not refused:
         return None
     return UnsupportedError(
         "kv_cache_dtype",
-        "SGLang's kernels of latent attention read no cache in fp8_e5m2 there.",
+        "SGLang's kernels of this model's attention read no cache in fp8_e5m2 there.",
         ({"kv_cache_dtype": ("fp8_e4m3", "auto")},),
     )
 

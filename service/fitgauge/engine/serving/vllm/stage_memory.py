@@ -193,6 +193,7 @@ def _caches(
         workload.engine_version,
         workload.speculative_tokens,
         workload.float32,
+        workload.requantized,
     )
     held = _of_context(memo) if by_context else memo
     groups: tuple[Members, ...] = held.get_or_compute(
@@ -207,6 +208,7 @@ def _caches(
             version=workload.engine_version,
             speculative_tokens=workload.speculative_tokens,
             float32=workload.float32,
+            requantized=workload.requantized,
         ),
     )
     # only the graphs of states ask how many requests run at once

@@ -38,7 +38,7 @@ def in_one_kernel(spec: ModelSpec, workload: Workload, accelerator: Accelerator)
     Source: fused_moe/oracle/mxfp4.py (0.19.0, 0.33.0), OAITritonMxfp4ExpertsMonolithic."""
     capability = accelerator.compute_capability
     built = capability is not None and (9, 0) <= capability < (11, 0)
-    stored = (spec.quantization or {}).get("quant_method") == "mxfp4"
+    stored = workload.settings(spec).get("quant_method") == "mxfp4"
     return (
         built
         and stored
@@ -134,7 +134,7 @@ def _runs_deep_gemm(spec: ModelSpec, workload: Workload, accelerator: Accelerato
 
     Source: vllm 0.24.0 platforms/cuda.py, support_deep_gemm; fused_moe/oracle/fp8.py and
     mxfp4.py, _get_priority_backends."""
-    stored = spec.quantization or {}
+    stored = workload.settings(spec)
     return (
         _on_rtx_blackwell(workload, accelerator)
         and stored.get("quant_method") == "fp8"

@@ -127,7 +127,9 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
         dtype=config.dtype(),
         hidden_size=hidden,
         vocabulary_size=vocabulary,
-        max_context_length=config.integer("max_position_embeddings", default=2048),
+        max_context_length=config.integer(
+            "model_max_length", "max_position_embeddings", default=2048
+        ),
         tied_embeddings=tied,
         blocks=(
             embeddings(config, dialect, vocabulary, hidden),

@@ -57,9 +57,16 @@ def cuda_major(compute_capability: tuple[int, int] | None) -> int:
     return compute_capability[0] if compute_capability else 0
 
 
-def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, int] | None) -> str:
+def resolved_format(
+    spec: ModelSpec,
+    name: str,
+    compute_capability: tuple[int, int] | None,
+    *,
+    requantized: bool = False,
+) -> str:
     """Return the format the layers really use: what was asked for, else what the checkpoint or the
-    model's class asks for, else `auto`.
+    model's class asks for, else `auto`. requantized: whether the weights are in another format
+    than the checkpoint's, whose settings then say nothing.
 
     Sources: `utils/torch_utils.py` (resolve_kv_cache_dtype_string),
     `model_executor/models/config.py` (GlmMoeDsaForCausalLM), `layers/attention/attention.py` (a
@@ -67,7 +74,7 @@ def resolved_format(spec: ModelSpec, name: str, compute_capability: tuple[int, i
     (_canonicalize_sparse_mla_kv_cache_dtype) and `models/deepseek_v4/attention.py`
     (_resolve_dsv4_kv_cache_dtype)."""
     requested = cache_format(name)
-    if requested == AUTO:
+    if requested == AUTO and not requantized:
         requested = checkpoint_format(spec.quantization)
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     if any(isinstance(mixer, CompressedAttention) for mixer in mixers):

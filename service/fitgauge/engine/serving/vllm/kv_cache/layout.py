@@ -170,6 +170,7 @@ def model_groups(
     compute_capability: tuple[int, int] | None = None,
     speculative_tokens: int = 0,
     float32: bool = False,
+    requantized: bool = False,
 ) -> tuple[Members, ...]:
     """Return the layers of a whole model in the groups that vLLM makes of them, before they are
     dealt to pipeline stages.
@@ -178,7 +179,8 @@ def model_groups(
     the GPU, None without CUDA. `speculative_tokens`: drafted a step by the model's own heads,
     whose layers then keep a cache too, numbered on from the last; a recurrent layer holds a
     state more for each of them (MambaSpec, num_speculative_blocks). `float32`: the model runs in
-    32 bits (--dtype float32). Raises UnsupportedError for a dtype that vLLM has not."""
+    32 bits (--dtype float32). `requantized`: see `resolved_format`.
+    Raises UnsupportedError for a dtype that vLLM has not."""
     model_mixers: list[tuple[Mixer, Layers]] = [
         (lengthened(mixer, block, speculative_tokens), block.layers)
         for block in spec.blocks
@@ -195,6 +197,7 @@ def model_groups(
         compute_capability,
         version,
         "F32" if float32 else served_dtype(spec.dtype),
+        requantized=requantized,
     )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in model_mixers for one in mixer_specs(mixer, on)]
@@ -278,10 +281,14 @@ def deployment(
     compute_capability: tuple[int, int] | None,
     version: tuple[int, ...],
     dtype: str,
+    *,
+    requantized: bool,
 ) -> Deployment:
     """Format, block size and state pages that the model's layers share, where it runs in `dtype`.
     A hybrid's block grows until a page holds a state."""
-    cache_format = resolved_format(spec, kv_cache_dtype, compute_capability)
+    cache_format = resolved_format(
+        spec, kv_cache_dtype, compute_capability, requantized=requantized
+    )
     block = attention_block(
         mixers, cache_format, compute_capability, image_prefix=spec.image_prefix, version=version
     )

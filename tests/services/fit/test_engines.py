@@ -306,3 +306,13 @@ def test_a_calibrated_term_names_the_runs_behind_it(check_fit: Check, engine: st
 def test_mlx_is_not_assumed_for_a_bare_memory_size(check_fit):
     answer = check_fit(model="meta-llama/Llama-3.2-11B-Vision-Instruct", gpu="24GB")
     assert answer.understood_as["engine"] != "mlx"
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "ollama"])
+def test_llama_cpp_divides_a_model_over_16_gpus_at_most(check_fit: Check, engine: str) -> None:
+    asked = {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "20x RTX 4090", "engine": engine}
+    answer = check_fit(**asked)
+    assert answer.understood_as["pipeline_parallel"] == 16
+    assert ("gpus-idle", "gpu_count") in codes(answer.warnings)
+    with pytest.raises(InvalidRequestError, match="16 GPUs at most"):
+        check_fit(**asked, pipeline_parallel=20)

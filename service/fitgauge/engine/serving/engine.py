@@ -281,6 +281,9 @@ class Engine(NamedTuple):
     splits_layers: bool = False
     """Every GPU holds whole layers: GPUs are pipeline stages."""
 
+    most_gpus: int | None = None
+    """The GPUs that one launch divides a model over at most; None: no such limit."""
+
     line_up: Callable[[Sequence[Accelerator]], tuple[Accelerator, ...]] | None = None
     """The order in which it divides layers over GPUs of several kinds; None: it takes GPUs of one
     kind."""

@@ -204,7 +204,7 @@ def degrees(
         )
     if pipeline is None:
         pipeline = max(1, count // (tensor * data))
-        pipeline = min(pipeline, max(1, spec.layers))
+        pipeline = min(pipeline, max(1, spec.layers), row.most_gpus or pipeline)
     if pipeline > max(1, spec.layers):
         hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
         raise InvalidRequestError(
@@ -214,6 +214,13 @@ def degrees(
             code="impossible-degrees",
         )
     ranks = tensor * pipeline * data
+    if row.most_gpus is not None and pipeline > row.most_gpus:
+        raise InvalidRequestError(
+            f"{engine} divides a model over {row.most_gpus} GPUs at most, not {pipeline}.",
+            hint=f"Send pipeline_parallel {row.most_gpus}, or another engine.",
+            field="pipeline_parallel",
+            code="impossible-degrees",
+        )
     if ranks > count:
         hint = (
             f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the"

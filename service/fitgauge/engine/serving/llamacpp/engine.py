@@ -4,7 +4,7 @@ Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulk
 docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
 from fitgauge.engine.serving.container import ContainerImage
-from fitgauge.engine.serving.engine import Engine, fixed_batch
+from fitgauge.engine.serving.engine import Engine, always_runs, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
@@ -21,6 +21,7 @@ from fitgauge.engine.serving.llamacpp import (
     ollama_log,
     settings,
     start_log,
+    support,
 )
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
@@ -54,6 +55,7 @@ ENGINE = Engine(
     served_formats=("q8_0", "q6_k", "q5_k_m", "q4_k_m"),
     split=memory.LLAMA_CPP.split,
     min_compute_capability=(5, 0),
+    refusal=support.refusal,
     own_format=("GGUF files", "q4_k_m"),
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
@@ -80,6 +82,7 @@ ENGINE = Engine(
     checkpoint_kinds=("gguf",),
     checkpoint_word="GGUF",
     splits_layers=True,
+    most_gpus=support.MOST_GPUS,
     line_up=tuple,
     file_kind="gguf",
     default=True,
@@ -101,6 +104,7 @@ OLLAMA = ENGINE._replace(
     line_up=ollama.most_free_first,
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
     split=ollama.OLLAMA.split,
+    refusal=always_runs,
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
     checkpoint_kinds=("ollama", "gguf"),
     hub_prefix="hf.co/",

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 import pytest
 
 from fitgauge.catalog.catalog import bundled
+from fitgauge.services.fleet import integer_program
 from fitgauge.services.fleet.packing import Demanded, SolverMissingError, plan
 from fitgauge.services.fleet.pools import Pool, pool_of
 from fitgauge.services.fleet.schemas import GpuEntry
@@ -60,6 +61,14 @@ CASES = [
         [Demanded("a", 1, {"x": 1, "y": 1}), Demanded("b", 4, {"y": 2})],
         [pool("x", per_machine=1, price=0.5), pool("y", per_machine=8, price=0.9)],
     ),
+    (  # x is no better than y for either, but y is limited; z is no better than x
+        [Demanded("a", 2, {"x": 4, "y": 2, "z": 4}), Demanded("b", 2, {"x": 2, "y": 2})],
+        [pool("x"), pool("y", available=4, price=0.5), pool("z", per_machine=16, price=1.1)],
+    ),
+    (  # as few and as cheap a GPU, but whole machines of it cost more
+        [Demanded("a", 1, {"x": 2, "y": 2}), Demanded("b", 1, {"x": 2, "y": 4})],
+        [pool("x", per_machine=8), pool("y", per_machine=4)],
+    ),
 ]
 
 
@@ -89,6 +98,22 @@ def test_every_copy_is_placed_once_or_said_to_be_without_gpus(demanded, pools):
         for one in answer.placements:
             if one.name == model.name:
                 assert one.gpu_count == model.counts[one.gpu]
+
+
+def test_the_solver_is_not_asked_about_gpus_that_others_replace(monkeypatch):
+    asked, solve = [], integer_program.solve
+    monkeypatch.setattr(
+        integer_program,
+        "solve",
+        lambda replicas, counts, pools, **options: (
+            asked.append(len(pools)) or solve(replicas, counts, pools, **options)
+        ),
+    )
+    demanded = [Demanded("a", 3, {"x": 2, "y": 2, "z": 1}), Demanded("b", 1, {"x": 1, "y": 1})]
+    pools = [pool("x"), pool("y", per_machine=16), pool("z", price=2.0)]
+    answer = plan(demanded, pools, "cheapest")
+    assert asked == [2]
+    assert {one.gpu for one in answer.pools} <= {"x", "z"}
 
 
 def test_gpus_without_a_price_are_no_part_of_the_cheapest():

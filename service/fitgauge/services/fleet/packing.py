@@ -52,6 +52,7 @@ def plan(
     if objective == "cheapest":
         pools = [pool for pool in pools if pool.usd_per_hour is not None]
     groups = _groups(demanded, {pool.name for pool in pools})
+    pools = _undominated(groups, pools)
     solution = _solved(groups, pools, objective)
     placements, unplaced = _placements(groups, pools, solution.copies)
     order = {model.name: number for number, model in enumerate(demanded)}
@@ -88,6 +89,32 @@ def _groups(demanded: Sequence[Demanded], names: set[str]) -> list[_Group]:
         _Group(models, dict(counts), sum(model.replicas for model in models))
         for counts, models in alike.items()
     ]
+
+
+def _undominated(groups: Sequence[_Group], pools: Sequence[Pool]) -> list[Pool]:
+    """Return the pools without those whose copies can all move to another one and take no more GPUs
+    and no more money there, by known prices; of pools that are alike the first stays."""
+
+    def dominates(one: Pool, other: Pool) -> bool:
+        return (
+            one.available is None
+            and other.per_machine % one.per_machine == 0
+            and one.usd_per_hour is not None
+            and other.usd_per_hour is not None
+            and one.usd_per_hour <= other.usd_per_hour
+            and all(
+                one.name in group.counts and group.counts[one.name] <= group.counts[other.name]
+                for group in groups
+                if other.name in group.counts
+            )
+        )
+
+    left: list[Pool] = []
+    for pool in pools:
+        if not any(dominates(one, pool) for one in left):
+            left = [one for one in left if not dominates(pool, one)]
+            left.append(pool)
+    return left
 
 
 def _solved(

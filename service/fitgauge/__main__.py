@@ -12,8 +12,9 @@ def run() -> None:
     try:
         gc.disable()  # imports leave next to nothing to collect, and looking for it takes a sixth
         from fitgauge.cli import main
+        from fitgauge.garbage import collect_rarely
 
-        gc.freeze()
+        collect_rarely()
         gc.enable()
         main()
     except KeyboardInterrupt:

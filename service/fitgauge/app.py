@@ -59,6 +59,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.overlay_reload import OverlayReload
 from fitgauge.errors import FitgaugeError
 from fitgauge.extras import create_shared_state, create_tracing
+from fitgauge.garbage import collect_rarely
 from fitgauge.hub import Hub
 from fitgauge.mounted_catalog import create_mounted
 from fitgauge.questions import create_hub, create_questions
@@ -70,11 +71,6 @@ _BODY_BYTES = 16 * 2**20
 _GZIP_LEVEL = 5
 """Of answers: level 9, Litestar's default, takes three times as long for a tenth fewer
 bytes."""
-
-GC_THRESHOLDS = (10_000, 50, 1_000)
-"""Of the garbage collector. By default it walks every object whenever their number has grown by a
-quarter: pauses of up to 100 ms, measured while 200 callers read large tables slowly (p99 of another
-caller's warm question: 98 ms, with these thresholds 13 ms)."""
 
 
 class _Application(Litestar):
@@ -103,8 +99,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     async def hub_running(_: Litestar) -> AsyncIterator[None]:
         await hub.start()
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        collect_rarely()
         yield
         await services.close()
         await hub.close()

@@ -1,11 +1,13 @@
 """A fleet: 500 models x 50 GPUs x 4 loads, in seconds of one core, and what a million rows cost."""
 
 import asyncio
+import gc
 import time
 
 from bundled_models import SNAPSHOT, offline_models
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
+from fitgauge.garbage import collect_rarely
 from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.fleet.fleet_file import read_fleet
 from fitgauge.services.fleet.service import WHOLE, FleetService
@@ -48,7 +50,11 @@ async def answered(text):
 
 def lines():
     """Return the lines to print."""
+    thresholds = gc.get_threshold()
+    collect_rarely()  # as the command does
     rows, seconds, planning = asyncio.run(answered(fleet_text()))
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
     million = seconds / rows * 1e6
     yield f"fleet, {rows:,} rows            {seconds:8.1f} s of CPU   (at most 5)"
     rate = rows / seconds

@@ -28,10 +28,13 @@ from fitgauge.services.common.name_readings import (
     with_named_format,
 )
 from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.common.smallest import helps_here
 from fitgauge.services.common.token_prices import per_million
+from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
+from fitgauge.services.fit.suggest import in_order
 from fitgauge.spans import span
 
 if TYPE_CHECKING:
@@ -107,12 +110,26 @@ class ServingQuestions:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
+        if not helps_here(answer.verdict, answer.suggestions):
+            await self._add_other_gpus(answer, filled, model, recommender())
         price_speeds(answer, gpu, catalog)
         if implied is not None:
             answer.assumed = [implied, *answer.assumed]
         verdict_of = partial(self._verdict, filled, gpu)
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer
+
+    async def _add_other_gpus(
+        self, answer: FitAnswer, request: FitRequest, model: Model, recommender: "Recommender"
+    ) -> None:
+        """Suggest other GPUs, where the question has an answer on any."""
+        try:
+            others = await self._long.run(
+                lambda checkpoint: recommender.elsewhere(request, model, checkpoint)
+            )
+        except IMPOSSIBLE:
+            return
+        answer.suggestions = in_order([*answer.suggestions, *others], request)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

@@ -1,17 +1,23 @@
 """check_training_fit and plan_training from request to answer: names resolved, what a cached
 answer depends on, and the searches that take long."""
 
+from contextlib import suppress
+
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.training import load_training
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.name_readings import find_gpu, model_readings
-from fitgauge.services.recommend.smallest_training import smallest_training
+from fitgauge.services.common.smallest import helps_here
+from fitgauge.services.common.unsupported import IMPOSSIBLE
+from fitgauge.services.recommend.smallest_training import smallest_training, training_elsewhere
 from fitgauge.services.serving_questions import CacheDependencies
 from fitgauge.services.shared import Shared
+from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService
+from fitgauge.services.training_fit.suggest import fitting_first
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.training_plan.service import Planner
 from fitgauge.spans import span
@@ -43,7 +49,15 @@ class TrainingQuestions:
         def answers(checkpoint: Checkpoint) -> TrainingAnswer:
             training = self.fit.with_checkpoint(checkpoint)
             if gpu is not None:
-                return training.answer(request, model, gpu, rl_models, catalog.offers)
+                answer = training.answer(request, model, gpu, rl_models, catalog.offers)
+                if not helps_here(answer.verdict, answer.suggestions):
+                    method = words.method(str(answer.understood_as["method"]))
+                    with suppress(*IMPOSSIBLE):
+                        others = training_elsewhere(
+                            request, method, model, rl_models, training, catalog
+                        )
+                        answer.suggestions = fitting_first([*answer.suggestions, *others])
+                return answer
             judged = training.alone(request, model, rl_models)
             smallest = smallest_training(request, model, rl_models, judged.main, training, catalog)
             return training.needs(request, model, judged, smallest, rl_models)

@@ -162,7 +162,8 @@ def _basis(term: TermAnswer) -> str:
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
-    """Print suggestions, warnings and the launch command."""
+    """Print suggestions, warnings and the launch command: where it does not fit, that of the first
+    change with which it does, below a comment that says which."""
     for suggestion in answer.suggestions:
         change = escape(as_typed(suggestion.change))
         console.print(
@@ -174,6 +175,13 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
         console.print(f"[dim]- {escape(as_typed(message))}[/dim]")
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
+        return
+    for suggestion in answer.suggestions:
+        if suggestion.verdict == "fits" and suggestion.launch is not None:
+            change, command = as_typed(suggestion.change), suggestion.launch.command
+            console.print(f"\n[dim]# {escape(change)}[/dim]", soft_wrap=True, highlight=False)
+            console.print(escape(command), soft_wrap=True, highlight=False)
+            return
 
 
 def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:

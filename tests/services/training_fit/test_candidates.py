@@ -131,9 +131,14 @@ def test_what_a_card_cannot_run_is_unsupported_with_the_value_that_works(train, 
     )
 
 
-def test_where_nothing_helps_the_answer_says_who_knows_more(train):
-    answer = train(model="deepseek-ai/DeepSeek-V3", gpu="L4", method="dora", framework="fsdp")
-    assert answer.suggestions == []
+def test_where_no_setting_helps_other_gpus_are_named(train):
+    asked = {"model": "deepseek-ai/DeepSeek-V3", "method": "dora", "framework": "fsdp"}
+    answer = train(**asked, gpu="L4")
+    (other,) = answer.suggestions
+    assert set(other.request) == {"gpu", "gpu_count"}
+    assert other.launch is not None
+    again = train(**asked, **other.request)
+    assert (again.verdict, again.per_gpu.required_bytes.expected) == ("fits", other.required_bytes)
     assert ("no-change-fits", None) in codes(answer.warnings)
 
 

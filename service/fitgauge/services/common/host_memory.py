@@ -4,21 +4,27 @@ from fitgauge.engine.quantity import GIB, gib
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.host_schemas import HostMemory
 
+_LARGEST_HOST_GIB = 4096
+"""Memory of the largest machine with GPUs that is rented out [GiB]. Source: memory_gib in
+catalog/data/instances.jsonl."""
+
+_GPUS_OF_A_HOST = 8
+
 
 def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
-    """Return whether what is offloaded is more than the machine's memory; False where that is not
-    sent."""
-    return (
-        host is not None
-        and host_memory_gib is not None
-        and host.total_bytes > host_memory_gib * GIB
-    )
+    """Return whether what is offloaded is more than the machine's memory, or, where that is not
+    sent, more than a machine of up to 8 GPUs has anywhere."""
+    if host is None:
+        return False
+    if host_memory_gib is not None:
+        return host.total_bytes > host_memory_gib * GIB
+    a_machine = min(host.total_bytes, host.per_gpu_bytes * _GPUS_OF_A_HOST)
+    return a_machine > _LARGEST_HOST_GIB * GIB
 
 
 def check_host(host: HostMemory | None, host_memory_gib: float | None) -> None:
     """Raise InvalidRequestError where the request itself offloads more than the machine holds."""
-    if exceeds_host(host, host_memory_gib):
-        assert host is not None
+    if host is not None and host_memory_gib is not None and exceeds_host(host, host_memory_gib):
         raise InvalidRequestError(
             f"What is offloaded needs {gib(host.total_bytes)} of host memory; `host_memory_gib` is"
             f" {host_memory_gib:g}.",

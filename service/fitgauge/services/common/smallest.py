@@ -5,9 +5,21 @@ from typing import Literal, TypeVar
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
+from fitgauge.services.common.schemas import Suggestion, Verdict
 
 Reason = Literal["fewest", "cheapest", "fastest"]
 Option = TypeVar("Option")
+
+_MORE = frozenset({"cpu_offload_gib", "offload", "gpu_count"})
+"""Fields of changes that take more than the GPUs that were named."""
+
+
+def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bool:
+    """Return whether a model fits on the GPUs that were named, or does with a change that takes
+    neither more of them nor the host's memory."""
+    return verdict in ("fits", "tight") or any(
+        one.verdict == "fits" and not _MORE & one.request.keys() for one in suggestions
+    )
 
 
 def roles(

@@ -166,9 +166,8 @@ class Estimator:
         ]
 
     def exceeds_host(self, checked: FitEstimate) -> bool:
-        """Return whether more is offloaded than `host_memory_gib` holds."""
-        limit = checked.query.request.host_memory_gib
-        return limit is not None and exceeds_host(self.host_memory(checked), limit)
+        """Return whether more is offloaded than the machine holds, or any."""
+        return exceeds_host(self.host_memory(checked), checked.query.request.host_memory_gib)
 
     def check(self, query: FitQuery, *, settle: bool = True) -> FitEstimate:
         """Return the question, estimated: with the settings that the request sets, and for the

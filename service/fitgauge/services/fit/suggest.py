@@ -16,7 +16,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
-from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
@@ -167,14 +167,20 @@ def suggestions(
         smaller = smaller_elsewhere(engines_for(query.accelerator))
         elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
         results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
-    offers_host = query.request.host_memory_gib is not None
-    results.sort(
+    return in_order(results, query.request)
+
+
+def in_order(results: Sequence[Suggestion], request: FitRequest) -> list[Suggestion]:
+    """Return those that fit before tight ones, and the host's memory last, or first where it is
+    sent."""
+    offers_host = request.host_memory_gib is not None
+    return sorted(
+        results,
         key=lambda suggestion: (
             suggestion.verdict != "fits",
             ("cpu_offload_gib" in suggestion.request) != offers_host,
-        )
-    )
-    return results[:MOST_SUGGESTIONS]
+        ),
+    )[:MOST_SUGGESTIONS]
 
 
 def _any_on_this_gpu(results: Sequence[Suggestion]) -> bool:

@@ -17,7 +17,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
-from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.batch_estimator import BatchEstimator
 from fitgauge.services.fit.checkpoints import Checkpoints
@@ -34,6 +34,7 @@ from fitgauge.services.recommend.constraints import (
 )
 from fitgauge.services.recommend.costs import Costs, clouds
 from fitgauge.services.recommend.echo import serving_fields
+from fitgauge.services.recommend.elsewhere import as_suggestion, worth_naming
 from fitgauge.services.recommend.gpu_options import GpuLimit, GpuPool, Plan
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.prefill import Prompts
@@ -159,6 +160,17 @@ class Recommender:
             self._estimator,
         )
         return [smallest_gpus(option, reasons, responses) for option, reasons in options]
+
+    def elsewhere(
+        self, fit: FitRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
+    ) -> list[Suggestion]:
+        """Return other GPUs that hold the workload of a question, as changes of it. Raise as
+        `smallest`."""
+        suggested = (
+            as_suggestion(one, self._catalog.find(one.gpu), fit, model, self._estimator)
+            for one in worth_naming(self.smallest(fit, model, checkpoint))
+        )
+        return [one for one in suggested if one is not None]
 
     def front(
         self, request: RecommendRequest, model: Model, fitting: BatchEstimator

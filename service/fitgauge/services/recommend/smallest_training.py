@@ -1,4 +1,5 @@
-"""The smallest GPUs that train a model: what an answer without a GPU names."""
+"""The smallest GPUs that train a model: what an answer without a GPU names, and what one suggests
+where no change helps on the GPUs that were named."""
 
 from collections.abc import Iterator
 from math import inf
@@ -9,12 +10,17 @@ from msgspec import structs
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.training.workload import Method
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
 from fitgauge.services.common.responses import COUNTS
+from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.smallest import roles
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.costs import Costs
-from fitgauge.services.training_fit.launchers.command import launch_command
+from fitgauge.services.recommend.elsewhere import change_in_words, worth_naming
+from fitgauge.services.training_fit.launchers.command import launch, launch_command
+from fitgauge.services.training_fit.lengths import with_lengths
+from fitgauge.services.training_fit.needs import on_one_gpu
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -23,6 +29,18 @@ from fitgauge.services.training_fit.support import refusal
 
 _SHARDED = ("weights", "master_weights", "gradients", "optimizer_states")
 """Terms of which many GPUs together hold at least one copy."""
+
+
+_DEGREES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "data_parallel",
+    "data_parallel_replicate",
+    "expert_parallel",
+    "expert_tensor_parallel",
+)
+"""Fields that divide the training over the GPUs that were named."""
 
 
 class _Option(NamedTuple):
@@ -73,6 +91,41 @@ def smallest_training(
             options, lambda one: one.gpus, lambda one: (one.usd_per_hour,), _slowness
         )
     ]
+
+
+def training_elsewhere(
+    request: TrainingRequest,
+    method: Method,
+    model: Model,
+    models: RlModels,
+    training: TrainingFitService,
+    catalog: Catalog,
+) -> Iterator[Suggestion]:
+    """Yield other GPUs as changes of a question: the fewest, and the cheapest. method: the one that
+    is answered. models: the named reward model and critic. Raises the errors of IMPOSSIBLE."""
+    free = on_one_gpu(structs.replace(with_lengths(request), method=method))
+    alone = training.alone(free, model, models).main
+    divided = [name for name in _DEGREES if getattr(request, name) is not None]
+    for one in worth_naming(smallest_training(free, model, models, alone, training, catalog)):
+        fields: Fields = {"gpu": one.gpu, "gpu_count": one.gpu_count}
+        if request.method is None:
+            fields["method"] = method
+        changed = structs.replace(request, **(dict.fromkeys(divided) | fields))
+        accelerator = catalog.find(one.gpu).accelerator
+        try:
+            trained = training.check(changed, model, accelerator, one.gpu_count, models)
+        except IMPOSSIBLE:
+            continue
+        if trained.verdict == "fits" and refusal(trained.workload, accelerator) is None:
+            freed = {name: getattr(trained.workload, name) for name in divided}
+            yield Suggestion(
+                change=change_in_words(one),
+                verdict="fits",
+                required_bytes=trained.need,
+                request=freed | fields,
+                launch=launch(model, trained.workload, trained.setup, trained.tool),
+                host_memory=trained.host_memory,
+            )
 
 
 def _fewest(

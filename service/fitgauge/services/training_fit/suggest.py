@@ -223,5 +223,11 @@ def _shortlist(results: Sequence[_Result]) -> list[Suggestion]:
             number,
         ),
     )
-    chosen = [results[number].suggestion for number in sorted(ranked[:MOST_SUGGESTIONS])]
-    return sorted(chosen, key=lambda suggestion: suggestion.verdict != "fits")
+    return fitting_first(
+        [results[number].suggestion for number in sorted(ranked[:MOST_SUGGESTIONS])]
+    )
+
+
+def fitting_first(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return those that fit before tight ones, as many as an answer has."""
+    return sorted(suggestions, key=lambda one: one.verdict != "fits")[:MOST_SUGGESTIONS]

@@ -16,8 +16,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 NO_SUGGESTION = Note(
     "no-change-fits",
     None,
-    "No change of settings makes it fit. Use recommend with task training to find GPUs that hold"
-    " it.",
+    "No change of settings makes it fit on these GPUs.",
 )
 
 

@@ -100,15 +100,16 @@ def test_a_recommendation_for_another_context_works_out_the_cache_alone(counted,
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "estimates"),
+    ("name", "gpus", "context", "estimates"),
     [
-        ("Qwen/Qwen3-32B", "4x RTX 4090", 6),  # two of them of the most requests, at the ends
+        ("Qwen/Qwen3-32B", "4x RTX 4090", 9000, 5),  # one of them of the most requests, at the ends
+        ("Qwen/Qwen3-32B", "4x RTX 4090", 1030, 7),  # three
         # 22 before max_num_seqs decided what the sampler counts: its values are tried for the least
-        ("deepseek-ai/DeepSeek-V3", "H100", 25),
-        ("deepseek-ai/DeepSeek-V3", "8x H100", 46),
+        ("deepseek-ai/DeepSeek-V3", "H100", 9000, 25),
+        ("deepseek-ai/DeepSeek-V3", "8x H100", 9000, 41),
     ],
 )
-def test_a_question_takes_few_estimates(monkeypatch, name, gpus, estimates):
+def test_a_question_takes_few_estimates(monkeypatch, name, gpus, context, estimates):
     """Layouts whose weights alone exceed the GPU are not estimated, nor are defaults where the
     ends of all ladders do not fit."""
     calls, row = Counter(), ENGINES["vllm"]
@@ -118,26 +119,33 @@ def test_a_question_takes_few_estimates(monkeypatch, name, gpus, estimates):
         return row.estimate(*arguments)
 
     monkeypatch.setitem(ENGINES, "vllm", row._replace(estimate=counting))
-    request = FitRequest(model=name, gpu=gpus, context_length=9000, concurrency=2)
+    request = FitRequest(model=name, gpu=gpus, context_length=context, concurrency=2)
     FitService(PROFILES).answer(request, model_of(name), bundled().find(gpus))
     assert calls["estimates"] <= estimates
 
 
-def test_questions_of_other_contexts_share_the_profiling_pass(monkeypatch):
-    passes, real = Counter(), stage_memory.profiling_terms
+def test_questions_of_other_contexts_share_the_profiling_pass_and_the_layout(monkeypatch):
+    calls = Counter()
 
-    def counting(*arguments, **named):
-        passes["passes"] += 1
-        return real(*arguments, **named)
+    def counted(name):
+        real = getattr(stage_memory, name)
 
-    monkeypatch.setattr(stage_memory, "profiling_terms", counting)
+        def counting(*arguments, **named):
+            calls[name] += 1
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(stage_memory, name, counting)
+
+    counted("profiling_terms")
+    counted("stage_layout")
     name, service = "Qwen/Qwen3-8B", FitService(PROFILES)
     model = model_of(name)
     for context in range(5000, 5010):
         request = FitRequest(model=name, gpu="H100", context_length=context)
         service.answer(request, model, bundled().find("H100"))
     # and one each at the ends of the ladders: one running request's batch is its context
-    assert passes["passes"] <= 3 + 10
+    assert calls["profiling_terms"] <= 3 + 10
+    assert calls["stage_layout"] <= 3 + 10
 
 
 def test_cells_that_differ_in_concurrency_alone_are_estimated_once(counted):

@@ -365,6 +365,13 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
         return any(isinstance(mixer, Recurrent) for block in self.blocks for mixer in block.mixers)
 
     @cached_property
+    def reads_source(self) -> bool:
+        """Whether it has cross attention to a source sequence."""
+        return any(
+            isinstance(mixer, CrossAttention) for block in self.blocks for mixer in block.mixers
+        )
+
+    @cached_property
     def latent_layers(self) -> tuple[int, ...]:
         """Numbers of the language model's layers that attend to latents, compressed ones too."""
         kinds = LatentAttention | CompressedAttention

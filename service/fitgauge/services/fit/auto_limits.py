@@ -15,15 +15,16 @@ from fitgauge.services.fit.limits import (
     limits_with,
     request_limit,
     sure_limits,
+    sure_requests,
 )
 from fitgauge.services.fit.query import FitEstimate
 
 
 def auto_limits(checked: FitEstimate, estimator: Estimator) -> ServingLimits:
-    """Return the limits of a question: the cache of the launch that was chosen, and the longest
-    context and most requests for which there is a launch that fits. Under `settings: "defaults"`
-    all are of the same launch."""
-    if checked.query.request.settings == "defaults" or checked.refused:
+    """Return the limits of a question that the engine runs: the cache of the launch that was
+    chosen, and the longest context and most requests for which there is a launch that fits. Under
+    `settings: "defaults"` all are of the same launch."""
+    if checked.query.request.settings == "defaults":
         return limits_of(checked, estimator)
     if checked.choice is not None or _copies_cache(checked):
         longest, most = _of_all_layouts(checked, estimator)
@@ -73,7 +74,7 @@ def _most_requests(
             best = value
         else:
             ceiling = value
-        value = max((sure_limits(end).max_concurrency or 0 for end in fitting or ends), default=0)
+        value = max((sure_requests(end) or 0 for end in fitting or ends), default=0)
         if step >= GUESSES or not best < value < ceiling:
             value = (best + ceiling) // 2
     return best

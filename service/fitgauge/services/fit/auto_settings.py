@@ -23,7 +23,7 @@ from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.query import Choice, FitEstimate, FitQuery, Settings
-from fitgauge.services.fit.workload import serving_workload
+from fitgauge.services.fit.workload import base_workload, with_settings
 
 MOST_ESTIMATES = 48
 """Estimates of one question at most."""
@@ -70,6 +70,7 @@ class AutoSettings:
             self._results[()] = default
         self._bests: dict[tuple[tuple[str, float], ...], Verdict] = {}
         self._workloads: dict[tuple[tuple[str, float], ...], Workload | None] = {}
+        self._bases: dict[tuple[tuple[str, float], ...], Workload | None] = {}
         self._without: dict[str, FitEstimate] = {}
         self._most = MOST_ESTIMATES - _FOR_SETTLING
         self.estimates = 1
@@ -123,7 +124,11 @@ class AutoSettings:
     def is_refused(self) -> bool:
         """Return whether the engine refuses the default layout with the settings at the ends of
         their ladders, as far as its weights let it be tried."""
-        return self._best({}) == "fits" and self._of(self._end({})) is None
+        return self._best({}) == "fits" and self.end() is None
+
+    def end(self) -> FitEstimate | None:
+        """Return the least that the default layout takes; None where the engine refuses it."""
+        return self._of(self._end({}))
 
     def is_hopeless(self) -> bool:
         """Return whether in every layout the weights alone exceed what the engine may use, so that
@@ -324,15 +329,28 @@ class AutoSettings:
             return self._launch.workload
         key = tuple(sorted(changed.items()))
         if key not in self._workloads:
+            layout = {name: changed[name] for name in Degrees._fields if name in changed}
+            others = {name: changed[name] for name in changed if name not in layout}
+            base, query = self._base(layout), self._launch.query
+            self._workloads[key] = base and self._row.with_defaults(
+                with_settings(base, others, self._launch.request), query.spec, query.accelerator
+            )
+        return self._workloads[key]
+
+    def _base(self, layout: Settings) -> Workload | None:
+        """Return the workload of a layout, with all other settings as the request has them and
+        before the engine's defaults; None where the engine refuses it."""
+        key = tuple(layout.items())
+        if key not in self._bases:
             query = self._launch.query
-            request = structs.replace(self._launch.request, **changed)
+            request = structs.replace(self._launch.request, **layout)
             try:
-                self._workloads[key] = serving_workload(
+                self._bases[key] = base_workload(
                     request, query.spec, query.accelerator, query.count, query.profile
                 )
             except IMPOSSIBLE:
-                self._workloads[key] = None
-        return self._workloads[key]
+                self._bases[key] = None
+        return self._bases[key]
 
     def _fits(self, changed: Settings) -> bool:
         judged = self._of(changed)

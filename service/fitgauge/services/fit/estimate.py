@@ -184,15 +184,10 @@ class Estimator:
     def fits(self, query: FitQuery) -> bool:
         """Return whether `check` finds a launch that fits: the ends of the ladders do wherever the
         defaults do."""
-        if query.request.settings == "defaults" or query.match.unlike:
+        search = None if query.request.settings == "defaults" else self._open_search(query)
+        if search is None or search.is_refused():
             return self._fits_from_defaults(query)
-        try:
-            workload, weights = self._workload(query, query.request), self.prepared(query).sharded
-        except IMPOSSIBLE:
-            return self._fits_from_defaults(query)
-        launch = Launch(query, query.request, workload, weights)
-        search = AutoSettings(launch, partial(self._trial, query))
-        return self._fits_from_defaults(query) if search.is_refused() else search.can_fit()
+        return search.can_fit()
 
     def _fits_from_defaults(self, query: FitQuery) -> bool:
         """Return the same, with the widest degrees that the engine accepts."""
@@ -242,11 +237,25 @@ class Estimator:
     def ends_of(self, query: FitQuery, *, others: bool = True) -> list[FitEstimate]:
         """Return the same of a question that is not estimated yet; nothing where the engine
         refuses it."""
+        search = self._open_search(query)
+        if search is None or search.end() is None:
+            try:
+                search = self._search(self._with_defaults(query))
+            except IMPOSSIBLE:
+                return []
+        return search.ends(others=others)
+
+    def _open_search(self, query: FitQuery) -> AutoSettings | None:
+        """Return the search of a question whose defaults are not estimated; None where they decide
+        its degrees."""
+        if query.match.unlike:
+            return None
         try:
-            default = self._with_defaults(query)
+            workload, weights = self._workload(query, query.request), self.prepared(query).sharded
         except IMPOSSIBLE:
-            return []
-        return self._search(default).ends(others=others)
+            return None
+        launch = Launch(query, query.request, workload, weights)
+        return AutoSettings(launch, partial(self._trial, query))
 
     def _search(self, default: FitEstimate, query: FitQuery | None = None) -> AutoSettings:
         """Return the search from the engine's defaults on."""

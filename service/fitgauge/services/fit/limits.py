@@ -107,10 +107,16 @@ def sure_limits(checked: FitEstimate) -> ServingLimits:
     )
 
 
+def sure_requests(checked: FitEstimate) -> int | None:
+    """Return the `max_concurrency` of `sure_limits` alone."""
+    pools = _sure_pools(checked)
+    return _sure_requests(checked, pools) if pools else None
+
+
 def requests_at_once(checked: FitEstimate) -> int | None:
     """Return the requests that a launch which fits surely runs at once as it is; None where memory
     sets no limit."""
-    most = sure_limits(checked).max_concurrency
+    most = sure_requests(checked)
     return most and max(most, checked.workload.concurrency)
 
 

@@ -226,11 +226,10 @@ class FitService:
             other = structs.replace(query.match, accelerator=accelerator)
             return self._estimator.verdict(replace(query, match=other))
 
-        verdict = "unsupported" if checked.refused else checked.verdict
         least = checked.estimate.fullest.required.low
         return [
             *size_readings(query.original.model, query.model),
-            *gpu_readings(query.original.gpu or "", query.match, verdict, least, judge),
+            *gpu_readings(query.original.gpu or "", query.match, checked.verdict, least, judge),
         ]
 
     def _default_format(self, checked: FitEstimate) -> Iterator[Assumption]:

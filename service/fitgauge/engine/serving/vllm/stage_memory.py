@@ -184,11 +184,12 @@ def _caches(
     """Return the cache of every stage: the same one for stages whose layers are alike."""
     by_context = page_reads_context(spec)
     longest = workload.context_length if by_context else 1
+    encoded = workload.max_batched_tokens if spec.reads_source else 0
     decides = (
         workload.tensor_parallel,
         workload.kv_cache_dtype,
         longest,
-        workload.max_batched_tokens,
+        encoded,
         accelerator.compute_capability,
         workload.engine_version,
         workload.speculative_tokens,
@@ -203,7 +204,7 @@ def _caches(
             tensor_parallel=workload.tensor_parallel,
             kv_cache_dtype=workload.kv_cache_dtype,
             max_model_len=longest,
-            max_batched_tokens=workload.max_batched_tokens,
+            max_batched_tokens=encoded,
             compute_capability=accelerator.compute_capability,
             version=workload.engine_version,
             speculative_tokens=workload.speculative_tokens,
@@ -213,41 +214,41 @@ def _caches(
     )
     # only the graphs of states ask how many requests run at once
     sequences = workload.max_num_seqs if spec.keeps_states and not workload.enforce_eager else 0
-    key = ("caches", *decides, workload.context_length, sequences, workload.pipeline_parallel)
-    layouts: Layouts = _of_context(memo).get_or_compute(key, dict)
+    batches = batches_in_flight(workload.pipeline_parallel, workload.engine_version)
+    in_flight = batches * workload.max_batched_tokens
+    layouts: Layouts = held.get_or_compute(("layouts", *decides, in_flight, sequences), dict)
     drafted = drafted_layers(spec) if workload.speculative_tokens else 0
-    return [_cache(groups, layouts, workload, sequences, stage, drafted) for stage in stages]
-
-
-def _cache(
-    groups: tuple[Members, ...],
-    layouts: Layouts,
-    workload: Workload,
-    sequences: int,
-    stage: Stage,
-    drafted: int,
-) -> KvCacheConfig:
-    """Return the cache of a stage. drafted: layers of the model's own heads, which the last stage
-    holds."""
-    layers = stage.span
-    if layers is not None and stage.last:
-        layers = range(layers.start, layers.stop + drafted)
-    layout = layouts.get(layers)
-    if layout is None:
-        members = on_stage(groups, layers)
-        alike = tuple(len(numbers) for group in members for _, numbers in group)
-        layout = layouts.get(alike)
+    caches: dict[int, KvCacheConfig] = {}
+    each = []
+    for stage in stages:
+        layers = stage.span
+        if layers is not None and stage.last:  # which holds the model's own heads
+            layers = range(layers.start, layers.stop + drafted)
+        layout = layouts.get(layers)
         if layout is None:
-            batches = batches_in_flight(workload.pipeline_parallel, workload.engine_version)
-            layout = stage_layout(
-                members,
-                workload.context_length,
-                batches * workload.max_batched_tokens,
-                max_num_seqs=sequences,
-                version=workload.engine_version,
+            layout = layouts[layers] = _layout(
+                on_stage(groups, layers), layouts, in_flight, sequences, workload.engine_version
             )
-            layouts[alike] = layout
-        layouts[layers] = layout
+        if id(layout) not in caches:
+            caches[id(layout)] = layout.with_longest(workload.context_length)
+        each.append(caches[id(layout)])
+    return each
+
+
+def _layout(
+    members: tuple[Members, ...],
+    layouts: Layouts,
+    in_flight: int,
+    sequences: int,
+    version: tuple[int, ...],
+) -> KvCacheConfig:
+    """Return the cache of the layers of a stage, whatever the longest request."""
+    alike = tuple(len(numbers) for group in members for _, numbers in group)
+    layout = layouts.get(alike)
+    if layout is None:
+        layout = layouts[alike] = stage_layout(
+            members, 1, in_flight, max_num_seqs=sequences, version=version
+        )
     return layout
 
 

@@ -5,7 +5,7 @@ Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled),
 block, P bytes of the pool on one rank. Source throughout: vLLM 0.33.0,
 `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fitgauge.engine.model.spec import (
@@ -80,8 +80,6 @@ class KvCacheConfig:
     """The same groups, equal ones once, with how often."""
     block_bytes: int
     """Bytes of one block of the pool."""
-    blocks_per_request: int
-    """Blocks of the longest request."""
     max_model_len: int
     """The longest request [tokens]."""
     in_flight: int
@@ -91,10 +89,28 @@ class KvCacheConfig:
     no graphs, or a version that does not check."""
     tokens_by_group: bool
     """Whether the log of the version divides blocks by groups."""
+    unit_bytes: int = 0
+    """Bytes of a block as the log counts those of a request, where pages of unlike size lie side by
+    side; else 0."""
     checked_bytes: int = 0
     """Bytes that the check at start counts for a block of a request; 0: `block_bytes`."""
     block_formula: str = ""
     """`block_bytes` by its factors."""
+
+    def with_longest(self, max_model_len: int) -> "KvCacheConfig":
+        """Return the same with another longest request."""
+        return replace(self, max_model_len=max_model_len)
+
+    @property
+    def blocks_per_request(self) -> int:
+        """Blocks of the longest request."""
+        if not self.unit_bytes:
+            return self.request_blocks(self.max_model_len)
+        pages = (
+            group.blocks(self.max_model_len, self.in_flight) * group.page_bytes
+            for group in self.groups
+        )
+        return -(-sum(pages) // self.unit_bytes)
 
     def request_blocks(self, tokens: int) -> int:
         """Return the blocks of the pool that one request of `tokens` tokens takes: the sum over
@@ -219,18 +235,11 @@ def stage_layout(
     groups = tuple(kv_group(group) for group in (packed.groups if packed else members))
     counted = count(groups)
     largest = max(range(len(groups)), key=lambda index: groups[index].page_bytes, default=0)
-    blocks = [(group.blocks(max_model_len, in_flight), group.page_bytes) for group in groups]
-    unit = packed.unit_bytes if packed else 0
     return KvCacheConfig(
         groups=groups,
         counted=counted,
         block_bytes=(
             packed.block_bytes if packed else max((group.page_bytes for group in groups), default=0)
-        ),
-        blocks_per_request=(
-            -(-sum(number * page for number, page in blocks) // unit)
-            if unit
-            else sum(number for number, _ in blocks)
         ),
         max_model_len=max_model_len,
         in_flight=in_flight,
@@ -241,6 +250,7 @@ def stage_layout(
             else 0
         ),
         tokens_by_group=version < releases.TOKENS_BY_REQUEST,
+        unit_bytes=packed.unit_bytes if packed else 0,
         checked_bytes=packed.checked_bytes if packed else 0,
         block_formula=(
             exactly(packed.block_bytes)

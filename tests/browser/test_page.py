@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from browser.conftest import ONLY_ON_THE_HUB
-from fitgauge.engine.quantity import Bytes
+from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.pictures.geometry import marks, segments
 from fitgauge.services.common.schemas import TermAnswer
 
@@ -102,6 +102,22 @@ def test_a_fix_is_applied_by_a_click(open_page):
     page.click(".fixes li.fits button >> nth=0")
     page.wait_for_selector(".verdict.fits")
     assert "vllm serve" in page.inner_text(".command code")
+
+
+def test_another_gpu_is_applied_by_a_click(open_page):
+    page = open_page("?model=deepseek-ai/DeepSeek-V3&gpu=2x%20RTX%204090").answered()
+    page.click(".fixes li.fits:has-text('instead') button >> nth=0")
+    page.wait_for_selector(".verdict.fits")
+    assert "RTX 4090" not in page.inner_text(".verdict h2")
+
+
+def test_sizes_are_rounded_as_in_the_services_sentences(open_page):
+    page = open_page("")
+    sizes = [2**27, 2**30 + 2**27, 3 * 2**27, 5 * 2**27, 7 * 2**27]
+    shown = page.page.evaluate(
+        "sizes => import('/web/format.js').then((format) => sizes.map(format.gib))", sizes
+    )
+    assert shown == [gib(size) for size in sizes]
 
 
 @pytest.mark.parametrize(

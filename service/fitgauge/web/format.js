@@ -2,10 +2,16 @@
 
 const GIB = 2 ** 30;
 
+// Halves go to the even digit, as in the sentences of the API: 128 MiB are 0.12 GiB in both.
+const [one, two] = [1, 2].map((digits) => new Intl.NumberFormat('en-US', {
+  minimumFractionDigits: digits, maximumFractionDigits: digits, useGrouping: false,
+  roundingMode: 'halfEven',
+}));
+
 /** GiB of a size in bytes: one decimal from 10 GiB on, else two. */
 export function gib(bytes) {
   const size = bytes / GIB;
-  return `${size.toFixed(Math.abs(size) >= 10 ? 1 : 2)} GiB`;
+  return `${(Math.abs(size) >= 10 ? one : two).format(size)} GiB`;
 }
 
 /** A whole number with separators. */

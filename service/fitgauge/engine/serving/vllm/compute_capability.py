@@ -21,7 +21,6 @@ from fitgauge.engine.serving.runtime import elsewhere
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
 from fitgauge.engine.serving.vllm.quirks import quirks
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
@@ -223,7 +222,12 @@ def _symmetric(
 
 
 def refusal(
-    spec: ModelSpec, workload: Workload, compute_capability: tuple[int, int] | None
+    spec: ModelSpec,
+    kv_cache_dtype: str,
+    compute_capability: tuple[int, int] | None,
+    version: tuple[int, ...],
+    *,
+    requantized: bool = False,
 ) -> UnsupportedError | None:
     """Return why no attention kernel of vLLM runs this model with this cache on this NVIDIA GPU,
     None where one does.
@@ -250,9 +254,7 @@ def refusal(
         return UnsupportedError(
             "gpu", f"vLLM has no kernel of compressed attention for {shown}; it needs 9.0 or newer."
         )
-    cache = resolved_format(
-        spec, workload.kv_cache_dtype, compute_capability, requantized=workload.requantized
-    )
+    cache = resolved_format(spec, kv_cache_dtype, compute_capability, requantized=requantized)
     scaled = cache.endswith("_per_token_head")
     if scaled and latent:
         return UnsupportedError(
@@ -263,8 +265,7 @@ def refusal(
     if compute_capability >= FP8_ATTENTION or not cache.startswith("fp8"):
         return None
     before_flashinfer = (
-        compute_capability < (AMPERE, 0)
-        and workload.engine_version >= releases.FLASHINFER_FROM_AMPERE
+        compute_capability < (AMPERE, 0) and version >= releases.FLASHINFER_FROM_AMPERE
     )
     heads = {mixer.head_dim for mixer in mixers if isinstance(mixer, Attention) and mixer.causal}
     if (

@@ -74,7 +74,13 @@ def refusal(
     """Return why vLLM does not run the model on this accelerator; None where it does."""
     return (
         removed(spec, workload.engine_version)
-        or compute_capability.refusal(spec, workload, accelerator.compute_capability)
+        or compute_capability.refusal(
+            spec,
+            workload.kv_cache_dtype,
+            accelerator.compute_capability,
+            workload.engine_version,
+            requantized=workload.requantized,
+        )
         or _encoder_decoder(spec, workload.engine_version)
         or _small_batch(spec, workload)
         or kv_offload.refusal(spec, workload, accelerator)

@@ -40,3 +40,22 @@ def test_every_card_of_the_catalog_gets_the_numbers_of_check_fit(engine, name):
                 alone.probability,
                 alone.verdict,
             ), accelerator.name
+
+
+def test_formats_of_one_question_each_have_the_cache_that_goes_with_their_weights():
+    """A checkpoint that says its cache is in fp8 says so of its own weights alone."""
+    model, engines = model_of("nvidia/Llama-3.1-70B-Instruct-FP8"), load_engines()
+    fitting, serving = BatchEstimator(model, engines, WeightCache()), FitService(engines)
+    card = accelerators.load().get("b200-192gb")
+    for quantization in (None, "bf16", None):
+        request = FitRequest(
+            model=model.id,
+            gpu=card.name,
+            gpu_count=8,
+            quantization=quantization,
+            concurrency=16,
+            settings="defaults",
+        )
+        batch = fitting.fitted(request, "vllm", card, 8)
+        alone = serving.check(request, model, GpuMatch(card, 8))
+        assert batch.required == alone.estimate.fullest.required

@@ -32,7 +32,7 @@ from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints
 from fitgauge.services.fit.demands import Demand, LaunchDemand, LaunchShape, ModelDemands
 from fitgauge.services.fit.model_formats import ModelFormats
 from fitgauge.services.fit.query import Settings
-from fitgauge.services.fit.workload import base_workload, context_length_of
+from fitgauge.services.fit.workload import base_workload, context_length_of, is_requantized
 
 _WORKLOADS, _ALLOWANCES = 4096, 1024
 """Cached workloads of one question, and what GPUs have for its launches."""
@@ -328,11 +328,12 @@ class BatchEstimator:
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int
     ) -> Workload:
         """Return the Workload a request means, not settled yet: the same for every format of the
-        weights and on all GPUs of the same default batch."""
+        weights, but for what it says of them, and on all GPUs of the same default batch."""
         one = structs.replace(request, model="", gpu="", quantization=None, concurrency=1)
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
         batch = self.default_batch(request, engine, accelerator)
-        key = (*structs.astuple(one), engine, count, batch, wide)
+        requantized = is_requantized(request, self._model.spec)
+        key = (*structs.astuple(one), engine, count, batch, wide, requantized)
         workload = self._workloads.get_or_compute(
             key,
             lambda: base_workload(

@@ -102,13 +102,15 @@ def base_workload(
             int((request.other_memory_gib or 0) * GIB) if row.budget_is_device_share else 0
         ),
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
-        requantized=bool(
-            request.quantization
-            and spec.quantization
-            and not holds_format(spec, request.quantization)
-        ),
+        requantized=is_requantized(request, spec),
         **sent_options(request),  # type: ignore[arg-type]
     )
+
+
+def is_requantized(request: FitRequest, spec: ModelSpec) -> bool:
+    """Return whether the weights are in a format that the checkpoint is not published in."""
+    form = request.quantization
+    return bool(form and spec.quantization and not holds_format(spec, form))
 
 
 def with_context(

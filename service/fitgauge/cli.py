@@ -34,7 +34,16 @@ COMMANDS = {
 """The commands by name."""
 
 
-@click.group(cls=Commands, deferred=COMMANDS)
+_EXAMPLES = """\b
+Examples:
+  fitgauge check Qwen/Qwen3-32B "2x RTX 4090"
+  fitgauge train-check llama-3.1-8b "RTX 4090" --method qlora
+  fitgauge recommend gpt-oss-120b --context-length 32k --concurrency 8
+  fitgauge ask "best quant of gemma 3 27b for 24GB?"
+"""
+
+
+@click.group(cls=Commands, deferred=COMMANDS, epilog=_EXAMPLES)
 @click.version_option(__version__)
 def main() -> None:
     """Will model X fit on GPU Y, and if not, what will?"""

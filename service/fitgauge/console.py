@@ -17,7 +17,7 @@ from msgspec import structs
 if TYPE_CHECKING:
     from rich.console import Console
 
-_ARGUMENTS = {"model", "gpu", "models", "gpus"}
+ARGUMENTS = {"model", "gpu", "models", "gpus", "question"}
 """Fields that are arguments of a command, not options."""
 
 _COMMANDS = {
@@ -62,7 +62,7 @@ def _field() -> re.Pattern[str]:
     from fitgauge.services.requests import LINKED  # of every service, for the few texts with one
 
     fields = {field.name for request in LINKED.values() for field in structs.fields(request)}
-    names = sorted(fields - _ARGUMENTS, key=len, reverse=True)
+    names = sorted(fields - ARGUMENTS, key=len, reverse=True)
     words = "|".join(name for name in names if "_" in name)
     return re.compile(rf"`({'|'.join(names)})`|(?<![\w`-])({words})(?![\w`])")
 
@@ -71,7 +71,7 @@ def as_typed(text: str) -> str:
     """Return a message of the API with the command's options and commands in place of fields and
     paths."""
     text = _PATH.sub(lambda path: _COMMANDS[path[0]], text)
-    text = re.sub(r"(^|[.:;] )Send ", r"\1Use ", text)
+    text = re.sub(r"(?m)(^|[.:;] )Send ", r"\1Use ", text)
     text = re.sub(r"\bsend (?=`?[a-z_]+`? )", "use ", text)
     if "_" not in text and "`" not in text:
         return text

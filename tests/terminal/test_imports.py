@@ -71,6 +71,21 @@ def test_every_command_of_the_list_is_there(name):
 
 def test_the_list_of_commands_has_a_whole_line_each():
     lines = CliRunner().invoke(main, ["--help"], terminal_width=WIDTH).output.splitlines()
-    rows = lines[lines.index("Commands:") + 1 :]
+    listed = lines[lines.index("Commands:") + 1 :]
+    rows = listed[: listed.index("")]
     assert [row.split()[0] for row in rows] == sorted(COMMANDS)
     assert all(row.endswith((".", "?")) for row in rows)
+
+
+def test_the_examples_are_commands_that_exist():
+    lines = CliRunner().invoke(main, ["--help"], terminal_width=WIDTH).output.splitlines()
+    examples = [line.split() for line in lines[lines.index("  Examples:") + 1 :] if line.strip()]
+    assert len(examples) > 2
+    assert {words[0] for words in examples} == {"fitgauge"}
+    assert {words[1] for words in examples} <= set(COMMANDS)
+
+
+def test_a_misspelt_command_is_named_as_it_is_written():
+    result = CliRunner().invoke(main, ["chek", "qwen3-8b", "4090"])
+    assert result.exit_code == 2
+    assert "Did you mean 'check'?" in result.output

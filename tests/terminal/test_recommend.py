@@ -130,4 +130,4 @@ def test_a_narrow_list_of_models_names_the_engine(run):
 def test_what_the_contract_refuses_is_named_as_it_is_typed(run):
     result = run("recommend", "7b", "--max-gpu-count", "9999999")
     assert result.exit_code == 2
-    assert "max-gpu-count: Expected `int` <=" in result.output
+    assert "--max-gpu-count must be at most " in result.output

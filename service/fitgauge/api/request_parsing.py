@@ -10,12 +10,14 @@ from litestar import Request
 from litestar.exceptions import InternalServerException
 
 from fitgauge.api.problems import RequestError
+from fitgauge.refused_values import in_words
 
 Body = TypeVar("Body")
 
 _AT_FIELD = re.compile(r" - at `\$\.?(?P<field>[^`]*)`$")
 _NAMED = re.compile(r"(?P<what>missing required|contains unknown) field `(?P<field>[^`]*)`")
 _OF_TEXT = re.compile(r"Expected `(?P<type>int|float|bool)[^`]*`, got `str`")
+_OBJECTS = {"Object missing": "Missing", "Object contains unknown": "Unknown"}
 _FORM = "application/x-www-form-urlencoded"
 _LONGEST_NUMBER = 20
 
@@ -68,12 +70,12 @@ class BodyDecoder(Generic[Body]):
         named, at = _NAMED.search(message), _AT_FIELD.search(message)
         match = named or at
         field = match["field"].partition("[")[0][:80] if match else None
-        detail = (
-            _AT_FIELD.sub("", message)
-            .replace("Object missing", "Missing")
-            .replace("Object contains unknown", "Unknown")[:200]
-            + "."
-        )
+        problem = _AT_FIELD.sub("", message)
+        if at is not None:
+            problem = in_words(problem, f"`{field}`" if field else "The body")
+        for theirs, ours in _OBJECTS.items():
+            problem = problem.replace(theirs, ours)
+        detail = f"{problem[:200]}."
         matches: tuple[str, ...] = ()
         if field is None:
             hint = f"Send an object such as {self._example}."

@@ -291,10 +291,10 @@ class Lookup:
         count = sum(match.count for match in matches)
         if any(match.accelerator.id != smallest.id for match in matches):
             raise UnlikeGpusError(
-                f"{' + '.join(f'{one.count} x {one.accelerator.name}' for one in matches)}: an"
-                " estimate is of GPUs of one kind.",
-                hint="Send the smallest of them: what fits on it fits on the others too. Or send"
-                " engine llama.cpp or ollama, which divide layers over GPUs of several kinds.",
+                f"{' + '.join(f'{one.count} x {one.accelerator.name}' for one in matches)}: only"
+                " llama.cpp and ollama divide layers over GPUs of several kinds.",
+                hint="Send one of these as engine; or the smallest of the GPUs: what fits on it"
+                " fits on the others too.",
                 matches=tuple(dict.fromkeys(one.accelerator.name for one in matches)),
                 field="gpu",
                 send={"gpu": smallest.name, "gpu_count": count},
@@ -366,6 +366,7 @@ def _match(
             hint=f"Send a whole number from 1 to {MAX_COUNT}.",
             field="gpu",
             code="invalid-value",
+            send={"gpu": accelerator.name},
         )
     return GpuMatch(accelerator, int(count), note, tuple(others[:_MOST_OTHERS]), unlike=unlike)
 

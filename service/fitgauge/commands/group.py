@@ -1,6 +1,7 @@
 """The group of all commands, of which only the one that runs is imported."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -44,6 +45,18 @@ class Commands(click.Group):
         """Write the list of commands, none of which is imported for it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, row.help) for name, row in sorted(self._deferred.items())])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named. Fail with the nearest name where there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if not (near := get_close_matches(args[0], self._deferred, n=1)):
+                raise
+            message = f"{error.format_message()} Did you mean {near[0]!r}?"
+            raise click.UsageError(message, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
         """Run the command that is named."""

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from fitgauge.console import as_typed
+from fitgauge.console import ARGUMENTS, as_typed
 from fitgauge.errors import InvalidRequestError
+from fitgauge.refused_values import in_words
 from fitgauge.services.common.schemas import Launch
 from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 from fitgauge.services.training_fit.length_files import LONGEST_FILE, read_lengths
@@ -35,7 +36,8 @@ def question_options(request: type) -> Callable[[Callable[..., None]], Callable[
                 kind.get("type") or ("string" if "enum" in kind else None)
                 for kind in schema.get("anyOf", ())
             ]
-            name, described = "--" + field.replace("_", "-"), schema["description"]
+            name = "--" + field.replace("_", "-")
+            described = schema["description"].replace("check_fit", "`fitgauge check`")
             if field in (*schemas[request.__name__]["required"], "gpu"):
                 continue  # arguments
             if kinds[:2] == ["integer", "array"]:
@@ -133,4 +135,6 @@ def _integers(text: str) -> list[int]:
 def _misused(error: msgspec.ValidationError) -> click.UsageError:
     """Return the error of an option or argument, named as it is typed."""
     problem, _, path = str(error).partition(" - at `$.")
-    return click.UsageError(f"{path.rstrip('`').replace('_', '-')}: {problem}" if path else problem)
+    name = path.rstrip("`").partition("[")[0]
+    typed = name.upper() if name in ARGUMENTS else f"--{name.replace('_', '-')}"
+    return click.UsageError(f"{in_words(problem, typed) if path else problem}.")

@@ -125,3 +125,8 @@ def test_any_value_is_read_or_refused_as_an_invalid_request(name, sent):
     with suppress(InvalidRequestError):
         fields = set(read(FIELDS[name], sent))
     assert not fields or name in fields or fields <= set(FIELDS)
+
+
+@pytest.mark.parametrize("sent", ["-5", " -8k", "−1"])
+def test_a_negative_number_stays_one_for_the_request_to_refuse(sent):
+    assert read(FIELDS["context_length"], sent)["context_length"] < 0

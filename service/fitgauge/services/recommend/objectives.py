@@ -53,7 +53,7 @@ def objective(text: str | None) -> Objective:
     if word not in names:
         matches = tuple(dict.fromkeys(names[near] for near in get_close_matches(word, names, n=2)))
         raise InvalidRequestError(
-            f"{word[:40]!r} is no objective.",
+            f"Unknown objective {word[:40]!r}.",
             hint=f"Send {', '.join(_ORDERS)}.",
             matches=matches,
             field="objective",

@@ -19,6 +19,7 @@ _NUMBER = re.compile(
     r"(?P<word>[a-z]+[- ]?)(?P<after>\d+(?:\.\d+)?)(?![a-z0-9.])",
     re.IGNORECASE,
 )
+_NEGATIVE = re.compile(r"\s*[-−]\s*[.\d]")
 _PRODUCT = re.compile(r"\s*(\d{1,4})\s*[x×*]\s*(\d{1,4})\s*", re.IGNORECASE)
 _WORDS = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
@@ -223,6 +224,8 @@ def _numbers(field: Field, text: str) -> list[float]:
     if len(text) > _LONGEST:
         raise _unreadable(field, text, None)
     numbers = [_in_unit(field, *_parts(match)) for match in _NUMBER.finditer(text)]
+    if numbers and _NEGATIVE.match(text):
+        numbers[0] = -numbers[0]
     if not numbers:
         words = re.findall(r"[a-z]+", text.lower())
         numbers = [float(_WORDS[word]) for word in words if word in _WORDS]

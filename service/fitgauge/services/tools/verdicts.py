@@ -67,6 +67,8 @@ def fit_answer(
     if isinstance(requests, int) and requests > 1:
         load += f" x {requests:,} requests"
     written = f"{short_name(answer.model.id)}{f' in {quantization}' if quantization else ''}"
+    if half := understood.get("disaggregation"):
+        written += f" ({half})"
     version = str(understood.get("engine_version", "")).removesuffix(".0")
     place = f"{gpus(answer.gpu)} with {engine_title(understood['engine'])} {version}".rstrip()
     notes = [

@@ -47,6 +47,8 @@ _OPTIMIZERS: Mapping[str, Optimizer] = {
     "adamw4bit": "adamw_torch_4bit",
     "adamwtorchfp8": "adamw_torch_fp8", "adamwfp8": "adamw_torch_fp8",
     "adam8bit": "adamw_8bit", "adamwbnb8bit": "adamw_8bit", "adamwint8": "adamw_8bit",
+    "8bitadam": "adamw_8bit", "8bitadamw": "adamw_8bit", "8bit": "adamw_8bit",
+    "pagedadam8bit": "paged_adamw_8bit", "paged8bitadamw": "paged_adamw_8bit",
     "pagedadamw": "paged_adamw",
     "pagedadamw32bit": "paged_adamw", "pagedadamw8bit": "paged_adamw_8bit",
     "adamwbf16": "adamw_bf16", "adammini": "adam_mini",

@@ -14,7 +14,6 @@ from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.vllm import compute_capability as cards
 from fitgauge.engine.serving.vllm import weights as layout
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig
-from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import pipeline_stages, rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -178,22 +177,10 @@ def test_what_vllm_refuses_is_refused(row):
     )
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
-    reason = cards.refusal(spec, _workload(row), capability)
+    reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability, _version(row))
     if reason is None:
         with pytest.raises(UnsupportedError):
             layout.check_parallel(spec, _laid(row), tensor_parallel=degree, version=_version(row))
-
-
-def _workload(row: dict[str, Any]) -> Workload:
-    return Workload(
-        engine="vllm",
-        engine_version=_version(row),
-        context_length=8192,
-        concurrency=1,
-        kv_cache_dtype=row.get("kv_cache_dtype", "auto"),
-        max_batched_tokens=2048,
-        max_num_seqs=256,
-    )
 
 
 def _has_kernels(row: dict[str, Any]) -> bool:
@@ -206,8 +193,8 @@ def _has_kernels(row: dict[str, Any]) -> bool:
     "row", [row for row in ROWS if "refused" not in row and _has_kernels(row)], ids=_name
 )
 def test_what_vllm_runs_is_not_refused(row):
-    capability = tuple(row["capability"])
-    assert cards.refusal(spec_of(row["model"]), _workload(row), capability) is None
+    dtype, capability = row.get("kv_cache_dtype", "auto"), tuple(row["capability"])
+    assert cards.refusal(spec_of(row["model"]), dtype, capability, _version(row)) is None
 
 
 def test_the_answers_cover_five_cards_and_four_releases():

@@ -158,10 +158,14 @@ def test_unknown_words_are_refused(models_for, fields):
 
 def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions():
     lists = ModelsForGpu(load_engines(), SNAPSHOT)
-    for count in (1, 2, 3, 4, 8, 16):
-        lists.answer(
-            ModelsForGpuRequest(gpu="H100", gpu_count=count, search="qwen3"), bundled().find("H100")
-        )
+    for gpu in ("H100", "L4", "B200", "MI300X"):
+        for count in (1, 2, 3, 4, 8):
+            request = ModelsForGpuRequest(gpu=gpu, gpu_count=count, search="qwen3")
+            lists.answer(request, bundled().find(gpu))
     entries = lists._preparer._weights._memo._entries.values()
     # two facts of the weights, and what they load on two numbers of GPUs
     assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 4
+    memos = [memo for _, (_, memo) in lists._preparer._other._memo._entries.values()]
+    held = [memo.get("of any requests") for memo in memos]
+    assert max(len(launches.stages) for launches in held if launches) <= 8
+    assert max(len(launches.others) for launches in held if launches) <= 3

@@ -23,9 +23,10 @@ from fitgauge.services.fit.workload import with_settings
 _DEMANDS = 4096
 """Cached demands of one question: at most some 5 MiB."""
 
-_OTHERS, _STAGES = 192, 512
-"""What is held of a model on an engine, at most some 1 MiB: memory in addition to the weights, and
-that together with the weights. A recommendation asks for some 140 and 330."""
+_OTHERS = 3 / 8
+"""Share of what is held of a model on an engine that is memory in addition to the weights; the rest
+is that together with the weights. Of 512 entries, some 1 MiB, a recommendation asks for 140 and
+330."""
 
 
 Loaded = tuple[tuple[Term, ...], ...]
@@ -188,10 +189,11 @@ class Held:
 
     __slots__ = ("others", "stages")
 
-    def __init__(self) -> None:
-        self.others: Memo[Hashable, OtherMemory] = Memo(_OTHERS)
+    def __init__(self, limit: int) -> None:
+        """limit: entries at most."""
+        self.others: Memo[Hashable, OtherMemory] = Memo(int(_OTHERS * limit))
         """By what decides it of a workload and of a GPU."""
-        self.stages: Memo[tuple[int, int], IdleStages] = Memo(_STAGES)
+        self.stages: Memo[tuple[int, int], IdleStages] = Memo(limit)
         """By the identity of what is loaded and of the other memory, both of which they hold."""
 
 
@@ -313,7 +315,8 @@ class ModelDemands:
         held = self._held.get(engine)
         if held is None:
             memo = self._formats.other_memory(engine)
-            held = self._held[engine] = memo.get_or_compute("of any requests", Held)
+            held = memo.get_or_compute("of any requests", lambda: Held(memo.limit))
+            self._held[engine] = held
         return held
 
 

@@ -37,8 +37,9 @@ from fitgauge.services.models_for_gpu.schemas import (
 from fitgauge.services.models_for_gpu.summary import in_words
 from fitgauge.services.models_for_gpu.training import TrainedModels
 
-_CACHED_MODELS = 2048
-"""Models laid out in a format, at some 10 KiB each: a list of one GPU needs 600 to 900."""
+_CACHED_MODELS = 1024
+"""Models laid out in a format, at some 10 KiB each: a list of one GPU needs some 600, of two unlike
+ones 800."""
 
 _LISTS = 8
 """Lists that are held for their other pages, each of some 0.3 MiB."""

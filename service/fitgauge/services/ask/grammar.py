@@ -93,6 +93,10 @@ def in_tens(written: str) -> float:
     return _THOUSANDS.get(written[-1:].lower(), 1)
 
 
+_CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
+"""Formats of a cache by what the same word means of weights: "q4 KV cache"."""
+
+
 class _Tokens(Lexer):
     """Hands over tokens that are already made."""
 
@@ -214,7 +218,10 @@ class _Facts(Transformer[Terminal, list[Fact]]):
     def cache(self, parts: list[Terminal]) -> list[Fact]:
         """Return the number format of the KV cache."""
         formats = [part.value for part in parts if part.type == "FORMAT"]
-        return [_fact("cache", token.value, token) for token in formats]
+        return [
+            _fact("cache", _CACHE_TYPES.get(str(token.value), token.value), token)
+            for token in formats
+        ]
 
     def budget(self, parts: list[Terminal]) -> list[Fact]:
         """Return an amount of money; by the hour where the text says so."""

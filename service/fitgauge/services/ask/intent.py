@@ -34,7 +34,7 @@ _LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|�
 
 _GPUS = re.compile(
     r"\bhow (?:many|much)\b[^.?]{0,30}"
-    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|blocks)\b"
+    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"

@@ -58,6 +58,13 @@ def choose_model(
     return str(_most_said(in_questions or named, facts).value), []
 
 
+def with_size(text: str, family: str) -> str:
+    """Return a family with the size that stands one unknown word behind it, if any: "falcon h1
+    34b" is no other Falcon."""
+    match = re.search(rf"{re.escape(family)} (?:[a-z]\d )?\d+(?:\.\d+)?[bt]\b", text, re.IGNORECASE)
+    return family if match is None else match[0]
+
+
 def after_contrast(text: str, named: Sequence[Fact]) -> Fact | None:
     """Return the one name after "but"; None where none or several follow, or none precedes."""
     contrast = max((match.end() for match in _CONTRAST.finditer(text)), default=0)

@@ -2,10 +2,10 @@
 
 import re
 
-from fitgauge.catalog.name_parts import DESCRIPTIVE
+from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
-from fitgauge.services.ask.names import is_size, is_version, joined
+from fitgauge.services.ask.names import UNBUNDLED, is_size, is_version, joined
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 
 _COUNT = re.compile(r"\d+k?")
@@ -67,6 +67,10 @@ def read_model(scan: Scan, index: int) -> int | None:
         place += 1
     is_complete = sized or versioned or start.titled or whole is not None
     family = named and (is_complete or first.low not in DESCRIPTIVE)
+    if first.low.rstrip("s") in KINDS and not sized and whole is None:
+        return None  # "embeddings v3" of a name that is unknown
+    if first.low in UNBUNDLED and not is_complete:
+        return None
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1

@@ -13,7 +13,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.catalog.model_names import once
-from fitgauge.catalog.name_parts import DESCRIPTIVE, words
+from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS, words
 from fitgauge.catalog.scope import out_of_scope_names
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.quantity import GB
@@ -52,6 +52,9 @@ _SHORTEST_STEM = 3
 _MANY_MODELS = 20
 """Bundled models of a family from which on a short word is taken for a misspelling of it: with
 fewer, "best 7b" would be a Bert."""
+
+UNBUNDLED = frozenset({"rwkv", "grok", "tulu", "pixtral", "cogvlm"})
+"""Families without a bundled model: with a size or a version a name is theirs, not a size's."""
 
 _SHORT = re.compile(r"(?P<stem>[a-z]{3,4})(?P<version>(?:\d(?:\.\d)?)?)")
 
@@ -177,7 +180,7 @@ class ModelNames:
     @cached_property
     def families(self) -> frozenset[str]:
         """Words that alone tell a family."""
-        return frozenset(_families(self._names)) | self._single_titles
+        return frozenset(_families(self._names)) | self._single_titles | UNBUNDLED
 
     @cached_property
     def english(self) -> frozenset[str]:
@@ -315,6 +318,8 @@ class ModelNames:
             return True
         if word in _PROSE or re.fullmatch(r"\d+k", word):
             return False
+        if word in KINDS and len(word) > 1:
+            return True
         return (word in self.vocabulary and len(word) > 1) or self.family_in(word) is not None
 
 

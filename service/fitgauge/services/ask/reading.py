@@ -26,7 +26,7 @@ from fitgauge.services.ask.intent import (
     wants_largest,
 )
 from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
-from fitgauge.services.ask.model_choice import after_contrast, choose_model
+from fitgauge.services.ask.model_choice import after_contrast, choose_model, with_size
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
@@ -35,6 +35,7 @@ from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models
 from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.training_words import OPTIMIZERS, training_words
+from fitgauge.services.ask.vocabulary import METHODS
 
 _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 """Formats that in training are a precision, of which a word does not say which parts have it."""
@@ -137,7 +138,7 @@ class _Choice:
         self._questions = question_sentences(text, tokens)
         self._plain = without_models(text, tokens)
         self._adapters = served_adapters(self._plain)
-        trains = about_training(self._plain) or bool(self._of("method"))
+        trains = about_training(self._plain) or bool(self._of("method", "trainer"))
         self._training = trains and self._adapters is None
 
     def reading(self) -> Reading:
@@ -235,6 +236,8 @@ class _Choice:
         model, models = choose_model(self._text, facts, self._questions)
         if not (model or models) and is_about_memory:
             model = closed_model_in(self._text)
+        elif model is not None and not any(map(str.isdigit, model)):
+            model = with_size(self._text, model)
         return model, models
 
     # Settings
@@ -263,7 +266,8 @@ class _Choice:
             fields["gpu_memory_utilization"] = self._largest("utilization")
             fields["prefix_cache_hit_rate"] = self._largest("cached")
             fields["max_seconds_to_first_token"] = self._largest("first_token")
-            fields["min_tokens_per_second_per_request"] = self._wanted_speed()
+            speeds = wanted_speeds(self._text, self._of("speed"))
+            fields["min_tokens_per_second_per_request"] = self._widest(speeds)
         for field, kind in (
             ("tensor_parallel", "tp"),
             ("pipeline_parallel", "pp"),
@@ -299,12 +303,6 @@ class _Choice:
             return data | {"token_budget": _DEFAULT_BUDGET}
         return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
 
-    def _wanted_speed(self) -> object:
-        """Return the speed of one request that the text asks for."""
-        wanted = wanted_speeds(self._text, self._of("speed"))
-        self._used.update(fact.start for fact in wanted)
-        return max((fact.value for fact in wanted), default=None)
-
     def _engines(self) -> list[str]:
         """Return the engines that a text sets side by side; empty for one."""
         named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
@@ -328,10 +326,11 @@ class _Choice:
         return fact.value
 
     def _largest(self, kind: str) -> object:
-        values = self._of(kind)
-        for fact in values:
-            self._used.add(fact.start)
-        return max((fact.value for fact in values), default=None)
+        return self._widest(self._of(kind))
+
+    def _widest(self, facts: Sequence[Fact]) -> object:
+        self._used.update(fact.start for fact in facts)
+        return max((fact.value for fact in facts), default=None)
 
     def _quantization(self) -> object:
         """Return the number format of the weights that the text wants."""
@@ -360,10 +359,10 @@ class _Choice:
         for fact in self._of("method"):
             before = self._text[max(0, fact.start - 24) : fact.start].lower()
             if _INSTEAD.search(before):
-                if fact.value in ("lora", "qlora"):
+                if fact.value in ("lora", "dora", "qlora"):
                     adapters.append("full")
                 continue
-            (adapters if fact.value in ("lora", "qlora", "full") else algorithms).append(fact.value)
+            (adapters if fact.value in METHODS else algorithms).append(fact.value)
         if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
             adapters.append("lora")
         if not (adapters or algorithms) and self._quantization() in _QUARTERS:

@@ -15,6 +15,7 @@ from fitgauge.services.ask.intent import about_time, asks_price, asks_speed, wan
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks
 from fitgauge.services.ask.schemas import Operation
+from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
@@ -47,7 +48,6 @@ _OF_ONE = ("check_fit", "check_training_fit", "plan_training", "recommend_gpus")
 _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
 
-_ADAPTERS = ("full", "lora", "qlora")
 USUAL_FORMATS = (
     *("as published", "fp8", "q8_0", "q6_k", "q5_k_m"),
     *("awq", "q4_k_m", "q3_k_m", "q2_k"),
@@ -170,7 +170,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "check_training_fit" and about_time(reading.text):
         notes += [] if _names_gpus(fields) else [_TIME_NEEDS_GPU]
     method = fields.get("method")
-    if method is not None and method not in _ADAPTERS:
+    if method is not None and method not in METHODS:
         fields["algorithm"] = fields.pop("method")
     training = reading.training
     if reading.operation == "recommend_gpus":

@@ -140,7 +140,8 @@ _ENGINES: Mapping[str, str] = {
 
 _METHODS: Mapping[str, str] = {
     "qlora": "qlora|q lora|fsdp qlora",
-    "lora": "lora|dora|peft|rslora",
+    "lora": "lora|peft|rslora",
+    "dora": "dora",
     "full": (
         "full fine tune|full fine tuning|full finetune|full finetuning|full training|fully train|"
         "full param|full parameter|full parameters|full parameter fine tuning|full sft|sft full|"
@@ -155,6 +156,9 @@ _METHODS: Mapping[str, str] = {
     "rloo": "rloo|reinforce",
 }
 """Methods and algorithms of training, as the requests name them."""
+
+METHODS = ("full", "lora", "dora", "qlora")
+"""Those that are methods: the others are algorithms."""
 
 _HAN_METHODS: Mapping[str, str] = {
     "full": (

@@ -7,6 +7,7 @@ The service and an echo handler run under the same server with one worker each; 
 asks them in turns."""
 
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -53,14 +54,15 @@ class Caller(asyncio.Protocol):
         self.transport.write(next(self.requests))
 
 
+NEW_CONTEXTS = itertools.count(1025)
+"""Contexts of all rounds together: what one has asked is in the cache of answers in the next."""
+
+
 def bodies(vary):
-    """Return the question over and over; with `vary`, one that nobody asked before every time."""
-    number = 0
+    """Yield the question over and over; with `vary`, one that nobody asked before every time."""
     while True:
-        number += 1
-        yield json.dumps(
-            {**QUESTION, "context_length": 1024 + number} if vary else QUESTION
-        ).encode()
+        more = {"context_length": next(NEW_CONTEXTS)} if vary else {}
+        yield json.dumps({**QUESTION, **more}).encode()
 
 
 def requests(path, vary):

@@ -50,6 +50,8 @@ class Launch(NamedTuple):
     """What it means."""
     weights: ShardedWeights
     """The sharded weights."""
+    base: Workload | None = None
+    """The workload before the engine's own defaults, where it is at hand."""
 
 
 class AutoSettings:
@@ -71,6 +73,8 @@ class AutoSettings:
         self._bests: dict[tuple[tuple[str, float], ...], Verdict] = {}
         self._workloads: dict[tuple[tuple[str, float], ...], Workload | None] = {}
         self._bases: dict[tuple[tuple[str, float], ...], Workload | None] = {}
+        if launch.base is not None:
+            self._bases[()] = launch.base
         self._without: dict[str, FitEstimate] = {}
         self._most = MOST_ESTIMATES - _FOR_SETTLING
         self.estimates = 1

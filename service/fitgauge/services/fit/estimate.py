@@ -31,7 +31,12 @@ from fitgauge.services.fit.auto_settings import AutoSettings, Launch
 from fitgauge.services.fit.checkpoints import CheckpointChoice, Checkpoints, default_format
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, probability_of
-from fitgauge.services.fit.workload import gpu_count, over_unlike_gpus, serving_workload
+from fitgauge.services.fit.workload import (
+    base_workload,
+    gpu_count,
+    over_unlike_gpus,
+    serving_workload,
+)
 
 _ESTIMATES = 128
 """Estimates that are held: those of one question, which comes back to some of them."""
@@ -250,11 +255,14 @@ class Estimator:
         its degrees."""
         if query.match.unlike:
             return None
+        spec, accelerator, profile = query.spec, query.accelerator, query.profile
         try:
-            workload, weights = self._workload(query, query.request), self.prepared(query).sharded
+            base = base_workload(query.request, spec, accelerator, query.count, profile)
+            workload = ENGINES[profile.engine].with_defaults(base, spec, accelerator)
+            weights = self.prepared(query).sharded
         except IMPOSSIBLE:
             return None
-        launch = Launch(query, query.request, workload, weights)
+        launch = Launch(query, query.request, workload, weights, base)
         return AutoSettings(launch, partial(self._trial, query))
 
     def _search(self, default: FitEstimate, query: FitQuery | None = None) -> AutoSettings:

@@ -54,6 +54,28 @@ def stage_memory(
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
     left, the process, and how its pool is laid out. `memo`: of this model and profile."""
+    one = structs.replace(workload, context_length=1, concurrency=1)
+    gpu = accelerator_kind(accelerator), accelerator.compute_capability
+    read = context_read(spec, workload, accelerator)
+    stages = memo.get_or_compute(
+        ("stages", one, gpu, read),
+        lambda: _of_any_context(spec, workload, accelerator, profile, memo),
+    )
+    layouts = {id(stage.layout): stage.layout for stage in stages}
+    longest = {
+        name: layout.with_longest(workload.context_length) for name, layout in layouts.items()
+    }
+    return tuple([stage._replace(layout=longest[id(stage.layout)]) for stage in stages])
+
+
+def _of_any_context(
+    spec: ModelSpec,
+    workload: Workload,
+    accelerator: Accelerator,
+    profile: EngineProfile,
+    memo: MixedMemo,
+) -> tuple[StageMemory, ...]:
+    """Return `stage_memory` of any context that is read alike."""
     alone = accelerator_kind(accelerator).alone
     read = context_in_pass(spec, workload, accelerator)
     held = _of_context(memo) if read else memo
@@ -218,7 +240,6 @@ def _caches(
     in_flight = batches * workload.max_batched_tokens
     layouts: Layouts = held.get_or_compute(("layouts", *decides, in_flight, sequences), dict)
     drafted = drafted_layers(spec) if workload.speculative_tokens else 0
-    caches: dict[int, KvCacheConfig] = {}
     each = []
     for stage in stages:
         layers = stage.span
@@ -229,9 +250,7 @@ def _caches(
             layout = layouts[layers] = _layout(
                 on_stage(groups, layers), layouts, in_flight, sequences, workload.engine_version
             )
-        if id(layout) not in caches:
-            caches[id(layout)] = layout.with_longest(workload.context_length)
-        each.append(caches[id(layout)])
+        each.append(layout)
     return each
 
 

@@ -33,8 +33,14 @@ def export(data: Path) -> None:
     accuracy TRUTH=` takes it. Names of
     people and channels are not in it; a model that is not public is its size. Exit code 2 where
     the file cannot be read."""
+    file = data / "truth.jsonl"
+    if not file.is_file():
+        echo_error(
+            f"{file} does not exist: the bot writes it. Use --data with its folder."
+        )
+        sys.exit(2)
     try:
-        lines = (data / "truth.jsonl").read_text("utf-8").splitlines()
+        lines = file.read_text("utf-8").splitlines()
         for row in exported(lines, Snapshot(), bundled()):
             click.echo(msgspec.json.encode(row))
     except (OSError, msgspec.ValidationError, msgspec.DecodeError) as error:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from rapidfuzz import fuzz, process
 
 from fitgauge.errors import InvalidRequestError
+from fitgauge.refused_values import in_words
 from fitgauge.services.tools.aliases import (
     FIELDS,
     GPU_MEMORY,
@@ -240,7 +241,7 @@ def _request(tool: Tool, fields: dict[str, Any]) -> Struct:
         name = (named[1] or named[2]) if named else None
         description = fields_of(tool.request)[name].description if name else ""
         raise InvalidRequestError(
-            f"{name or 'A value'}: {message.partition(' - at ')[0]}."
+            f"{in_words(message.partition(' - at ')[0], f'`{name}`')}."
             f" {str(fields.get(name or '', ''))[:40]!r} was sent."
             if name in fields
             else f"`{name}` is missing.",

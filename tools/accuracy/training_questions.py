@@ -68,6 +68,10 @@ _LAYERS_ALONE = "pytorch/torchtitan#"
 _WHOLE_LOSS = "meta-pytorch/torchtune#"
 """A run of May 2024: torchtune's recipes took the loss of whole logits until its release 0.3 of
 September 2024."""
+_FMS = "foundation-model-stack/fms-acceleration"
+"""A benchmark whose plugins decide what its rows do not print: its bitsandbytes plugin quantizes
+scales too (framework_plugin_bnb.py, bnb_4bit_use_double_quant), and of Liger it takes the loss
+alone (fast_kernels_liger.yaml, fast_loss: fused_ce_liger), beside Unsloth's norm and rotation."""
 _GPU = re.compile(
     r"^(A100|A800|H100|H20|H200|B200|A6000|RTX A6000|L40S?|V100|T4|RTX"
     r" \d{4}|GB200|A10G?)\b[^(,]*|^\d+ ?GB"
@@ -247,11 +251,21 @@ def request_of(row: Row, stated: Row | None) -> Row | None:
     tells where none is printed; else without what is switched off."""
     if stated is not None:
         unprinted = any("card not printed" in text for text in stated["assumed"])
-        return stated["request"] | ({"gpu": _gpu(row)} if unprinted else {}) | _dated(row)
+        request = stated["request"] | ({"gpu": _gpu(row)} if unprinted else {})
+        return _of_plugins(row, request) | _dated(row)
     request = question(row)
     if request is None:
         return None
     return {field: value for field, value in request.items() if value is not False} | _dated(row)
+
+
+def _of_plugins(row: Row, request: Row) -> Row:
+    """Return the question with what the benchmark's plugins do."""
+    if not row["source"].startswith(_FMS):
+        return request
+    fields = {name: value for name, value in request.items() if name != "kernels"}
+    doubled = {"quantization": "nf4_double"} if request.get("quantization") == "nf4" else {}
+    return fields | doubled
 
 
 def _dated(row: Row) -> Row:

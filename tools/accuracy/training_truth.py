@@ -18,6 +18,7 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.training.autograd.layers.traits import is_supported
+from fitgauge.engine.training.autograd.vision.styles import tower_of
 from fitgauge.engine.training.estimate import TrainingStage, training_stages
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.result import TrainingEstimate
@@ -120,6 +121,8 @@ def rank_workload(row: Row) -> TrainingWorkload:
         micro_batch_size=row["batch"],
         activation_checkpointing=row["checkpointing"],
         attention=row["attn"],
+        images=row.get("images", 0),
+        image_tokens=row.get("image_tokens", 0),
     )
 
 
@@ -172,11 +175,12 @@ def _own_spec(row: Row) -> ModelSpec:
 @cache
 def untaught() -> tuple[Step, ...]:
     """Return every step of a taught family once more, played as a family that nobody taught
-    would be; without images, which such a family is told to leave out."""
+    would be; without images, which such a family is told to leave out, and without towers, of
+    which nothing is known then."""
     return tuple(
         step_of(step.row, msgspec.structs.replace(step.spec, model_type="untaught"), step.workload)
         for step in (*provided(), *own())
-        if step.verified and not step.workload.images
+        if step.verified and not step.workload.images and tower_of(step.spec) is None
     )
 
 
@@ -184,7 +188,12 @@ def untaught() -> tuple[Step, ...]:
 def ranks() -> tuple[Step, ...]:
     """Return one rank of FSDP2 each."""
     return tuple(
-        step_of(row, specs()[row["model"]], rank_workload(row)) for row in rows("training_fsdp")
+        step_of(
+            row,
+            read_config(row["config"]) if "config" in row else specs()[row["model"]],
+            rank_workload(row),
+        )
+        for row in rows("training_fsdp")
     )
 
 

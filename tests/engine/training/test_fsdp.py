@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Kind, Split
+from fitgauge.engine.model.spec import Kind, Part, Split
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.parallel.fsdp import Group, Segment, Step, group_of, moments, step_of
 from fitgauge.engine.training.states.parameters import Parameter, units
@@ -229,3 +229,26 @@ def test_embedding_and_head_that_are_units_of_their_own_are_not_gathered_all_the
         for way in (True, False)
     ]
     assert whole[0] < whole[1] - apart.groups[0].gathered
+
+
+def test_layers_of_a_tower_are_gathered_one_at_a_time_and_only_for_images():
+    """Measured: rows of training_fsdp.jsonl with images."""
+    spec = read_config(Snapshot().get("Qwen/Qwen2.5-VL-7B-Instruct").config)
+    seeing = TrainingWorkload(
+        framework="fsdp",
+        zero_stage=3,
+        data_parallel=8,
+        sequence_length=1024,
+        images=1,
+        image_tokens=256,
+    )
+    with_images, text = step_of(spec, seeing), step_of(spec, replace(seeing, images=0))
+    layers = sum(
+        len(unit.layers)
+        for unit in units(spec, seeing)
+        if unit.part is Part.VISION and unit.repeated
+    )
+    assert with_images.towers == layers * with_images.tower.gathered > 0
+    assert with_images.tower_shards == layers * with_images.tower.shard > 0
+    assert (text.tower.gathered, text.towers, text.tower_shards) == (0, 0, 0)
+    assert text.root.gathered == with_images.root.gathered

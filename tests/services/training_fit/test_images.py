@@ -79,6 +79,29 @@ def test_a_model_trained_on_text_as_often_sees_no_image_until_one_is_asked_for()
     assert ask(GEMMA, images=1).understood_as["image_tokens"] == 256
 
 
+@pytest.mark.parametrize(
+    ("how", "reached"),
+    [
+        ({}, False),
+        ({"images": 1}, True),
+        ({"framework": "deepspeed"}, True),
+        ({"framework": "fsdp", "fsdp_version": 2}, False),
+        ({"framework": "fsdp", "fsdp_version": 1}, True),
+    ],
+)
+def test_text_alone_gives_a_tower_no_gradients_but_in_flat_buffers(how, reached):
+    """Measured: rows of training_own.jsonl with a tower and no images."""
+    answer = ask(GEMMA, method="full", gpu_count=1, **how)
+    said = [one.message for one in answer.assumed or () if one.field == "images"]
+    assert any("Nor are gradients" in message for message in said) is not reached
+    frozen = ask(GEMMA, method="full", gpu_count=1, train_vision_tower=False, **how)
+    states = [
+        sum(term.bytes for term in of.terms if term.name == "optimizer_states")
+        for of in (answer, frozen)
+    ]
+    assert (states[0] > states[1]) is reached
+
+
 def test_a_processor_that_cuts_images_into_tiles_makes_the_tokens_of_all_of_them():
     assert ask(SMOL).understood_as["image_tokens"] == 17 * 64
     one, all_of_them = required(SMOL, images=1, image_tokens=64), required(SMOL, images=1)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.autograd.vision.styles import tower_of
+from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import Assumption
@@ -90,11 +91,18 @@ def assumptions(
     if not left_out or not _has_tower(spec):
         return []
     if not workload.images:
+        if request.images is not None:
+            return []
         message = (
             "Text only: the weights of vision and audio towers are counted, their activations are"
             " not."
         )
-        return [Assumption("images", 0, message)] if request.images is None else []
+        if _without_gradients(workload, spec):
+            message += (
+                " Nor are gradients and optimizer states of the vision tower, which text does not"
+                " reach: set images where you train on them."
+            )
+        return [Assumption("images", 0, message)]
     each = "an image" if workload.images == 1 else f"{workload.images} images"
     how = "trained" if workload.train_vision_tower else "frozen"
     tower = tower_of(spec)
@@ -106,6 +114,14 @@ def assumptions(
         f" {' or '.join(left_out)} to change this."
     )
     return [Assumption(left_out[0], getattr(workload, left_out[0]), message)]
+
+
+def _without_gradients(workload: TrainingWorkload, spec: ModelSpec) -> bool:
+    """Return whether a model that is trained whole gets no gradients for its vision tower."""
+    return not workload.uses_adapters and any(
+        unit.part is Part.VISION and not unit.elements(trained=True)
+        for unit in units(spec, workload)
+    )
 
 
 def _has_tower(spec: ModelSpec) -> bool:

@@ -1,7 +1,8 @@
 """FSDP2 over one step: what is gathered, reduced and alive at every moment, in the order PyTorch's
 own hooks run.
 
-Every decoder layer is a unit, and the rest (embedding, final norm, head) is the root's. Source:
+Every layer is a unit, of the decoder, an encoder and a tower alike (transformers,
+_no_split_modules), and the rest (embedding, final norm, head) is the root's. Source:
 torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py (unshard, wait_for_unshard,
 pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce),
 _fsdp_state.py (root)."""
@@ -17,7 +18,7 @@ from fitgauge.engine.training.autograd.passes import in_order
 from fitgauge.engine.training.autograd.segment import Segment as Traced
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.states.parameters import Parameter, Unit, units
+from fitgauge.engine.training.states.parameters import Parameter, Unit, runs, units
 from fitgauge.engine.training.states.sharding import (
     gathered_bytes,
     shard,
@@ -84,7 +85,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     groups: Sequence[Group]
     """Parameters of each unit."""
     first: Segment
-    """The embedding."""
+    """The embedding, with encoder and towers before it."""
     layers: Sequence[Segment]
     """The layers in their order."""
     last: Segment
@@ -99,6 +100,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Rotary tables and masks [bytes]."""
     passing: int = 0
     """Masks and features of images that are freed after the forward pass [bytes]."""
+    tower: Group = _NO_GROUP
+    """Parameters of the largest layer of those that run in `first`."""
+    towers: int = 0
+    """Parameters of all of them, gathered [bytes]."""
+    tower_shards: int = 0
+    """This rank's part of their gradients [bytes]."""
     hooked: int = 0
     """A layer's input, where hooks hold it and its gradient to the end of the backward pass
     [bytes]."""
@@ -120,13 +127,16 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
         step.root.gathered,
         step.root.gathered,
     )
+    before = max(before, step.tower.gathered)
+    unsharded += 0 if step.reshard else step.towers
     yield Moment(
         phase="forward",
-        gathered=unsharded,
+        gathered=unsharded + (step.tower.gathered if step.reshard else 0),
         buffers=before,
         shards=0,
         activations=live + step.first.forward.peak,
     )
+    before = step.tower.gathered or before
     live += step.first.forward.end
     for group, segment in zip(step.groups, step.layers, strict=True):
         yield Moment(
@@ -165,8 +175,9 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     next unit is done. Offloaded, its shard follows it to the host (_fsdp_collectives.py,
     foreach_reduce: new_sharded_grad.to(cpu))."""
     root, groups = step.root, step.groups
-    after = [0, *(group.gathered if step.prefetch else 0 for group in groups)]
-    unsharded = root.gathered + (0 if step.reshard else sum(group.gathered for group in groups))
+    after = [group.gathered if step.prefetch else 0 for group in (step.tower, *groups)]
+    kept = step.towers + sum(group.gathered for group in groups)
+    unsharded = root.gathered + (0 if step.reshard else kept)
     prefetched = after[-1] if step.reshard else 0
     if step.reshard:
         yield Moment(
@@ -212,10 +223,15 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
         )
         live += 2 * step.hooked - segment.gradients
         reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
-    peak = live + step.first.backward.peak
+    prefetched, tower = (prefetched, step.tower.gathered) if step.reshard else (0, 0)
     yield Moment(
-        phase="backward", gathered=unsharded, buffers=reducing, shards=shards, activations=peak
+        phase="backward",
+        gathered=unsharded + tower,
+        buffers=prefetched + reducing,
+        shards=shards,
+        activations=live + step.first.backward.peak,
     )
+    shards += 0 if step.offload else step.tower_shards
     yield Moment(
         phase="backward",
         gathered=0,
@@ -273,18 +289,34 @@ def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
         passing=model_segments.passing + model_segments.masks,
         hooked=_hooked_bytes(spec, workload),
     )
+    step = _with_towers(step, spec, workload)
     if not shards_embeddings(spec, workload):
         return step
     ends = [
         (unit.part is Part.EMBEDDING, rank_parameters(unit, workload))
         for unit in all_units
-        if not is_layer(unit)
+        if not unit.repeated
     ]
     embedding, head = (
         [parameter for is_first, piece in ends if is_first is wanted for parameter in piece]
         for wanted in (True, False)
     )
     return _apart(step, group_of(embedding, workload), group_of(head, workload))
+
+
+def _with_towers(step: Step, spec: ModelSpec, workload: TrainingWorkload) -> Step:
+    """Return the step with the layers of encoder and towers, each a unit of its own."""
+    layers = [
+        (group_of(rank_parameters(unit, workload), workload), len(unit.layers))
+        for unit in units(spec, workload)
+        if unit.repeated and not is_layer(unit) and runs(unit.block, spec, workload)
+    ]
+    return replace(
+        step,
+        tower=max((group for group, _ in layers), key=lambda one: one.gathered, default=_NO_GROUP),
+        towers=sum(group.gathered * count for group, count in layers),
+        tower_shards=sum(group.shard * count for group, count in layers),
+    )
 
 
 def with_head(step: Step, head: Traced) -> Step:
@@ -301,13 +333,14 @@ def _ended(head: Traced) -> Segment:
 
 
 def unit_groups(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Group, list[Group | None]]:
-    """Return the root's group, and that of each unit; None of a unit that is the root's."""
+    """Return the root's group, and that of each layer of the language model; None of other
+    units."""
     all_units = units(spec, workload)
     groups = [
         group_of(rank_parameters(unit, workload), workload) if is_layer(unit) else None
         for unit in all_units
     ]
-    rest = [unit for unit in all_units if not is_layer(unit)]
+    rest = [unit for unit in all_units if not unit.repeated]
     root = [parameter for unit in rest for parameter in rank_parameters(unit, workload)]
     return group_of(root, workload), groups
 
@@ -362,8 +395,7 @@ def _hooked_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
 
 def is_layer(unit: Unit) -> bool:
-    """Return whether these are the numbered layers of the language model, each a unit of its
-    own; all else is the root's."""
+    """Return whether these are the numbered layers of the language model."""
     return unit.repeated and unit.part is Part.LANGUAGE
 
 

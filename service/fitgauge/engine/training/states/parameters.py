@@ -11,10 +11,20 @@ import msgspec
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import (
+    Attention,
+    Block,
+    CrossAttention,
+    Kind,
+    ModelSpec,
+    Part,
+    Split,
+    Tensor,
+)
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.quantization.requested import BITSANDBYTES, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme
+from fitgauge.engine.training.autograd.vision.styles import tower_of
 from fitgauge.engine.training.workload import (
     PrecisionPolicy,
     Targets,
@@ -141,7 +151,8 @@ def _units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
         if block.part is Part.MTP:
             continue
         whole = merged(block)
-        base = tuple(_parameter(block, tensor, workload, form, rules) for tensor in whole)
+        trained = not workload.uses_adapters and _is_reached(block, spec, workload)
+        base = tuple(_parameter(block, tensor, form, rules, trained=trained) for tensor in whole)
         adapters = _adapters(block, whole, workload, form) if workload.uses_adapters else ()
         result.append(
             Unit(
@@ -153,6 +164,30 @@ def _units(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Unit, ...]:
             )
         )
     return tuple(result)
+
+
+def runs(block: Block, spec: ModelSpec, workload: TrainingWorkload) -> bool:
+    """Return whether a step runs a block: on text alone no tower, and nothing that reads one.
+    Models whose tower is not known run whole."""
+    if workload.images or tower_of(spec) is None:
+        return True
+    crosses = any(isinstance(mixer, CrossAttention) for mixer in block.mixers)
+    return block.part not in (Part.VISION, Part.PROJECTOR) and not crosses
+
+
+def _is_reached(block: Block, spec: ModelSpec, workload: TrainingWorkload) -> bool:
+    """Return whether parameters of a block get gradients where they may be trained: not of a frozen
+    tower, nor of what does not run.
+
+    Optimizers pass by what has no gradient (torch/optim/adamw.py, _init_group), and FSDP2 reduces
+    none (_fsdp_param_group.py, post_backward). FSDP1's flat parameters, DeepSpeed's and Megatron's
+    buffers hold gradients of all that may be trained."""
+    if block.part is Part.VISION and not workload.train_vision_tower:
+        return False
+    in_buffers = workload.framework in ("deepspeed", "megatron") or (
+        workload.framework == "fsdp" and workload.fsdp_version == 1
+    )
+    return in_buffers or runs(block, spec, workload)
 
 
 def base_scheme(spec: ModelSpec, workload: TrainingWorkload) -> Scheme | None:
@@ -191,9 +226,10 @@ def merged(block: Block) -> tuple[Tensor, ...]:
 def _parameter(
     block: Block,
     tensor: Tensor,
-    workload: TrainingWorkload,
     form: PrecisionPolicy,
     rules: RuleIndex,
+    *,
+    trained: bool,
 ) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
     if (
@@ -209,8 +245,7 @@ def _parameter(
         count=tensor.count,
         dtype=form.weights,
         form=stored,
-        trained=not workload.uses_adapters
-        and (workload.train_vision_tower or block.part is not Part.VISION),
+        trained=trained,
     )
 
 

@@ -157,6 +157,16 @@ def test_a_pool_is_set_shown_taken_and_removed(service, slack, tmp_path):
     assert json.loads((tmp_path / "pools.json").read_text("utf-8")) == {}
 
 
+def test_both_halves_of_disaggregated_serving_are_told_whatever_the_pool(bot, slack):
+    bot.command("pool 4x H100 80GB")
+    bot.command("qwen3 32b: prefill on 2x L40S, decode on 4x L40S")
+    answer = slack.wait("chat.postMessage")
+    shown = "\n".join((answer["text"], *texts(answer["blocks"])))
+    assert "2 x L40S" in shown
+    assert "Qwen/Qwen3-32B (decode) fits on 4 x L40S" in shown
+    assert "H100" not in shown
+
+
 @pytest.mark.parametrize("has_key", [True, False])
 def test_the_bot_is_a_caller_like_any_other(slack, tmp_path, has_key):
     key = new_key()

@@ -99,6 +99,8 @@ async def _ask_in_words(service: Service, text: str, pool: str, language: Langua
     if unused:
         notes += (say(language, "not_used", numbers=unused),)
     operation, answer = body.get("operation"), body.get("answer")
+    others = (body.get("answers") or [])[1:]
+    notes += tuple(one["summary"] for one in others if one.get("summary"))
     if not operation:
         understood = body.get("understood") or {}
         missing = [name for name in ("model", "gpu") if name not in understood]

@@ -11,10 +11,19 @@ _SHORT_LIST = 5
 _PARALLEL = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 _SERVING = ("quantization", "kv_cache_dtype", "context_length", "concurrency", "engine")
 _TAKEN = {
-    "check_fit": ("model", "gpu", "gpu_count", *_SERVING, *_PARALLEL, "gpu_memory_utilization"),
+    "check_fit": (
+        "model",
+        "gpu",
+        "gpu_count",
+        *_SERVING,
+        *_PARALLEL,
+        "gpu_memory_utilization",
+        "lora_slots",
+    ),
     "check_training_fit": (
         *("model", "gpu", "gpu_count", "method", "quantization", "sequence_length"),
         *("micro_batch_size", "zero_stage", "lora_rank", *_PARALLEL),
+        *("optimizer", "offload", "activation_checkpointing"),
     ),
     "recommend_gpus": ("model", "task", *_SERVING, "method", "sequence_length", "max_usd_per_hour"),
     "list_models_that_fit": ("gpu", "gpu_count", "engine", "context_length", "concurrency"),
@@ -55,7 +64,7 @@ def from_words(operation: str, understood: Mapping[str, Any]) -> dict[str, Any]:
 def without_gpu(reading: Mapping[str, Any]) -> bool:
     """Return whether a text that was read needs a GPU and names none."""
     understood = reading.get("understood") or {}
-    named = "gpu" in understood or "gpus" in understood
+    named = not understood.keys().isdisjoint(("gpu", "gpus", "prefill_gpu", "decode_gpu"))
     return bool(understood) and not named and reading.get("operation") != "recommend_gpus"
 
 

@@ -35,9 +35,7 @@ def export(data: Path) -> None:
     the file cannot be read."""
     file = data / "truth.jsonl"
     if not file.is_file():
-        echo_error(
-            f"{file} does not exist: the bot writes it. Use --data with its folder."
-        )
+        echo_error(f"{file} does not exist: the bot writes it. Use --data with its folder.")
         sys.exit(2)
     try:
         lines = file.read_text("utf-8").splitlines()

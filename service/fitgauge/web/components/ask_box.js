@@ -15,9 +15,23 @@ async function ask(event) {
   reading.value = result.answer ?? {operation: null, problem: result.problem};
   const understood = result.answer?.understood;
   if (understood?.model) {
-    const {task, ...fields} = understood;
-    replace(task ?? TASKS[result.answer.operation] ?? 'serving', fields);
+    replace(TASKS[result.answer.operation] ?? 'serving', questionOf(understood));
   }
+}
+
+/** The fields of the page's one question, of several GPUs or engines the first; of disaggregated
+ * serving the half that writes the answers. */
+function questionOf(understood) {
+  const {
+    gpus, engines, prefill_gpu: prefill, decode_gpu: decode, max_usd_per_hour: budget, ...fields
+  } = understood;
+  if (gpus) fields.gpu = gpus[0];
+  if (engines) fields.engine = engines[0];
+  if (decode ?? prefill) {
+    fields.gpu = decode ?? prefill;
+    fields.disaggregation = decode ? 'decode' : 'prefill';
+  }
+  return fields;
 }
 
 function Reading() {

@@ -242,17 +242,37 @@ class ModelCells:
                     workloads[batch, count] = self._fitting.workload(
                         on_count, engine, accelerator, count
                     )
-                kind = LaunchKind(self._fitting, on_count, workloads[batch, count], accelerator)
+                fitting = dict(self._on_count(on_count, workloads[batch, count], large))
             except IMPOSSIBLE:
                 continue
-            steps = LaunchSteps(self._fitting, on_count, kind)
-            for pool in large:
-                fitted = steps.fitted(pool.accelerator)
-                if fitted is not None:
-                    del left[pool.name]
-                    yield pool.name, count, fitted
+            for name, fitted in fitting.items():
+                del left[name]
+                yield name, count, fitted
         for pool in left.values():
             yield (pool.name, *self._most(request, engine, pool))
+
+    def _on_count(
+        self, request: FitRequest, workload: Workload, pools: Sequence[Pool]
+    ) -> Iterator[tuple[str, BatchEstimate]]:
+        """Yield the pools that so many GPUs of each hold it in, most with the engine's defaults, so
+        that other settings are counted where one does not. Raises as `BatchEstimator.shape`."""
+        fitting, accelerator = self._fitting, pools[0].accelerator
+        demand = fitting.demand_of(request.quantization, workload, accelerator)
+        least, others = fitting.least_usable(demand), []
+        for pool in pools:
+            if pool.accelerator.usable.expected >= least:
+                judged = fitting.against(demand, pool.accelerator)
+                if judged.verdict == "fits":
+                    yield pool.name, judged
+                    continue
+            others.append(pool)
+        if not others or request.settings == "defaults":
+            return
+        steps = LaunchSteps(fitting, request, LaunchKind(fitting, request, workload, accelerator))
+        for pool in others:
+            fitted = steps.fitted(pool.accelerator)
+            if fitted is not None:
+                yield pool.name, fitted
 
     def _most(
         self, request: FitRequest, engine: EngineName, pool: Pool

@@ -258,17 +258,21 @@ def test_recommendations_leave_nothing_behind():
         "Qwen/Qwen3.5-27B",
         "deepseek-ai/DeepSeek-V3",
         "deepseek-ai/DeepSeek-V4-Pro",
+        "google/gemma-3-4b-it",
+        "google/gemma-4-E4B-it",
+        "google/gemma-4-31B-it",
     ],
 )
+@pytest.mark.parametrize("cache", [None, "fp8"])
 @pytest.mark.parametrize("count", [1, 8])
-def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count):
+def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache):
     """Return the estimate of every card of the catalog, made for itself, is that of the first of
     its kind, and so is what it holds beside its weights of those that one workload makes alike."""
     asked, profile, row = model_of(name), PROFILES.profile("vllm", None), ENGINES["vllm"]
     laid, first, alike, loading = row.shard_weights(asked.spec, scheme_of(asked, None)), {}, {}, {}
     for accelerator in bundled().all():
         workload = serving_workload(
-            FitRequest(model=name, gpu="any", concurrency=4),
+            FitRequest(model=name, gpu="any", concurrency=4, kv_cache_dtype=cache),
             asked.spec,
             accelerator,
             count,
@@ -280,7 +284,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count):
             first.setdefault((workload, row.accelerator_kind(accelerator)), required) == required
         ), accelerator.name
         others = row.split.stage_memory(asked.spec, workload, accelerator, profile, Memo())
-        for_workload = row.workload_kind(accelerator, workload)
+        for_workload = row.workload_kind(asked.spec, accelerator, workload)
         assert alike.setdefault((workload, for_workload), others) == others, accelerator.name
         laid.memo.clear()
         loaded = row.split.loaded(asked.spec, laid, workload, accelerator)

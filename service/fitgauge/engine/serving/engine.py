@@ -129,9 +129,9 @@ class Engine(NamedTuple):
     accelerator_kind: Callable[[Accelerator], Hashable] = one_kind
     """Accelerators of one kind hold the same, but for what `split.for_accelerator` changes."""
 
-    workload_kind: Callable[[Accelerator, Workload], Hashable] | None = None
-    """The same of one workload alone, without what is loaded, of which more accelerators hold the
-    same; None where they do not."""
+    workload_kind: Callable[[ModelSpec, Accelerator, Workload], Hashable] | None = None
+    """The same of one model's workload alone, without what is loaded, of which more accelerators
+    hold the same; None where they do not."""
 
     refusal: Callable[[ModelSpec, Workload, Accelerator], UnsupportedError | None] = always_runs
     """Why the engine refuses a model by rules of its own."""

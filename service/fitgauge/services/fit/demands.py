@@ -9,6 +9,7 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Sum, Term, added
 from fitgauge.engine.serving.engine_facts import CacheBytes, ForAccelerator, SplitEstimate
 from fitgauge.engine.serving.estimate import StageMemory, fullest_required
@@ -259,7 +260,7 @@ class ModelDemands:
 
     def whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
         """Return the demand of a launch whose requests decide more than its cache."""
-        key = launch.quantization, workload, _kind(workload, launch.shape.accelerator)
+        key = launch.quantization, workload, _kind(self._spec, workload, launch.shape.accelerator)
         return self._demands.get_or_compute(key, lambda: self._whole(launch, workload))
 
     def _whole(self, launch: LaunchDemand, workload: Workload) -> Demand:
@@ -275,7 +276,7 @@ class ModelDemands:
             return Demand(workload, fullest.required, fullest.layers, fullest.fixed_bytes, launch)
         loaded = self._loaded(split, launch.quantization, shape)
         others = self._stage_memories.get_or_compute(
-            (workload, _kind(workload, accelerator)),
+            (workload, _kind(self._spec, workload, accelerator)),
             lambda: self._stage_memory(split, workload, accelerator),
         )
         own = split.for_accelerator
@@ -294,7 +295,7 @@ class ModelDemands:
         one = structs.replace(workload, context_length=1, concurrency=1)
         read = split.context_read(self._spec, workload, accelerator)
         return self._held_of(workload.engine).others.get_or_compute(
-            (one, read, _kind(workload, accelerator)),
+            (one, read, _kind(self._spec, workload, accelerator)),
             lambda: OtherMemory(self._stage_memory(split, workload, accelerator), cache_bytes),
         )
 
@@ -320,12 +321,12 @@ class ModelDemands:
         return held
 
 
-def _kind(workload: Workload, accelerator: Accelerator) -> Hashable:
+def _kind(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> Hashable:
     """Return the kind of a GPU: all of it hold the same of a workload but for its weights."""
     row = ENGINES[workload.engine]
     if row.workload_kind is None:
         return row.accelerator_kind(accelerator)
-    return row.workload_kind(accelerator, workload)
+    return row.workload_kind(spec, accelerator, workload)
 
 
 def _split(workload: Workload) -> SplitEstimate | None:

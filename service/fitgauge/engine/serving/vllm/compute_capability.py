@@ -17,16 +17,16 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Split,
 )
-from fitgauge.engine.serving.runtime import elsewhere
+from fitgauge.engine.serving.runtime import captures_graphs, elsewhere
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, round_up
 
-AMPERE, HOPPER, BLACKWELL = 8, 9, 10
-"""First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300. RTX
-Blackwell (12) is none of them."""
+AMPERE, HOPPER, BLACKWELL, RTX_BLACKWELL = 8, 9, 10, 12
+"""First number of the compute capability: A100 (with RTX 30 and 40); H100, H200; B200, B300; RTX 50
+and GB10."""
 
 FP8_UNITS = (8, 9)
 """The first GPU whose matrix units multiply FP8."""
@@ -145,8 +145,10 @@ class AcceleratorKind(NamedTuple):
     """Whether the CPU's memory is the same."""
     early: bool
     """Before Ampere, where releases until 0.11 serve with their first engine."""
-    elsewhere: str
-    """The vendor where no coefficient was measured on its GPUs; else empty."""
+    measured: bool
+    """Whether the coefficients are of its maker's GPUs."""
+    graphs: bool
+    """Whether decode steps are captured as graphs."""
     multiplies_fp8: bool
     """See `multiplies_fp8`."""
 
@@ -155,7 +157,7 @@ class AcceleratorKind(NamedTuple):
         """What the profiling pass and the cache depend on of it: not its links, nor whose GPU
         it is."""
         return self._replace(
-            symmetric=False, unified_memory=False, elsewhere="", multiplies_fp8=True
+            symmetric=False, unified_memory=False, measured=True, graphs=True, multiplies_fp8=True
         )
 
 
@@ -166,12 +168,17 @@ def accelerator_kind(accelerator: Accelerator) -> AcceleratorKind:
         accelerator.compute_capability,
         accelerator.nvlink,
         accelerator.unified_memory,
+        captures_graphs(accelerator),
     )
 
 
 @lru_cache(maxsize=256)
 def _kind(
-    vendor: str, capability: tuple[int, int] | None, nvlink: bool | None, unified_memory: bool
+    vendor: str,
+    capability: tuple[int, int] | None,
+    nvlink: bool | None,
+    unified_memory: bool,
+    graphs: bool,
 ) -> AcceleratorKind:
     major = cuda_major(capability)
     generation = max(major, HOPPER - 1) if major else 0
@@ -182,7 +189,8 @@ def _kind(
         symmetric,
         unified_memory,
         0 < major < AMPERE,
-        elsewhere(vendor),
+        not elsewhere(vendor),
+        graphs,
         _multiplies_fp8(capability),
     )
 

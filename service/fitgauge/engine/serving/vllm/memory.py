@@ -19,12 +19,16 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.runtime import captures_graphs, communication_term, graph_term
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.compute_capability import (
+    BLACKWELL,
+    HOPPER,
+    RTX_BLACKWELL,
     AcceleratorKind,
     accelerator_kind,
     padded_for,
     shares_memory,
 )
 from fitgauge.engine.serving.vllm.cuda_graphs import captured
+from fitgauge.engine.serving.vllm.kv_cache.specs import differs_by_generation
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
 from fitgauge.engine.serving.vllm.pipeline import check_pipeline
@@ -54,6 +58,9 @@ _OTHER_SETTINGS = 128
 
 _DERIVED: WeakMemo[ModelSpec, int, tuple[EngineProfile, MixedMemo]] = WeakMemo(16)
 """What the estimates of one model and profile share, as those of one search do."""
+
+_BY_GENERATION: WeakMemo[ModelSpec, None, bool] = WeakMemo(1024)
+"""Whether the cache of a model differs between Hopper and Blackwell."""
 
 
 def estimate(
@@ -138,15 +145,26 @@ def terms_outside_budget(
     return tuple(terms)
 
 
-def workload_kind(accelerator: Accelerator, workload: Workload) -> AcceleratorKind:
+def workload_kind(spec: ModelSpec, accelerator: Accelerator, workload: Workload) -> AcceleratorKind:
     """Return the kind of an accelerator as far as it decides what this workload holds in addition
-    to what is loaded: without its links under one rank, and what its matrix units multiply."""
-    return _of_workload(accelerator_kind(accelerator), communicating_ranks(workload) > 1)
+    to what is loaded: without its links under one rank, what its matrix units multiply, and from
+    Hopper on its generation where no kernel is another."""
+    differs = (
+        spec.has_experts
+        or workload.speculative_tokens > 0
+        or _BY_GENERATION.get_or_compute(spec, None, lambda: differs_by_generation(spec))
+    )
+    return _of_workload(accelerator_kind(accelerator), communicating_ranks(workload) > 1, differs)
 
 
 @cache
-def _of_workload(kind: AcceleratorKind, communicates: bool) -> AcceleratorKind:
-    return kind._replace(symmetric=kind.symmetric and communicates, multiplies_fp8=True)
+def _of_workload(kind: AcceleratorKind, communicates: bool, differs: bool) -> AcceleratorKind:
+    newer = kind.generation in (BLACKWELL, RTX_BLACKWELL)
+    return kind._replace(
+        generation=HOPPER if newer and not differs else kind.generation,
+        symmetric=kind.symmetric and communicates,
+        multiplies_fp8=True,
+    )
 
 
 def loading_kind(
@@ -167,7 +185,8 @@ def _of_loading(kind: AcceleratorKind, by_generation: bool, has_blocks: bool) ->
         symmetric=False,
         unified_memory=False,
         early=False,
-        elsewhere="",
+        measured=True,
+        graphs=True,
         multiplies_fp8=kind.multiplies_fp8 or not has_blocks,
     )
 

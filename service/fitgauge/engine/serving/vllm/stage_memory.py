@@ -212,7 +212,7 @@ def _caches(
         workload.kv_cache_dtype,
         longest,
         encoded,
-        accelerator.compute_capability,
+        accelerator_kind(accelerator).generation,
         workload.engine_version,
         workload.speculative_tokens,
         workload.float32,

@@ -10,6 +10,7 @@ from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, Mlp
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.activations import HALF, expert_width
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.compute_capability import RTX_BLACKWELL
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.workload import Workload
@@ -18,9 +19,6 @@ from fitgauge.engine.weights.sharding import round_up
 _INDEXER_LENGTH = 40
 """Contexts whose keys an indexer gathers at once. Source: v1/attention/backends/mla/indexer.py,
 get_max_prefill_buffer_size."""
-
-_RTX_BLACKWELL = 12
-"""First number of the compute capability of RTX Blackwell and GB10."""
 
 _DEEP_GEMM_ROWS = 128
 """Rows of one expert that DeepGEMM multiplies at once. Source: DeepGEMM, heuristics_runtime,
@@ -146,6 +144,6 @@ def _runs_deep_gemm(spec: ModelSpec, workload: Workload, accelerator: Accelerato
 def _on_rtx_blackwell(workload: Workload, accelerator: Accelerator) -> bool:
     """Return whether this is RTX Blackwell and the release has kernels of its own for it."""
     return (
-        cuda_major(accelerator.compute_capability) == _RTX_BLACKWELL
+        cuda_major(accelerator.compute_capability) == RTX_BLACKWELL
         and workload.engine_version >= releases.DEEP_GEMM_ON_RTX
     )

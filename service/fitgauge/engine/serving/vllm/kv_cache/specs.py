@@ -31,6 +31,9 @@ DEFAULT_BLOCK = 16
 """Tokens of a block where the attention kernels take any. Source: `config/cache.py`,
 DEFAULT_BLOCK_SIZE."""
 
+_WIDE_HEAD = 512
+"""The widest heads that attention kernels take."""
+
 
 class SpecKind(IntEnum):
     """How many blocks a request of L tokens takes of a group (`KvGroup.blocks`), and which
@@ -230,6 +233,17 @@ def aligned(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
+def differs_by_generation(spec: ModelSpec) -> bool:
+    """Return whether Hopper, Blackwell and RTX Blackwell may lay the cache out otherwise: where
+    `attention_block` or `resolved_format` tells them apart."""
+    mixers = (mixer for block in spec.blocks for mixer in block.mixers)
+    return spec.image_prefix or any(
+        isinstance(mixer, LatentAttention | CompressedAttention)
+        or (isinstance(mixer, Attention) and mixer.head_dim == _WIDE_HEAD)
+        for mixer in mixers
+    )
+
+
 def attention_block(
     mixers: Sequence[Mixer],
     cache_format: str,
@@ -254,13 +268,13 @@ def attention_block(
     if (
         major == 9
         and cache_format in ("fp8", "fp8_e4m3")
-        and any(mixer.head_dim == 512 for mixer in attentions)
+        and any(mixer.head_dim == _WIDE_HEAD for mixer in attentions)
     ):
         return 64  # FlashAttention 4 on Hopper reads fp8 in tiles of 64
     if (
         major == 10
         and image_prefix
-        and all(mixer.head_dim in (256, 512) for mixer in attentions if mixer.causal)
+        and all(mixer.head_dim in (256, _WIDE_HEAD) for mixer in attentions if mixer.causal)
     ):
         # Triton for images and FlashInfer for text: v1/attention/backends/triton_flashinfer.py
         return 64

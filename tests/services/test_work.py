@@ -15,6 +15,7 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.vllm import stage_memory
 from fitgauge.engine.serving.vllm.memory import loading_kind
+from fitgauge.engine.training.autograd import segments
 from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
@@ -29,6 +30,8 @@ from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.gpu_options import GpuPool
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.service import TrainingFitService
 from fitgauge.services.training_plan import service as planning
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
@@ -326,6 +329,33 @@ def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts
     assert answer.total >= 8
     assert calls["layouts"] <= layouts
     assert calls["passes"] <= passes
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "tapes"),
+    [
+        ("google/gemma-2-9b-it", {"framework": "megatron"}, 1),
+        ("google/gemma-2-9b-it", {"framework": "fsdp", "sequence_length": 8192}, 2),
+        ("google/gemma-2-9b-it", {"framework": "fsdp", "sequence_length": 2048}, 1),
+        ("google/gemma-2-9b-it", {"framework": "fsdp", "attention": "flash"}, 1),
+        ("openai/gpt-oss-20b", {"framework": "megatron"}, 1),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", {"framework": "fsdp"}, 2),
+    ],
+)
+def test_layers_that_run_the_same_operations_are_recorded_once(monkeypatch, name, settings, tapes):
+    """Kinds of layers that differ in a window alone run the same, but where SDPA masks it."""
+    recorded, record = Counter(), segments._layer
+
+    def counting(spec, unit, numbers, context, workload):
+        recorded[workload] += 1
+        return record(spec, unit, numbers, context, workload)
+
+    monkeypatch.setattr(segments, "_layer", counting)
+    sent = {"attention": "sdpa", "method": "full", **settings}
+    request = TrainingRequest(model=name, gpu="H100", gpu_count=8, **sent)
+    service, gpu = TrainingFitService(load_training(), PROFILES), bundled().find("H100").accelerator
+    service.check(request, SNAPSHOT.model(name), gpu, 8)
+    assert set(recorded.values()) == {tapes}
 
 
 def test_a_question_leaves_no_cycles_behind():

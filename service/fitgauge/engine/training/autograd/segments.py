@@ -1,14 +1,16 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
 each simulated once on a tape."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part
+from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
+from fitgauge.engine.training.autograd.layers.attention import asks_for_mask
 from fitgauge.engine.training.autograd.layers.choice import layer_recipe
 from fitgauge.engine.training.autograd.layers.context import way_of
 from fitgauge.engine.training.autograd.layers.gemma4 import (
@@ -249,7 +251,7 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     held = kind != "none"  # as the inputs of checkpoints
     return msgspec.structs.replace(
         ends,
-        layers=tuple(_segment(layer, spec, workload) for layer in written),
+        layers=_of_layers(written, spec, workload),
         constants=constants
         + (added if held else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
@@ -335,15 +337,38 @@ def _traced_head(spec: ModelSpec, workload: TrainingWorkload) -> Segment:
 
 
 def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...]:
-    """Return the layers of each kind on a tape."""
+    """Return the layers of each kind on a tape: the same one for kinds that run the same
+    operations."""
     context = layer_context(spec, workload)
-    return tuple(
-        _layer(spec, unit, numbers, context, workload)
-        for unit in units(spec, workload)
-        if unit.part is Part.LANGUAGE and unit.repeated
-        for numbers in _alike(unit.layers, workload)
-        if numbers
+    recorded: list[tuple[Unit, _Written]] = []
+    written = []
+    for unit in units(spec, workload):
+        if unit.part is not Part.LANGUAGE or not unit.repeated:
+            continue
+        read = _as_recorded(unit, context, workload)
+        for numbers in filter(None, _alike(unit.layers, workload)):
+            is_first = numbers[0] == 0 and not first_has_gradient(workload)
+            layer = None if is_first else next((one for of, one in recorded if of == read), None)
+            if layer is None:
+                layer = _layer(spec, unit, numbers, context, workload)
+                if not is_first:
+                    recorded.append((read, layer))
+            written.append(layer._replace(unit=unit, layers=numbers))
+    return tuple(written)
+
+
+def _as_recorded(unit: Unit, context: LayerContext, workload: TrainingWorkload) -> Unit:
+    """Return a unit without what its operations do not depend on: the numbers of its layers, and a
+    window without a mask of its own, as all of Megatron's are."""
+    is_megatron = workload.framework == "megatron"
+    mixers = tuple(
+        msgspec.structs.replace(mixer, window=None)
+        if isinstance(mixer, Attention) and (is_megatron or not asks_for_mask(mixer, context))
+        else mixer
+        for mixer in unit.block.mixers
     )
+    block = msgspec.structs.replace(unit.block, layers=(), mixers=mixers)
+    return msgspec.structs.replace(unit, layers=(), block=block)
 
 
 def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
@@ -370,6 +395,19 @@ def _layer(
     drawn = drawn_unit(unit, workload) if is_count(unit) else unit
     return _Written(
         unit, numbers, tape, x, layer_recipe(tape, drawn, spec, context, workload).forward(x)
+    )
+
+
+def _of_layers(
+    written: Iterable[_Written], spec: ModelSpec, workload: TrainingWorkload
+) -> tuple[Segment, ...]:
+    """Return the segments of layers; of those on one tape it is the same but for their numbers."""
+    of_tapes: dict[int, Segment] = {}
+    for layer in written:
+        if id(layer.tape) not in of_tapes:
+            of_tapes[id(layer.tape)] = _segment(layer, spec, workload)
+    return tuple(
+        msgspec.structs.replace(of_tapes[id(layer.tape)], layers=layer.layers) for layer in written
     )
 
 

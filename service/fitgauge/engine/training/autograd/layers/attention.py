@@ -10,7 +10,7 @@ from fitgauge.engine.training.autograd.layers.context import (
     ring_backward_bytes,
     ring_forward_bytes,
 )
-from fitgauge.engine.training.autograd.layers.modules import Modules
+from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
 
@@ -38,6 +38,14 @@ def expanded(mixer: LatentAttention) -> Attention:
         head_dim=mixer.nope_dim + mixer.rope_dim,
         value_dim=mixer.value_dim,
     )
+
+
+def asks_for_mask(mixer: Attention, context: LayerContext) -> bool:
+    """Return whether the layer's sliding window is why SDPA takes a mask (`AttentionModules`): no
+    operation depends on it otherwise."""
+    shortens = mixer.window is not None and mixer.window <= context.keys
+    masked_anyway = context.padded or context.traits.always_masked
+    return context.attention == "sdpa" and shortens and not masked_anyway
 
 
 class AttentionModules(Modules):
@@ -212,10 +220,8 @@ class AttentionModules(Modules):
         without what pads them (modeling_flash_attention_utils.py, _upad_input, pad_input).
         torchtune always repeats keys and values."""
         tape, context = self.tape, self.context
-        masked = context.attention == "sdpa" and (
-            context.padded
-            or self.explicit(mixer)
-            or (mixer.window is not None and mixer.window <= context.keys)
+        masked = asks_for_mask(mixer, context) or (
+            context.attention == "sdpa" and (context.padded or self.explicit(mixer))
         )
         bare = self.traits.bare_sdpa and context.attention == "sdpa"
         if bare and mixer.kv_heads == 1 < mixer.query_heads:

@@ -10,6 +10,7 @@ from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.schemas import RankAnswer, TermAnswer
+from fitgauge.services.common.smallest import first_step
 from fitgauge.services.common.speed_schemas import SpeedAnswer, TextSpeedAnswer
 from fitgauge.services.training_fit.schemas import TrainingAnswer
 from fitgauge.terminal.drawing import COLOURS, draw_bar, gib
@@ -162,8 +163,8 @@ def _basis(term: TermAnswer) -> str:
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
-    """Print suggestions, warnings and the launch command: where it does not fit, that of the first
-    change with which it does, below a comment that says which."""
+    """Print suggestions, warnings and the launch command: where it does not fit, that of a change
+    with which it does, below a comment that says which."""
     for suggestion in answer.suggestions:
         change = escape(as_typed(suggestion.change))
         console.print(
@@ -176,12 +177,11 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
         return
-    for suggestion in answer.suggestions:
-        if suggestion.verdict == "fits" and suggestion.launch is not None:
-            change, command = as_typed(suggestion.change), suggestion.launch.command
-            console.print(f"\n[dim]# {escape(change)}[/dim]", soft_wrap=True, highlight=False)
-            console.print(escape(command), soft_wrap=True, highlight=False)
-            return
+    step = first_step(answer.suggestions)
+    if step is not None and step.launch is not None:
+        change = escape(as_typed(step.change))
+        console.print(f"\n[dim]# {change}[/dim]", soft_wrap=True, highlight=False)
+        console.print(escape(step.launch.command), soft_wrap=True, highlight=False)
 
 
 def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:

@@ -18,8 +18,19 @@ def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bo
     """Return whether a model fits on the GPUs that were named, or does with a change that takes
     neither more of them nor the host's memory."""
     return verdict in ("fits", "tight") or any(
-        one.verdict == "fits" and not _MORE & one.request.keys() for one in suggestions
+        one.verdict == "fits" and _is_here(one) for one in suggestions
     )
+
+
+def first_step(suggestions: Iterable[Suggestion]) -> Suggestion | None:
+    """Return the first change that fits and is started by a command: before others one that takes
+    neither more GPUs nor the host's memory."""
+    fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]
+    return next(filter(_is_here, fitting), next(iter(fitting), None))
+
+
+def _is_here(suggestion: Suggestion) -> bool:
+    return not _MORE & suggestion.request.keys()
 
 
 def roles(

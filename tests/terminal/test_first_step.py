@@ -1,0 +1,28 @@
+"""What does not fit is printed with the command of a change that does."""
+
+import pytest
+from click.testing import CliRunner
+
+from fitgauge.cli import main
+
+
+@pytest.mark.parametrize(
+    ("asked", "comment", "command"),
+    [
+        (["check", "Qwen/Qwen3-32B", "RTX 4090"], "# use Qwen/Qwen3-32B-AWQ",
+         "vllm serve Qwen/Qwen3-32B-AWQ "),
+        # On these GPUs before on more of them, whatever comes first in the list.
+        (["check", "moonshotai/Kimi-K2-Instruct", "8x H100"], "# serve it with vllm in awq",
+         "vllm serve "),
+        (["check", "deepseek-ai/DeepSeek-V3", "M3 Ultra 256GB"], "# take 3 x B300 instead",
+         "vllm serve deepseek-ai/DeepSeek-V3 "),
+        (["train-check", "Qwen/Qwen3-32B", "RTX 4060"], "# take one ", "accelerate launch "),
+    ],
+    ids=lambda value: value[2] if isinstance(value, list) else "",
+)  # fmt: skip
+def test_the_last_line_starts_what_fits(asked, comment, command):
+    result = CliRunner().invoke(main, asked, env={"HF_HUB_OFFLINE": "1"})
+    assert result.exit_code == 1
+    said, started = result.output.rstrip().splitlines()[-2:]
+    assert said.startswith(comment)
+    assert started.startswith(command)

@@ -142,7 +142,7 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
             "No option",
         ),
         ({"vendors": "Nvidea"}, "vendors", "Unknown vendor"),
-        ({"objective": "prettiest"}, "objective", "no objective"),
+        ({"objective": "prettiest"}, "objective", "Unknown objective"),
         ({"max_usd_per_hour": 0.01}, "max_usd_per_hour", "No option"),
         (
             {"gpus": "RTX 4060 Laptop", "max_usd_per_hour": 0.01},

@@ -176,8 +176,8 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     foreach_reduce: new_sharded_grad.to(cpu))."""
     root, groups = step.root, step.groups
     after = [group.gathered if step.prefetch else 0 for group in (step.tower, *groups)]
-    kept = step.towers + sum(group.gathered for group in groups)
-    unsharded = root.gathered + (0 if step.reshard else kept)
+    unfreed = step.towers + sum(group.gathered for group in groups)
+    unsharded = root.gathered + (0 if step.reshard else unfreed)
     prefetched = after[-1] if step.reshard else 0
     if step.reshard:
         yield Moment(

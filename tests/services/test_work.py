@@ -97,7 +97,7 @@ def test_a_recommendation_for_another_context_works_out_the_cache_alone(counted,
             RecommendRequest(model=name, context_length=context, concurrency=16), asked
         )
         made.append(dict(counted))
-    assert made[0]["vllm"] > 50
+    assert made[0]["vllm"] > 40
     assert made[1].get("vllm", 0) == 0
     assert made[1]["demands"] < made[0]["demands"] / 3
 

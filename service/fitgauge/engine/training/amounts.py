@@ -1,20 +1,14 @@
 """A phase of a training step at its highest moment, and the amounts of memory it is made of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from fitgauge.engine.quantity import Bytes, described
 from fitgauge.engine.training.states.formulas import StateFormula
-from fitgauge.engine.training.states.sharding import (
-    RankStates,
-)
-
-PhaseName = Literal[
-    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"
-]
+from fitgauge.engine.training.states.sharding import RankStates
+from fitgauge.engine.training.workload import PhaseName
 
 
 class Amount(msgspec.Struct, frozen=True, gc=False):

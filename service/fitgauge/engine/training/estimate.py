@@ -18,14 +18,14 @@ from fitgauge.engine.quantity import (
     total,
 )
 from fitgauge.engine.serving.profile import Coefficient
-from fitgauge.engine.training.amounts import Amount, Phase, PhaseName
+from fitgauge.engine.training.amounts import Amount, Phase
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile, allocator_kind, logits_bytes
 from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate, rule_of
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
 
 _STATES = ("weights", "gradients", "master_weights", "optimizer_states")
 SOURCES = {

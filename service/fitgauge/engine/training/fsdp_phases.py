@@ -8,7 +8,6 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.amounts import (
     Amount,
     Phase,
-    PhaseName,
     all_states,
     in_words,
     phase,
@@ -19,7 +18,7 @@ from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline
 from fitgauge.engine.training.states.formulas import StateFormula
 from fitgauge.engine.training.states.sharding import RankStates
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
 
 
 def fsdp_phases(

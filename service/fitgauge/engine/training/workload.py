@@ -6,6 +6,10 @@ from typing import Literal
 import msgspec
 
 Method = Literal["full", "lora", "dora", "qlora"]
+PhaseName = Literal[
+    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"
+]
+"""Phases of a step."""
 Precision = Literal["mixed_bf16", "mixed_fp16", "bf16", "fp32", "int8", "fp8"]
 Framework = Literal["transformers", "deepspeed", "fsdp", "megatron"]
 Optimizer = Literal[

@@ -8,10 +8,9 @@ from msgspec import UNSET
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import gib
-from fitgauge.engine.training.amounts import PhaseName
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes
-from fitgauge.engine.training.workload import Method
+from fitgauge.engine.training.workload import Method, PhaseName
 from fitgauge.services.common import responses
 from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate

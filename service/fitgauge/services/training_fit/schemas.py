@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
-from fitgauge.engine.training.amounts import PhaseName
+from fitgauge.engine.training.workload import PhaseName
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.fit_schemas import LimitedBy, Limits
 from fitgauge.services.common.host_schemas import HostMemory

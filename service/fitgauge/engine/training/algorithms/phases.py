@@ -21,14 +21,14 @@ from fitgauge.engine.training.algorithms.roles import (
     policy_workload,
 )
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.amounts import Amount, Phase, PhaseName, amount, in_words
+from fitgauge.engine.training.amounts import Amount, Phase, amount, in_words
 from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.parallel.fsdp import computed
 from fitgauge.engine.training.phases import Stage, stages
 from fitgauge.engine.training.profile import TrainingProfile
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
 
 _SHARED = ("weights", "gradients", "master_weights", "optimizer_states")
 _UPDATED = ("master_weights", "optimizer_states")

@@ -43,7 +43,6 @@ NoteCode = Literal[
     "checkpoint-loaded",
     "checkpoint-needed",
     "context-exceeds-model",
-    "positions-scaled",
     "engine-ignores-field",
     "engine-plugin",
     "engine-version-unknown",

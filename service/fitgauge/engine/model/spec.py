@@ -272,22 +272,6 @@ class RotaryTable(msgspec.Struct, frozen=True, gc=False):
     attention those that compress); None: both."""
 
 
-class Yarn(msgspec.Struct, frozen=True, gc=False):
-    """A scaling of rotary positions by YaRN."""
-
-    factor: int
-    """By how much they are stretched."""
-    positions: int
-    """Those that the model was trained with."""
-    base: float
-    """The base of the rotary frequencies."""
-
-    @property
-    def reach(self) -> int:
-        """Tokens that the stretched positions reach."""
-        return self.factor * self.positions
-
-
 Place = Literal["embedding", "weights", "attention", "inside", "mlp", "final"]
 """Where dropout stands: after embeddings, on attention weights, after attention, inside the MLP,
 after it, at the end of a stack."""
@@ -329,8 +313,6 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     """All its layers, embeddings and heads, in the order of the model."""
     rotary_tables: tuple[RotaryTable, ...] = ()
     """Tables that an engine registers in addition to parameters."""
-    yarn: Yarn | None = None
-    """The scaling that a launch adds to what the config says; no reader sets it."""
     quantization: dict[str, object] | None = None
     """The config's own `quantization_config` (or hf_quant_config.json), as published; else None."""
     vision_section: VisionSection | None = None

@@ -205,9 +205,6 @@ class Engine(NamedTuple):
     """Attach a draft model, which has a repository's name, to a model; None: it drafts with
     none."""
 
-    scales_positions: bool = False
-    """Whether its command can scale a model's rotary positions by YaRN."""
-
     with_pooling: Callable[[ModelSpec], ModelSpec] | None = None
     """What is loaded of a generating model that embeds; None: all of it."""
 

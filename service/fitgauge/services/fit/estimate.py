@@ -19,7 +19,6 @@ from fitgauge.engine.serving.kv_offload import offloaded_tokens
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.rope_scaling import stretched, yarn
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.host_memory import exceeds_host
@@ -63,7 +62,6 @@ class Estimator:
         self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = weights or WeightCache()
         self._pooled_models: WeakMemo[Model, EngineName, Model] = WeakMemo()
-        self._stretched_models: WeakMemo[Model, int, Model] = WeakMemo()
         self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, Bytes, float]] = WeakMemo(
             _ESTIMATES
         )
@@ -93,9 +91,6 @@ class Estimator:
         )
         if request.pooling:
             checkpoint = checkpoint._replace(model=self._pooled(checkpoint.model, profile.engine))
-        elif request.context_length and ENGINES[profile.engine].scales_positions:
-            loaded = self._stretched(checkpoint.model, request.context_length)
-            checkpoint = checkpoint._replace(model=loaded)
         settled = structs.replace(request, quantization=quantization)
         return FitQuery(
             request=settled,
@@ -115,18 +110,6 @@ class Estimator:
             return model
         return self._pooled_models.get_or_compute(
             model, engine, lambda: structs.replace(model, spec=headless(model.spec))
-        )
-
-    def _stretched(self, model: Model, context_length: int) -> Model:
-        """Return the model with the positions that its publisher scales it to for a context, the
-        same one each time; itself where it reads the context as it is, or none is stated."""
-        scaling = yarn(model.spec, context_length)
-        if scaling is None:
-            return model
-        return self._stretched_models.get_or_compute(
-            model,
-            scaling.factor,
-            lambda: structs.replace(model, spec=stretched(model.spec, scaling)),
         )
 
     def change(

@@ -13,7 +13,6 @@ from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.rope_scaling import yarn
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
@@ -253,11 +252,6 @@ def _shorter(
         )
         for one in siblings
     ]
-    if yarn(query.spec, checked.workload.context_length):
-        other = "llama.cpp" if ENGINES[checked.workload.engine].reads_gguf else "vllm"
-        tried.append(
-            (f"use {other}, which stretches the model's positions", {"engine": other}, None)
-        )
     tried.append((f"lower context_length to {longest:,} tokens", {"context_length": longest}, None))
     results: list[Suggestion] = []
     for change, fields, model in tried:

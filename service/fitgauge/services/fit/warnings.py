@@ -69,16 +69,6 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
             f"{count - workload.gpus} of {count} GPUs are idle: the parallel degrees use"
             f" {workload.gpus}.",
         )
-    scaling = checked.query.spec.yarn
-    if scaling is not None:
-        yield Note(
-            "positions-scaled",
-            "context_length",
-            f"{workload.context_length:,} tokens exceed the"
-            f" {checked.query.model.spec.max_context_length:,} of the config: the command stretches"
-            f" its positions by YaRN, factor {scaling.factor}, as the publisher describes. Short"
-            " texts may be answered a little worse.",
-        )
 
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:

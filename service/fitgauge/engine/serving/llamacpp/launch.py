@@ -25,9 +25,6 @@ def command(launch: Launch) -> str:
         gpus, free = workload.pipeline_parallel, workload.free_bytes
         split = layer_split(spec.layers, gpus, offload.layers, free)
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
-    if spec.yarn is not None:
-        flags += ["--rope-scaling", "yarn", "--rope-scale", spec.yarn.factor]
-        flags += ["--yarn-orig-ctx", spec.yarn.positions]
     cache = None if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype.lower()
     more = workload.concurrency > workload.max_num_seqs
     return shell(

@@ -75,7 +75,6 @@ ENGINE = Engine(
     online_formats=launch.ONLINE_FORMATS,
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,
-    scales_positions=True,
     log_parser=LogParser(start_log.SIGNATURES, start_log.read),
     container_start=CONTAINER,
     starts_below_context=True,

@@ -3,7 +3,6 @@
 from msgspec import json
 
 from fitgauge.engine.model.spec import ModelSpec, Recurrent
-from fitgauge.engine.serving import rope_scaling
 from fitgauge.engine.serving.launch import (
     HEAD,
     Flags,
@@ -47,8 +46,6 @@ def config_overrides(spec: ModelSpec, context_length: int) -> str | None:
     """Return what of the config is replaced so that SGLang takes the context; None for nothing.
 
     A model of states alone reads any length and its config says none."""
-    if spec.yarn is not None:
-        return rope_scaling.config_overrides(spec.yarn)
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     reads_any = mixers and all(isinstance(mixer, Recurrent) for mixer in mixers)
     if not reads_any or context_length <= _WITHOUT_POSITIONS:

@@ -11,7 +11,6 @@ from fitgauge.engine.serving.launch import (
     optional,
     shell,
 )
-from fitgauge.engine.serving.rope_scaling import config_overrides
 from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
 from fitgauge.engine.serving.workload import Workload
 
@@ -54,7 +53,6 @@ def kv_offloading_size(workload: Workload) -> str | None:
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
-    scaling = launch.model.spec.yarn
     flags: Flags = ["vllm", "serve", launch.repository, "--max-model-len", workload.context_length]
     flags += optional(
         ("--revision", launch.revision),
@@ -65,7 +63,6 @@ def command(launch: Launch) -> str:
     if workload.expert_parallel > 1:
         flags.append("--enable-expert-parallel")
     flags += optional(
-        ("--hf-overrides", scaling and config_overrides(scaling)),
         ("--quantization", launch.quantization),
         ("--dtype", launch.dtype),
         ("--kv-cache-dtype", launch.kv_cache_dtype),

@@ -46,8 +46,8 @@ lint: .venv/.tools  ## style and the arrows between rooms
 types: .venv/.tools  ## mypy, strict
 	@$(BIN)/mypy
 
-unit: .venv/.tools  ## every test but those of the contract
-	@$(BIN)/pytest -n 2 --dist loadfile --ignore tests/contract
+unit: .venv/.tools  ## every test but those of the contract, browsers and servers
+	@$(BIN)/pytest -n 2 --dist loadfile --ignore tests/contract --ignore tests/browser
 
 contract: .venv/.tools  ## made-up requests against the OpenAPI document; EXAMPLES=2000
 	@FITGAUGE_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n 2 tests/contract

@@ -392,3 +392,12 @@ def test_a_block_without_weights_is_read_by_its_bits(block):
     scheme = published(read_config(config))
     assert scheme is not None
     assert all(form.group > 0 for form in scheme.formats if form.rows > 1)
+
+
+@pytest.mark.parametrize("group", [0, -1])
+def test_nvfp4_has_blocks_whatever_a_config_says(group):
+    """SGLang's tiles of scales divide by the block: a block of none ended as a defect."""
+    said = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": group}
+    scheme = published(llama(quantization_config=said))
+    assert scheme is not None
+    assert [rule.form.group for rule in scheme.rules if rule.form] == [16]

@@ -8,6 +8,8 @@ read by vLLM 0.33 (model_executor/layers/quantization)."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.note import Note
@@ -240,13 +242,14 @@ def _compressed_format(weights: Values, layout: str) -> Format:
 def _algorithm(name: str, values: Values) -> Format | None:
     """Return a ModelOpt algorithm's format, None for one that is unknown."""
     group = _integer(values, "group_size", default=16)
+    blocks = group if group > 0 else q.NVFP4.group  # NVFP4 has no weights without blocks
     by_name: dict[str, Format] = {
         "FP8": q.FP8_TENSOR,
         "FP8_PER_CHANNEL_PER_TOKEN": q.FP8_CHANNEL,
         "FP8_PB_WO": q.block_fp8(128, 128),
         "FP8_BLOCK": q.block_fp8(128, 128),
-        "NVFP4": Format(name="nvfp4", bits=4, group=group, scale_bits=8, extra_bytes=8),
-        "W4A16_NVFP4": Format(name="nvfp4", bits=4, group=group, scale_bits=8, extra_bytes=4),
+        "NVFP4": replace(q.NVFP4, group=blocks),
+        "W4A16_NVFP4": replace(q.NVFP4, group=blocks, extra_bytes=4),
         "W4A16_AWQ": q.affine(4, group, name="int4_awq"),
         "W4A8_AWQ": q.affine(4, group, name="int4_awq"),
         "MXFP4": q.MXFP4,

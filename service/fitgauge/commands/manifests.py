@@ -32,7 +32,8 @@ def manifest_checker(services: Services) -> ManifestChecker:
     """Return what asks these services about manifests."""
 
     async def ask(request: FitRequest) -> FitAnswer:
-        return (await services.check_fit(request))[1]
+        # A cluster has the GPUs that it has: other ones are a question of their own.
+        return (await services.check_fit(request, elsewhere=False))[1]
 
     return ManifestChecker(ask, services.get_model, services.catalog, load_engines())
 

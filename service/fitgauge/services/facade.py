@@ -167,11 +167,14 @@ class Services:
         return self._long.under_way
 
     @as_invalid_request
-    async def check_fit(self, request: FitRequest) -> tuple[CacheDependencies, FitAnswer]:
-        """Return the answer and what it depends on. Raises the errors of fitgauge.errors."""
+    async def check_fit(
+        self, request: FitRequest, *, elsewhere: bool = True
+    ) -> tuple[CacheDependencies, FitAnswer]:
+        """Return the answer and what it depends on. elsewhere: whether other GPUs are suggested
+        where no change helps on these. Raises the errors of fitgauge.errors."""
         catalog = self._catalog
         dependencies, answer = await self._questions.answer(
-            request, catalog, lambda: self._recommender
+            request, catalog, lambda: self._recommender, elsewhere=elsewhere
         )
         self._provenance.link(answer, request, catalog)
         note(facts_of("check_fit", answer))

@@ -90,10 +90,16 @@ class ServingQuestions:
         self._longer = LongerModels(models)
 
     async def answer(
-        self, request: FitRequest, catalog: Catalog, recommender: "Callable[[], Recommender]"
+        self,
+        request: FitRequest,
+        catalog: Catalog,
+        recommender: "Callable[[], Recommender]",
+        *,
+        elsewhere: bool,
     ) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
-        recommender: gives the one of the catalog.
+        recommender: gives the one of the catalog. elsewhere: whether other GPUs are suggested where
+        no change helps on these.
 
         Where the model does not surely fit, or no checkpoint is known in the format to serve, look
         up quantized repositories of it, briefly."""
@@ -110,7 +116,7 @@ class ServingQuestions:
             gpu = find_gpu(catalog, snapshot, request.gpu, request.model)
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
-        if not helps_here(answer.verdict, answer.suggestions):
+        if elsewhere and not helps_here(answer.verdict, answer.suggestions):
             await self._add_other_gpus(answer, filled, model, recommender())
         price_speeds(answer, gpu, catalog)
         if implied is not None:

@@ -90,6 +90,16 @@ def test_a_ratio_of_merged_patches_is_bounded(ratio):
         read_config(lying["config"], lying["quantization"])
 
 
+def test_a_model_one_number_wide_is_trained():
+    """Its MLP's last matrix has one row, as gates of shared experts have."""
+    row = next(one for one in rows() if one["config"]["model_type"] == "nemotron_h")
+    lying = replaced(row, [(("config", "hidden_size"), 1)])
+    model = Model(id="made/up", source="config", spec=read_config(lying["config"], None))
+    training = TrainingFitService(load_training(), load_engines())
+    request = TrainingRequest(model=model.id, gpu="8xH100", method="full")
+    assert training.answer(request, model, bundled().find("8xH100")).verdict is not None
+
+
 @given(
     lying=lying_configs(),
     engine=st.sampled_from(sorted(ENGINES)),

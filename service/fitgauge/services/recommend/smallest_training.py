@@ -20,7 +20,7 @@ from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.elsewhere import change_in_words, worth_naming
 from fitgauge.services.training_fit.launchers.command import launch, launch_command
 from fitgauge.services.training_fit.lengths import with_lengths
-from fitgauge.services.training_fit.needs import on_one_gpu
+from fitgauge.services.training_fit.needs import DEGREES, on_one_gpu
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -29,18 +29,6 @@ from fitgauge.services.training_fit.support import refusal
 
 _SHARDED = ("weights", "master_weights", "gradients", "optimizer_states")
 """Terms of which many GPUs together hold at least one copy."""
-
-
-_DEGREES = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "context_parallel",
-    "data_parallel",
-    "data_parallel_replicate",
-    "expert_parallel",
-    "expert_tensor_parallel",
-)
-"""Fields that divide the training over the GPUs that were named."""
 
 
 class _Option(NamedTuple):
@@ -105,7 +93,7 @@ def training_elsewhere(
     is answered. models: the named reward model and critic. Raises the errors of IMPOSSIBLE."""
     free = on_one_gpu(structs.replace(with_lengths(request), method=method))
     alone = training.alone(free, model, models).main
-    divided = [name for name in _DEGREES if getattr(request, name) is not None]
+    divided = [name for name in DEGREES if getattr(request, name) is not None]
     for one in worth_naming(smallest_training(free, model, models, alone, training, catalog)):
         fields: Fields = {"gpu": one.gpu, "gpu_count": one.gpu_count}
         if request.method is None:

@@ -23,8 +23,7 @@ from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimat
 from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
-_OF_GPUS = (
-    "gpu_count",
+DEGREES = (
     "tensor_parallel",
     "pipeline_parallel",
     "context_parallel",
@@ -32,6 +31,12 @@ _OF_GPUS = (
     "data_parallel_replicate",
     "expert_parallel",
     "expert_tensor_parallel",
+)
+"""Fields that divide a training over GPUs."""
+
+_OF_GPUS = (
+    "gpu_count",
+    *DEGREES,
     "sequence_parallel",
     "rollout_tensor_parallel",
     "other_memory_gib",

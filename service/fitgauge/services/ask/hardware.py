@@ -32,7 +32,13 @@ _ADDED = re.compile(
     r"|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
     re.IGNORECASE,
 )
-"""A GPU that comes to those that are there."""
+"""Something that comes to what is there."""
+_ANOTHER_GPU = re.compile(
+    r"\W*(?:$|[.,;?!，。？！]|(?:one|gpus?|cards?|graphics|geforce|nvidia|amd)\b"
+    r"|of (?:them|those|these)\b)",
+    re.IGNORECASE,
+)
+"""What follows it where it is a GPU and not "more context"; else a GPU's name does."""
 _IN_ONE = re.compile(
     r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus)\b"
     r"|\bsame (?:pc|machine|rig|box)\b|llama\.?cpp|ollama|kobold|lm ?studio|混",
@@ -178,8 +184,12 @@ class _Choice:
 
     def _added(self) -> int | None:
         """Return how many GPUs there are with one that is added; None where none is."""
-        match = _ADDED.search(self._text)
-        return None if match is None else {"three": 3, "four": 4}.get(str(match.lastgroup), 2)
+        starts = [fact.start for fact in self._facts]
+        for match in _ADDED.finditer(self._text):
+            named = any(match.end() < start <= match.end() + 2 for start in starts)
+            if match["also"] or named or _ANOTHER_GPU.match(self._text, match.end()):
+                return {"three": 3, "four": 4}.get(str(match.lastgroup), 2)
+        return None
 
     def _sliced(self, fact: Fact, part: str) -> Fact:
         """Return a GPU as the slice of it that the text names elsewhere: "3g.40gb on an H100"."""

@@ -92,7 +92,7 @@ def test_a_ratio_of_merged_patches_is_bounded(ratio):
 
 
 def test_a_model_one_number_wide_is_trained():
-    """Its MLP's last matrix has one row, as gates of shared experts have."""
+    """Its MLP's last matrix has one row, as the gate of a shared expert has."""
     row = next(one for one in rows() if one["config"]["model_type"] == "nemotron_h")
     lying = replaced(row, [(("config", "hidden_size"), 1)])
     model = Model(id="made/up", source="config", spec=read_config(lying["config"], None))

@@ -127,6 +127,8 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
         dtype=config.dtype(),
         hidden_size=hidden,
         vocabulary_size=vocabulary,
+        # Of both, as Command R has them, vLLM (model_arch_config_convertor.py) and SGLang
+        # (CONTEXT_LENGTH_KEYS) take the first.
         max_context_length=config.integer(
             "model_max_length", "max_position_embeddings", default=2048
         ),

@@ -32,7 +32,7 @@ DEFAULT_BLOCK = 16
 DEFAULT_BLOCK_SIZE."""
 
 _WIDE_HEAD = 512
-"""The widest heads that attention kernels take."""
+"""Heads for which Hopper and Blackwell have blocks of their own: `attention_block`."""
 
 
 class SpecKind(IntEnum):

@@ -43,10 +43,8 @@ class FeedForwardModules(Modules):
 
     def mlp(self, linears: list[Parameter], x: Value) -> Value:
         """Return down(act(gate(x)) up(x)), with gate and up separate or fused, or
-        down(act(up(x))); of one matrix alone, as a model one number wide has, its product."""
+        down(act(up(x)))."""
         *ups, down = linears
-        if not ups:
-            return self.linear(down, x)
         first = self.linear(ups[0], x)
         inner = (
             down.shape[1]

@@ -31,6 +31,9 @@ _MAMBA2_CHUNK = 256
 _DELTA_CHUNK = 64
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "out_proj")
 _INNER = ("in_proj", "x_proj", "dt_proj", "out_proj")
+_SHARED_GATE = "shared_expert_gate"
+"""A linear of one row that is no part of the shared expert's MLP. Source: transformers
+models/qwen3_next/modeling_qwen3_next.py, Qwen3NextSparseMoeBlock."""
 _ATTENTION = "self_attn."
 """What the names of an attention begin with: LFM2 calls its last projection out_proj."""
 
@@ -57,7 +60,7 @@ class RecurrentLayer(Layer):
         return [
             p
             for name, p in projections.items()
-            if name not in _PROJECTIONS and not name.startswith(_INNER) and p.shape[0] > 1
+            if name not in (*_PROJECTIONS, _SHARED_GATE) and not name.startswith(_INNER)
         ]
 
     def forward(self, x: Value) -> Value:

@@ -1,5 +1,6 @@
 """Where no change helps on the GPUs that were named, other GPUs are suggested."""
 
+import asyncio
 import json
 from importlib.resources import files
 from itertools import starmap
@@ -10,6 +11,7 @@ from fitgauge.services.common.host_memory import _LARGEST_HOST_GIB, exceeds_host
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.recommend.elsewhere import worth_naming
+from fitgauge.services.training_fit.schemas import TrainingRequest
 
 GIB = 2**30
 
@@ -48,6 +50,23 @@ def test_where_no_change_helps_other_gpus_do(check_fit, asked):
 def test_where_a_change_helps_no_purchase_is_suggested(check_fit, asked):
     suggestions = check_fit(**asked).suggestions
     assert not any("gpu" in one.request for one in suggestions)
+
+
+def test_training_elsewhere_keeps_no_more_on_the_hosts_than_they_have(questions):
+    """Eight GPUs hold what is not offloaded of it, and no machine holds the rest."""
+    asked = {
+        "model": "meta-llama/Llama-3.1-405B-Instruct", "method": "full", "framework": "deepspeed",
+        "zero_stage": 3, "offload": "optimizer",
+    }  # fmt: skip
+
+    def train(**gpu):
+        return asyncio.run(questions.check_training_fit(TrainingRequest(**asked, **gpu)))[1]
+
+    others = train(gpu="RTX 4090").suggestions
+    assert others
+    for one in others:
+        assert not exceeds_host(one.host_memory, None)
+        assert train(**one.request).verdict == "fits"
 
 
 def test_of_a_model_that_no_engine_runs_no_gpu_is_suggested(check_fit):

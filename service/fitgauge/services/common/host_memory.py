@@ -1,5 +1,6 @@
 """Whether the machine's memory holds what is offloaded from its GPUs."""
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.host_schemas import HostMemory
@@ -8,17 +9,15 @@ _LARGEST_HOST_GIB = 4096
 """Memory of the largest machine with GPUs that is rented out [GiB]. Source: memory_gib in
 catalog/data/instances.jsonl."""
 
-_GPUS_OF_A_HOST = 8
-
 
 def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
     """Return whether what is offloaded is more than the machine's memory, or, where that is not
-    sent, more than a machine of up to 8 GPUs has anywhere."""
+    sent, more than the largest machine with GPUs has."""
     if host is None:
         return False
     if host_memory_gib is not None:
         return host.total_bytes > host_memory_gib * GIB
-    a_machine = min(host.total_bytes, host.per_gpu_bytes * _GPUS_OF_A_HOST)
+    a_machine = min(host.total_bytes, host.per_gpu_bytes * USUAL_NODE)
     return a_machine > _LARGEST_HOST_GIB * GIB
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import Model
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
@@ -16,16 +17,12 @@ _DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_par
 """Fields that divide the model over the GPUs that were named. One alone would imply others."""
 
 
-_A_MACHINE = 8
-"""GPUs of a usual machine."""
-
-
 def worth_naming(smallest: Sequence[SmallestGpus]) -> Iterator[SmallestGpus]:
     """Yield the fewest GPUs of the first format, or method, and the cheapest of all, unless that
     takes a cluster where one machine does."""
     for first in smallest[:1]:
         yield first
-        most = max(first.gpu_count, _A_MACHINE)
+        most = max(first.gpu_count, USUAL_NODE)
         cheapest = [one for one in smallest[1:] if "cheapest" in one.reasons]
         yield from [one for one in cheapest if one.gpu_count <= most][-1:]
 

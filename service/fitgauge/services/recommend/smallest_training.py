@@ -11,6 +11,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.training.workload import Method
+from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
 from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.common.schemas import Suggestion
@@ -125,7 +126,8 @@ def _fewest(
     training: TrainingFitService,
     costs: Costs,
 ) -> Iterator[_Option]:
-    """Yield the fewest of one accelerator on which it fits, where they have a price."""
+    """Yield the fewest of one accelerator on which it fits, with what is offloaded on their hosts,
+    where they have a price."""
     most = most_gpus(accelerator, COUNTS[-1])
     for count in COUNTS:
         price = costs.usd_per_hour(accelerator, count) if count <= most else None
@@ -135,7 +137,9 @@ def _fewest(
             trained = training.check(request, model, accelerator, count, models)
         except IMPOSSIBLE:
             continue
-        if trained.verdict == "fits" and refusal(trained.workload, accelerator) is None:
+        too_much = exceeds_host(trained.host_memory, request.host_memory_gib)
+        runs = refusal(trained.workload, accelerator) is None
+        if trained.verdict == "fits" and runs and not too_much:
             yield _Option(accelerator, count, price, trained)
             return
 

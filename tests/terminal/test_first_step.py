@@ -14,8 +14,11 @@ from fitgauge.cli import main
         # On these GPUs before on more of them, whatever comes first in the list.
         (["check", "moonshotai/Kimi-K2-Instruct", "8x H100"], "# serve it with vllm in awq",
          "vllm serve "),
-        (["check", "deepseek-ai/DeepSeek-V3", "M3 Ultra 256GB"], "# take 3 x B300 instead",
-         "vllm serve deepseek-ai/DeepSeek-V3 "),
+        (["check", "deepseek-ai/DeepSeek-V3", "M3 Ultra 256GB"],
+         "# use deepseek-ai/DeepSeek-V4-Flash in q4_k_m with llama.cpp, a smaller model",
+         "llama-server "),
+        (["check", "MiniMaxAI/MiniMax-M2", "RTX 4090"], "# take one MI350X instead",
+         "vllm serve MiniMaxAI/MiniMax-M2 "),
         (["train-check", "Qwen/Qwen3-32B", "RTX 4060"], "# take one ", "accelerate launch "),
     ],
     ids=lambda value: value[2] if isinstance(value, list) else "",

@@ -70,7 +70,8 @@ class Names:
     def __init__(self, ids: Iterable[str]) -> None:
         names = tuple(map(Name.of, ids))
         self._words = frozenset().union(*(name.words | name.owner for name in names))
-        self._plain = tuple(name for name in names if "gguf" not in name.id.lower())
+        self.plain = tuple(name for name in names if "gguf" not in name.id.lower())
+        """Those that are no files of another format."""
         self._repeated = {once(word): word for word in self._words if len(word) >= _LONG_WORD}
         self._split = {
             first + second: (first, second)
@@ -135,12 +136,12 @@ class Names:
     def _pool(self, query: Name, footprint: Callable[[str], Footprint]) -> list[Name]:
         """Return the names that match the query, in its number format where there are any, else
         unquantized."""
-        pool = [name for name in self._plain if _holds(query, name, query.numbers <= name.numbers)]
+        pool = [name for name in self.plain if _holds(query, name, query.numbers <= name.numbers)]
         if not pool and query.numbers:
             compact = frozenset(number.replace(".", "") for number in query.numbers)
             pool = [
                 name
-                for name in self._plain
+                for name in self.plain
                 if _holds(
                     query, name, compact <= {number.replace(".", "") for number in name.numbers}
                 )

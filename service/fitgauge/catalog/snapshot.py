@@ -16,7 +16,7 @@ import msgspec
 from fitgauge.catalog import variants
 from fitgauge.catalog.checkpoints import tagged
 from fitgauge.catalog.model_names import Footprint, ModelReading, Names
-from fitgauge.catalog.name_parts import says_all
+from fitgauge.catalog.name_parts import Name, says_all
 from fitgauge.catalog.near_names import NearNames
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
@@ -287,6 +287,11 @@ class Snapshot:
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
         return {model_id.lower(): place for model_id, place in self._ids.items()}
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names of `own_ids`, taken apart."""
+        return self._names.plain
 
     @cached_property
     def _names(self) -> Names:

@@ -2,6 +2,7 @@
 looked up, and what a cached answer depends on."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.kubernetes import node_size
-from fitgauge.services.common.long_questions import LongQuestions
+from fitgauge.services.common.long_questions import Checkpoint, LongQuestions
 from fitgauge.services.common.loop_turns import LoopTurns
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.common.name_readings import (
@@ -27,18 +28,23 @@ from fitgauge.services.common.name_readings import (
     model_readings,
     with_named_format,
 )
-from fitgauge.services.common.schemas import FitRequest, Verdict
+from fitgauge.services.common.schemas import FitRequest, Suggestion, Verdict
 from fitgauge.services.common.smallest import helps_here
 from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
+from fitgauge.services.fit.smaller_models import SmallerModels
 from fitgauge.services.fit.suggest import in_order
 from fitgauge.spans import span
 
 if TYPE_CHECKING:
     from fitgauge.services.recommend.service import Recommender
+
+
+_MOST_WITH_OTHERS = 6
+"""Suggestions of an answer that names smaller models and other GPUs too."""
 
 
 def price_speeds(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
@@ -88,6 +94,7 @@ class ServingQuestions:
         self._turns = LoopTurns()
         self._siblings = QuantizedRepos(models)
         self._longer = LongerModels(models)
+        self._smaller = SmallerModels(models)
 
     async def answer(
         self,
@@ -98,8 +105,8 @@ class ServingQuestions:
         elsewhere: bool,
     ) -> tuple[CacheDependencies, FitAnswer]:
         """Return the answer and what it depends on. Raises the errors of fitgauge.errors.
-        recommender: gives the one of the catalog. elsewhere: whether other GPUs are suggested where
-        no change helps on these.
+        recommender: gives the one of the catalog. elsewhere: whether smaller models and other
+        GPUs are suggested where no change helps.
 
         Where the model does not surely fit, or no checkpoint is known in the format to serve, look
         up quantized repositories of it, briefly."""
@@ -117,7 +124,7 @@ class ServingQuestions:
         with span("estimate", operation="check_fit"):
             dependencies, answer = await self._fit(filled, model, gpu, catalog)
         if elsewhere and not helps_here(answer.verdict, answer.suggestions):
-            await self._add_other_gpus(answer, filled, model, recommender())
+            await self._add_others(answer, filled, model, gpu, recommender())
         price_speeds(answer, gpu, catalog)
         if implied is not None:
             answer.assumed = [implied, *answer.assumed]
@@ -125,17 +132,27 @@ class ServingQuestions:
         answer.read_as = [*model_readings(model, verdict_of, answer.verdict), *answer.read_as]
         return dependencies, answer
 
-    async def _add_other_gpus(
-        self, answer: FitAnswer, request: FitRequest, model: Model, recommender: "Recommender"
+    async def _add_others(
+        self,
+        answer: FitAnswer,
+        request: FitRequest,
+        model: Model,
+        gpu: GpuMatch,
+        recommender: "Recommender",
     ) -> None:
-        """Suggest other GPUs, where the question has an answer on any."""
-        try:
-            others = await self._long.run(
-                lambda checkpoint: recommender.elsewhere(request, model, checkpoint)
-            )
-        except IMPOSSIBLE:
-            return
-        answer.suggestions = in_order([*answer.suggestions, *others], request)
+        """Suggest a smaller model of the family on these GPUs, and other GPUs for this one, where
+        the question has an answer on any."""
+
+        def others(checkpoint: Checkpoint) -> list[Suggestion]:
+            smaller = self._serving.smaller_model(request, model, gpu, self._smaller, checkpoint)
+            found = [] if smaller is None else [smaller]
+            with suppress(*IMPOSSIBLE):
+                found += recommender.elsewhere(request, model, checkpoint)
+            return found
+
+        found = await self._long.run(others)
+        here = answer.suggestions
+        answer.suggestions = in_order([*here, *found], request, _MOST_WITH_OTHERS)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

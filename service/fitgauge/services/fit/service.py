@@ -19,11 +19,12 @@ from fitgauge.services.common.assumptions import default_of, model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer, Limits
 from fitgauge.services.common.host_memory import check_host
+from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.need_schemas import SmallestGpus
 from fitgauge.services.common.ranks import rank_answers
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
-from fitgauge.services.common.schemas import Assumption, FitRequest
+from fitgauge.services.common.schemas import Assumption, FitRequest, Suggestion
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
@@ -38,6 +39,7 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
+from fitgauge.services.fit.smaller_models import SmallerModels, smaller_model
 from fitgauge.services.fit.speed import half_of, in_words, speed_answer, targets_in_words
 from fitgauge.services.fit.suggest import suggest, suggestions
 from fitgauge.services.fit.texts import text_answer
@@ -108,6 +110,19 @@ class FitService:
         Raises InvalidRequestError or UnsupportedError where the question is impossible.
         """
         return self.answer_for(self.check(request, model, match, siblings=siblings), siblings)
+
+    def smaller_model(
+        self,
+        request: FitRequest,
+        model: Model,
+        match: GpuMatch,
+        models: SmallerModels,
+        checkpoint: Checkpoint = no_checkpoint,
+    ) -> Suggestion | None:
+        """Return the smaller model of the family that fits, as a change of a question. Raise as
+        `check`."""
+        query = self._estimator.ask(request, model, match)
+        return smaller_model(query, models, self._estimator, checkpoint)
 
     def needs(
         self, request: FitRequest, model: Model, smallest: Callable[[], Sequence[SmallestGpus]]

@@ -170,9 +170,11 @@ def suggestions(
     return in_order(results, query.request)
 
 
-def in_order(results: Sequence[Suggestion], request: FitRequest) -> list[Suggestion]:
+def in_order(
+    results: Sequence[Suggestion], request: FitRequest, most: int = MOST_SUGGESTIONS
+) -> list[Suggestion]:
     """Return those that fit before tight ones, and the host's memory last, or first where it is
-    sent."""
+    sent; so many at most."""
     offers_host = request.host_memory_gib is not None
     return sorted(
         results,
@@ -180,7 +182,7 @@ def in_order(results: Sequence[Suggestion], request: FitRequest) -> list[Suggest
             suggestion.verdict != "fits",
             ("cpu_offload_gib" in suggestion.request) != offers_host,
         ),
-    )[:MOST_SUGGESTIONS]
+    )[:most]
 
 
 def _any_on_this_gpu(results: Sequence[Suggestion]) -> bool:

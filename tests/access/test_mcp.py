@@ -1,7 +1,6 @@
 """/mcp and the tools follow the rules of /v1, and say where to get a token (RFC 9728)."""
 
 import asyncio
-import time
 
 import httpx2
 import pytest
@@ -17,16 +16,6 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-def started(http, headers):
-    """Wait until /mcp answers a caller who may ask."""
-    for _ in range(600):
-        answer = http.post("/mcp", json=LIST, headers={**ACCEPT, **headers})
-        if answer.status_code != 503:
-            return answer
-        time.sleep(0.05)
-    raise AssertionError("/mcp did not start")
-
-
 @pytest.fixture(scope="module")
 def tokens(guarded, provider):
     with guarded(
@@ -37,7 +26,6 @@ def tokens(guarded, provider):
         caller_header="X-Auth-User",
         caller_hub_tokens=True,
     ) as http:
-        started(http, {"X-Auth-User": "alice"})
         yield http
 
 
@@ -117,7 +105,6 @@ def test_a_callers_token_of_the_hub_goes_with_the_calls_of_mcp(tokens):
 
 def test_limits_of_tools_hold_for_mcp(guarded):
     with guarded(caller_header="X-Auth-User", caller_requests_per_day=2) as http:
-        started(http, {"X-Auth-User": "alice"})
         results = [call(http, {"X-Auth-User": "alice"}) for _ in range(3)]
         assert [result.is_error for result in results] == [False, False, True]
         assert "quota-exceeded" in results[2].content[0].text

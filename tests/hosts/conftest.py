@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from hub_stand_in import HubStandIn, safetensors_repository
@@ -71,13 +70,6 @@ def run_host(environment: str, script: str, *arguments: str) -> Any:
 
 @pytest.fixture(scope="session")
 def url() -> Iterator[str]:
-    """Provide the address of a service whose Hub is the stand-in, with its MCP server started."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    """Provide the address of a service whose Hub is the stand-in."""
     with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as address:
-        with httpx.Client(
-            transport=httpx.HTTPTransport(retries=3), base_url=address, timeout=60
-        ) as http:
-            headers = {"Accept": "application/json, text/event-stream"}
-            while http.post("/mcp", json=body, headers=headers).status_code == 503:
-                pass
         yield address

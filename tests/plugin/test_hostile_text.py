@@ -20,8 +20,6 @@ HEADERS = {"Accept": "application/json, text/event-stream"}
 @pytest.fixture(scope="module")
 def url():
     with HubStandIn(safetensors_repository("acme/tiny")) as hub, serving(hub) as address:
-        while mcp(address, "tools/list", {}).status_code == 503:
-            pass
         yield address
 
 

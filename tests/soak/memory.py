@@ -38,8 +38,6 @@ def ask_everything(http):
     for path in (*PAGES, *UNDOCUMENTED):
         if path not in ("/mcp", "/.well-known/oauth-protected-resource/mcp"):
             statuses[f"GET {path}"] = http.get(path).status_code
-    while http.post("/mcp", json=_call("tools/list", {}), headers=MCP).status_code == 503:
-        time.sleep(0.05)  # its packages are imported for the first who asks
     for method, parameters in (
         ("tools/list", {}),
         ("resources/list", {}),

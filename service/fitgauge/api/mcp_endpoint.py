@@ -14,32 +14,38 @@ from fitgauge.api.problems import RequestError
 ServeMcp = Callable[[], AbstractAsyncContextManager[Any]]
 """Makes the ASGI application of the protocol, for as long as the service runs."""
 
-_RETRY_SECONDS = 1
-
 
 class McpEndpoint:
-    """Starts the protocol's server in the background: the service is ready before it is."""
+    """Starts the protocol's server for the first who asks: importing it takes longer than all else
+    of the start together, and a third of the memory."""
 
     def __init__(self, serve: ServeMcp) -> None:
         self._serve = serve
-        self._application: Any = None
+        self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
     async def running(self, _: Litestar) -> AsyncIterator[None]:
-        """Run the protocol's server as long as the application."""
-        stopping = asyncio.Event()
-        task = asyncio.create_task(self._run(stopping))
+        """Run the protocol's server as long as the application, once somebody asks for it."""
+        self._application = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run())
         yield
-        stopping.set()
-        if self._application is None:
-            task.cancel()
+        self._stopping.set()
+        if not self._application.done():
+            self._task.cancel()
         with suppress(asyncio.CancelledError):
-            await task
+            await self._task
 
-    async def _run(self, stopping: asyncio.Event) -> None:
+    async def _run(self) -> None:
+        await self._wanted.wait()
         async with self._serve() as application:
-            self._application = application
-            await stopping.wait()
+            self._application.set_result(application)
+            await self._stopping.wait()
+
+    async def _started(self) -> Any:  # noqa: ANN401 - an ASGI application
+        self._wanted.set()
+        # neither is cancelled with a caller who waits
+        await asyncio.wait({self._application, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        return (self._application if self._application.done() else self._task).result()
 
     def handler(self) -> Any:  # noqa: ANN401 - Litestar's
         """Return the route handler."""
@@ -49,27 +55,18 @@ class McpEndpoint:
             if scope["method"] != "POST":  # type: ignore[typeddict-item]
                 # a GET would hold a connection open for messages that a server without sessions
                 # never sends
-                await _refusal(_NOT_POST)(scope, receive, send)
-            elif self._application is None:
-                await _refusal(_STARTING)(scope, receive, send)
+                await _refusal()(scope, receive, send)
             else:
-                await self._application(scope, receive, send)
+                application = await self._started()
+                await application(scope, receive, send)
 
         return mcp_endpoint
 
 
 _NOT_POST = RequestError(405, "method-not-allowed", "MCP is spoken by POST.", "Send a POST.")
-_STARTING = RequestError(
-    503,
-    "starting",
-    "The MCP server is starting.",
-    f"Ask again in {_RETRY_SECONDS} s.",
-    retry_after=_RETRY_SECONDS,
-)
 
 
-def _refusal(error: RequestError) -> Any:  # noqa: ANN401 - an ASGI application
-    response = on_request_error(None, error)  # type: ignore[arg-type]
-    if error.status == _NOT_POST.status:
-        response.headers["Allow"] = "POST"
+def _refusal() -> Any:  # noqa: ANN401 - an ASGI application
+    response = on_request_error(None, _NOT_POST)  # type: ignore[arg-type]
+    response.headers["Allow"] = "POST"
     return response.to_asgi_response(None, None)  # type: ignore[arg-type]

@@ -64,7 +64,6 @@ RequestCode = Literal[
     "quota-exceeded",
     "request-too-slow",
     "signing-keys-unavailable",
-    "starting",
     "too-many-connections",
     "too-many-requests",
     "unknown-path",

@@ -50,7 +50,7 @@ ENGINE = Engine(
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
     split=SplitEstimate(
         memory.loaded_stages,
-        stage_memory.stage_memory,
+        stage_memory.of_any_context,
         stage_memory.cache_bytes,
         context_read=stage_memory.context_read,
     ),

@@ -53,13 +53,15 @@ def stage_memory(
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
     """Return what every stage holds in addition to what is loaded: the pass that measures what is
-    left, the process, and how its pool is laid out. `memo`: of this model and profile."""
+    left, the process, and how its pool is laid out. `memo`: of this model and profile.
+
+    Where the same was asked for another context that is read alike, only layouts differ."""
     one = structs.replace(workload, context_length=1, concurrency=1)
     gpu = accelerator_kind(accelerator), accelerator.compute_capability
     read = context_read(spec, workload, accelerator)
     stages = memo.get_or_compute(
         ("stages", one, gpu, read),
-        lambda: _of_any_context(spec, workload, accelerator, profile, memo),
+        lambda: of_any_context(spec, workload, accelerator, profile, memo),
     )
     layouts = {id(stage.layout): stage.layout for stage in stages}
     longest = {
@@ -68,14 +70,15 @@ def stage_memory(
     return tuple([stage._replace(layout=longest[id(stage.layout)]) for stage in stages])
 
 
-def _of_any_context(
+def of_any_context(
     spec: ModelSpec,
     workload: Workload,
     accelerator: Accelerator,
     profile: EngineProfile,
     memo: MixedMemo,
 ) -> tuple[StageMemory, ...]:
-    """Return `stage_memory` of any context that is read alike."""
+    """Return `stage_memory` of any context that is read alike: layouts do not know the longest
+    request."""
     alone = accelerator_kind(accelerator).alone
     read = context_in_pass(spec, workload, accelerator)
     held = _of_context(memo) if read else memo

@@ -16,7 +16,6 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.training import speed
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.speed import Sequences, StepTime, peak_flops, step_time
 from fitgauge.engine.training.workload import TrainingWorkload
 
@@ -80,7 +79,7 @@ class SpeedRun(NamedTuple):
         capability = self.accelerator.compute_capability
         share = figures[workload.method]
         share *= figures["server"] if capability and capability[0] in (9, 10) else 1.0
-        share *= figures["mixture"] if experts(self.spec) else 1.0
+        share *= figures["mixture"] if self.spec.routed_experts else 1.0
         tokens = workload.micro_batch_size * workload.sequence_length
         base = 2 * self.spec.parameters if workload.base_quantization else 0
         return (

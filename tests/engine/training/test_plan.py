@@ -10,7 +10,7 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.estimate import training_need
 from fitgauge.engine.training.odds import Demand
-from fitgauge.engine.training.parallel.validate import experts, runs
+from fitgauge.engine.training.parallel.validate import runs
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.search.layouts import (
     Choices,
@@ -209,7 +209,7 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
     """Return the bound by which the search passes over layouts, against the estimate it stands
     for."""
     model, base = spec(name), replace(BASE, **settings)
-    settings = {"expert": (1, 2, 8)} if experts(model) else {}
+    settings = {"expert": (1, 2, 8)} if model.routed_experts else {}
     choices = chosen(**settings)
     floors, tensors = Floors(model, base, PROFILE), Floors(model, base)
     for count in (1, 8):

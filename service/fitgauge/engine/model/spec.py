@@ -355,6 +355,18 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
         return any(block.mlp is not None and block.mlp.experts > 0 for block in self.blocks)
 
     @cached_property
+    def routed_experts(self) -> int:
+        """Routed experts of a layer of the language model, 0 for a dense one."""
+        return max(
+            (
+                block.mlp.experts
+                for block in self.blocks
+                if block.mlp and block.part is Part.LANGUAGE
+            ),
+            default=0,
+        )
+
+    @cached_property
     def sees_images(self) -> bool:
         """Whether it has a vision tower."""
         return any(block.part is Part.VISION for block in self.blocks)

@@ -10,7 +10,6 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.flops import Arithmetic, peak_tflops, token_flops
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.training.parallel.pipeline import bubble_share
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import Method, Precision, TrainingWorkload
 
 EFFICIENCY: Mapping[Method, float] = {"full": 0.69, "lora": 0.62, "dora": 0.62, "qlora": 0.71}
@@ -154,7 +153,7 @@ def efficiency(spec: ModelSpec, workload: TrainingWorkload, accelerator: Acceler
     share = EFFICIENCY[workload.method]
     if capability is not None and capability[0] in SERVER_GENERATIONS:
         share *= SERVER_EFFICIENCY
-    return share * MIXTURE_EFFICIENCY if experts(spec) else share
+    return share * MIXTURE_EFFICIENCY if spec.routed_experts else share
 
 
 def _spread(
@@ -166,4 +165,4 @@ def _spread(
         return UNMEASURED_SPREAD, "assumed"
     if workload.gpus > 1 and (accelerator.interconnect_gbps or 0) < FAST_LINK_GBPS:
         return SLOW_LINK_SPREAD, "calibrated"
-    return (MIXTURE_SPREAD if experts(spec) else SPREAD), "calibrated"
+    return (MIXTURE_SPREAD if spec.routed_experts else SPREAD), "calibrated"

@@ -4,7 +4,6 @@ from fitgauge.engine.model.spec import CompressedAttention, ModelSpec, Recurrent
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import BITSANDBYTES
 from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported, traits_of
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.states.parameters import base_scheme
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -101,7 +100,7 @@ def recipe_notes(spec: ModelSpec, workload: TrainingWorkload) -> list[Note]:
     if (
         scheme is not None
         and scheme.name in BITSANDBYTES
-        and experts(spec)
+        and spec.routed_experts
         and not workload.quantize_experts
     ):
         notes.append(

@@ -2,7 +2,6 @@
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit import images, megatron, rl_setup
@@ -46,7 +45,7 @@ def workload_fields(
         if workload.method == "qlora" or workload.quantization:
             adapters["quantization"] = workload.quantization or "nf4"
             adapters |= (
-                {"quantize_experts": workload.quantize_experts} if experts(model.spec) else {}
+                {"quantize_experts": workload.quantize_experts} if model.spec.routed_experts else {}
             )
         adapters["base_precision"] = workload.base_precision
     return {
@@ -80,7 +79,7 @@ def workload_fields(
         "pipeline_schedule": workload.pipeline_schedule,
         "context_parallel": workload.context_parallel,
         "expert_parallel": workload.expert_parallel,
-        **({"expert_tensor_parallel": workload.expert_ways} if experts(model.spec) else {}),
+        **({"expert_tensor_parallel": workload.expert_ways} if model.spec.routed_experts else {}),
         "data_parallel": workload.data_parallel,
         "data_parallel_replicate": workload.data_parallel_replicate,
         "zero_hpz_partition_size": workload.zero_hpz_partition_size,

@@ -4,7 +4,6 @@ stage."""
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS, stage_layers
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import Framework, TrainingWorkload, recomputed_modules
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -46,7 +45,7 @@ def sequence_parallel(
     requires."""
     if request.sequence_parallel is not None:
         return request.sequence_parallel
-    return framework == "megatron" and tensor > 1 and experts(spec) > 0
+    return framework == "megatron" and tensor > 1 and spec.routed_experts > 0
 
 
 def chunks(request: TrainingRequest) -> int:
@@ -97,7 +96,7 @@ def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
             )
         )
     if recomputed_modules(workload) == ("core_attn",) and workload.attention != "eager":
-        more = "layernorm, with moe_act for experts" if experts(spec) else "layernorm and mlp"
+        more = "layernorm, with moe_act for experts" if spec.routed_experts else "layernorm and mlp"
         notes.append(
             Note(
                 "recompute-without-effect",

@@ -10,7 +10,6 @@ from msgspec import structs
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantity import gib, largest_where
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -124,7 +123,7 @@ class SettingsSearch:
             trained.workload,
             trained.setup,
             trained.count,
-            mixture=experts(self.model.spec) > 0,
+            mixture=self.model.spec.routed_experts > 0,
             min_gpu_count=min_gpu_count,
         )
 

@@ -45,7 +45,6 @@ from fitgauge.engine.training.autograd.vision.segments import (
     image_constants,
     image_outputs,
 )
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.releases import OLDER
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
 from fitgauge.engine.training.states.parameters import Unit, units
@@ -282,8 +281,10 @@ def expert_spread(spec: ModelSpec, workload: TrainingWorkload) -> int:
 
     Megatron adds gradients of weights to its own buffers, so its layers hold the same on any number
     of ranks that each have several experts but not all."""
-    several = workload.framework == "megatron" and 1 < workload.expert_parallel < experts(spec)
-    return _SEVERAL if several and experts(spec) > _SEVERAL else workload.expert_parallel
+    several = (
+        workload.framework == "megatron" and 1 < workload.expert_parallel < spec.routed_experts
+    )
+    return _SEVERAL if several and spec.routed_experts > _SEVERAL else workload.expert_parallel
 
 
 def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:

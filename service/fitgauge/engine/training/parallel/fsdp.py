@@ -8,6 +8,7 @@ pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_
 _fsdp_state.py (root)."""
 
 from collections.abc import Generator, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -51,6 +52,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gradients: int = 0
     """Gradients of its parameters, left behind [bytes]."""
 
+
+_OVERLAP = 2
+"""Units of a row whose moments depend on the unit before it or after it, and the next, from which
+on all is even."""
 
 _NO_GROUP = Group(gathered=0, gradients=0, reduced=0, shard=0)
 _NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
@@ -117,6 +122,17 @@ def moments(step: Step) -> Iterator[Moment]:
     yield from _backward(step, live)
 
 
+def _shown(step: Step) -> list[bool]:
+    """Return of every unit whether one of its moments can be the highest: within a row of units
+    alike all that is alive grows or shrinks evenly, but where gathers and reductions of their
+    neighbours overlap with others."""
+    shown = []
+    for _, row in groupby(zip(step.groups, step.layers, strict=True)):
+        size = sum(1 for _ in row)
+        shown += [place < _OVERLAP or place >= size - _OVERLAP for place in range(size)]
+    return shown
+
+
 def _forward(step: Step) -> Generator[Moment, None, int]:
     """Yield the forward pass; gives what autograd holds after it.
 
@@ -138,23 +154,24 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
     )
     before = step.tower.gathered or before
     live += step.first.forward.end
-    for group, segment in zip(step.groups, step.layers, strict=True):
-        yield Moment(
-            phase="forward",
-            gathered=unsharded,
-            buffers=before + group.gathered,
-            shards=0,
-            activations=live,
-        )
-        before = group.gathered
+    for group, segment, shown in zip(step.groups, step.layers, _shown(step), strict=True):
         here = unsharded + group.gathered
-        yield Moment(
-            phase="forward",
-            gathered=here,
-            buffers=before,
-            shards=0,
-            activations=live + segment.forward.peak,
-        )
+        if shown:
+            yield Moment(
+                phase="forward",
+                gathered=unsharded,
+                buffers=before + group.gathered,
+                shards=0,
+                activations=live,
+            )
+            yield Moment(
+                phase="forward",
+                gathered=here,
+                buffers=group.gathered,
+                shards=0,
+                activations=live + segment.forward.peak,
+            )
+        before = group.gathered
         live += segment.forward.end
         unsharded = unsharded if step.reshard else here
     yield Moment(
@@ -192,36 +209,36 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     )
     live += step.last.backward.end - step.hooked
     shards = reducing = 0
+    shown = _shown(step)
     for number in range(len(groups) - 1, -1, -1):
         group, segment = groups[number], step.layers[number]
-        if step.reshard:
-            unsharded += group.gathered
+        unsharded += group.gathered if step.reshard else 0
+        gathering, prefetched = prefetched, after[number] if step.reshard else prefetched
+        if shown[number]:
+            if step.reshard:
+                yield Moment(
+                    phase="backward",
+                    gathered=unsharded,
+                    buffers=gathering + reducing,
+                    shards=shards,
+                    activations=live,
+                )
             yield Moment(
                 phase="backward",
                 gathered=unsharded,
                 buffers=prefetched + reducing,
                 shards=shards,
-                activations=live,
+                activations=live + segment.backward.peak,
             )
-            prefetched = after[number]
-        peak = live + segment.backward.peak
-        yield Moment(
-            phase="backward",
-            gathered=unsharded,
-            buffers=prefetched + reducing,
-            shards=shards,
-            activations=peak,
-        )
-        live += segment.backward.end
+            yield Moment(
+                phase="backward",
+                gathered=unsharded - group.gathered,
+                buffers=prefetched + group.reduced,
+                shards=shards,
+                activations=live + segment.backward.end,
+            )
         unsharded -= group.gathered
-        yield Moment(
-            phase="backward",
-            gathered=unsharded,
-            buffers=prefetched + group.reduced,
-            shards=shards,
-            activations=live,
-        )
-        live += 2 * step.hooked - segment.gradients
+        live += segment.backward.end + 2 * step.hooked - segment.gradients
         reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
     prefetched, tower = (prefetched, step.tower.gathered) if step.reshard else (0, 0)
     yield Moment(

@@ -66,14 +66,6 @@ def _widths(spec: ModelSpec, most: int) -> list[int]:
     ]
 
 
-def experts(spec: ModelSpec) -> int:
-    """Routed experts of a layer, 0 for a dense model."""
-    return max(
-        (block.mlp.experts for block in spec.blocks if block.mlp and block.part is Part.LANGUAGE),
-        default=0,
-    )
-
-
 def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
     widths = tensor_widths(spec)
     if workload.tensor_parallel not in widths:
@@ -91,7 +83,7 @@ def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
 
 
 def _experts(spec: ModelSpec, workload: TrainingWorkload) -> None:
-    degree, count = workload.expert_parallel, experts(spec)
+    degree, count = workload.expert_parallel, spec.routed_experts
     if (
         count
         and workload.framework == "megatron"

@@ -13,7 +13,7 @@ from fitgauge.engine.performance.flops import TokenFlops, token_flops
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import bubble_share, stage_counts
-from fitgauge.engine.training.parallel.validate import MOST_TENSOR, experts, runs, tensor_widths
+from fitgauge.engine.training.parallel.validate import MOST_TENSOR, runs, tensor_widths
 from fitgauge.engine.training.search.lower_bounds import Floors, StatesFloor
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
 
@@ -253,12 +253,12 @@ def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int
     size over the ranks that are left, tokens are exchanged all the same."""
     if choices.expert:
         return choices.expert
-    if framework != "megatron" or not experts(spec):
+    if framework != "megatron" or not spec.routed_experts:
         return (1,)
     most = max(
         width
         for width in (1, 2, 4, 8, 16, 32, 64)
-        if ranks % width == 0 and experts(spec) % width == 0
+        if ranks % width == 0 and spec.routed_experts % width == 0
     )
     return (1, most) if most > 1 else (1,)
 

@@ -6,7 +6,6 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
-from fitgauge.engine.training.parallel.validate import experts
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
@@ -45,7 +44,7 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
 
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
     notes = unsupported_by_trainer(model, workload, setup)
-    if workload.uses_adapters and workload.quantize_experts and experts(model.spec):
+    if workload.uses_adapters and workload.quantize_experts and model.spec.routed_experts:
         notes.append(
             lacking(
                 "quantize_experts",

@@ -12,7 +12,8 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Split
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.parallel.fsdp import Group, Segment, Step, group_of, moments, step_of
+from fitgauge.engine.training.parallel.fsdp import group_of, step_of
+from fitgauge.engine.training.parallel.fsdp_moments import Group, Segment, Step, moments
 from fitgauge.engine.training.states.parameters import Parameter, units
 from fitgauge.engine.training.states.sharding import rank_states
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.parallel.fsdp import Group, Segment
+from fitgauge.engine.training.parallel.fsdp_moments import Group, Segment
 from fitgauge.engine.training.parallel.fsdp_pipeline import Step, Unit, moments, received_bytes
 from fitgauge.engine.training.parallel.pipeline import even_split
 from fitgauge.engine.training.parallel.validate import check

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.parallel import fsdp
+from fitgauge.engine.training.parallel import fsdp_moments as fsdp
 
 SIZE = st.integers(0, 20)
 CHANGE = st.integers(-20, 20)

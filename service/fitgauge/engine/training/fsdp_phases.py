@@ -15,7 +15,7 @@ from fitgauge.engine.training.amounts import (
     state,
 )
 from fitgauge.engine.training.autograd.segment import Segment
-from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline
+from fitgauge.engine.training.parallel import fsdp, fsdp_moments, fsdp_pipeline
 from fitgauge.engine.training.states.formulas import StateFormula
 from fitgauge.engine.training.states.sharding import RankStates
 from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
@@ -32,8 +32,8 @@ def fsdp_phases(
     gradients' shards stay from one to the next. `heads`: those of other releases."""
     resident, step = all_states(rank, formulas), fsdp.step_of(spec, workload)
 
-    def phases_of(step: fsdp.Step) -> tuple[Phase, ...]:
-        moments = list(fsdp.moments(step))
+    def phases_of(step: fsdp_moments.Step) -> tuple[Phase, ...]:
+        moments = list(fsdp_moments.moments(step))
         if workload.micro_batches > 1:
             moments = [replace(moment, shards=rank.gradients) for moment in moments]
         return (
@@ -69,7 +69,7 @@ def fsdp_stage_phases(
 def _fsdp_phase(
     name: PhaseName,
     resident: Sequence[Amount],
-    moments: Sequence[fsdp.Moment],
+    moments: Sequence[fsdp_moments.Moment],
     formulas: Mapping[str, StateFormula],
 ) -> Phase:
     top = max(

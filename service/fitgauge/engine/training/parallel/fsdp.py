@@ -1,16 +1,11 @@
-"""FSDP2 over one step: what is gathered, reduced and alive at every moment, in the order PyTorch's
-own hooks run.
+"""A model's step under FSDP2: its parameters as they are communicated, and its layers as they run.
 
 Every layer is a unit, of the decoder, an encoder and a tower alike (transformers,
-_no_split_modules), and the rest (embedding, final norm, head) is the root's. Source:
-torch/distributed/fsdp/_fully_shard: _fsdp_param_group.py (unshard, wait_for_unshard,
-pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_reduce),
-_fsdp_state.py (root)."""
+_no_split_modules), and the rest (embedding, final norm, head) is the root's. What is alive when:
+fsdp_moments.py."""
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from fitgauge.engine.model.dtypes import BITS
@@ -19,6 +14,13 @@ from fitgauge.engine.training.autograd.passes import in_order
 from fitgauge.engine.training.autograd.segment import Segment as Traced
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
+from fitgauge.engine.training.parallel.fsdp_moments import (
+    NO_GROUP,
+    NO_SEGMENT,
+    Group,
+    Segment,
+    Step,
+)
 from fitgauge.engine.training.states.parameters import Parameter, Unit, runs, units
 from fitgauge.engine.training.states.sharding import (
     gathered_bytes,
@@ -27,242 +29,6 @@ from fitgauge.engine.training.states.sharding import (
     whole_gradient_elements,
 )
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-
-
-class Group(msgspec.Struct, frozen=True, gc=False):
-    """Parameters that are communicated together."""
-
-    gathered: int
-    """All of them in the compute format [bytes]."""
-    gradients: int
-    """Their gradients in the same format [bytes]."""
-    reduced: int
-    """What a reduce-scatter reads [bytes]."""
-    shard: int
-    """This rank's part of the gradients [bytes]."""
-
-
-class Segment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A part of the model that runs by itself."""
-
-    forward: Pass
-    """Its forward pass."""
-    backward: Pass
-    """Its backward pass, which recomputes what a checkpoint dropped."""
-    gradients: int = 0
-    """Gradients of its parameters, left behind [bytes]."""
-
-
-_OVERLAP = 2
-"""Units of a row whose moments depend on the unit before it or after it, and the next, from which
-on all is even."""
-
-_NO_GROUP = Group(gathered=0, gradients=0, reduced=0, shard=0)
-_NO_SEGMENT = Segment(forward=Pass(peak=0, end=0), backward=Pass(peak=0, end=0))
-
-
-class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is alive in addition to resident states."""
-
-    phase: str
-    """When."""
-    gathered: int
-    """Gathered parameters [bytes]."""
-    buffers: int
-    """Buffers of gathers and reductions [bytes]."""
-    shards: int
-    """Gradients of this rank [bytes]."""
-    activations: int
-    """Activations with everything that autograd holds, gradients of gathered parameters among them
-    [bytes]."""
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.gathered + self.buffers + self.shards + self.activations
-
-
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One forward and backward pass."""
-
-    root: Group
-    """Parameters of the root, gathered throughout."""
-    groups: Sequence[Group]
-    """Parameters of each unit."""
-    first: Segment
-    """The embedding, with encoder and towers before it."""
-    layers: Sequence[Segment]
-    """The layers in their order."""
-    last: Segment
-    """Final norm, head and loss."""
-    reshard: bool
-    """Whether parameters are freed after the forward pass."""
-    prefetch: bool = True
-    """Whether the backward pass gathers the next unit's parameters while one is at work."""
-    offload: bool = False
-    """Whether a shard of gradients goes to the host as soon as it is reduced."""
-    constants: int = 0
-    """Rotary tables and masks [bytes]."""
-    passing: int = 0
-    """Masks and features of images that are freed after the forward pass [bytes]."""
-    tower: Group = _NO_GROUP
-    """Parameters of the largest layer of those that run in `first`."""
-    towers: int = 0
-    """Parameters of all of them, gathered [bytes]."""
-    tower_shards: int = 0
-    """This rank's part of their gradients [bytes]."""
-    hooked: int = 0
-    """A layer's input, where hooks hold it and its gradient to the end of the backward pass
-    [bytes]."""
-
-
-def moments(step: Step) -> Iterator[Moment]:
-    """Yield every moment that can be the highest, forward then backward."""
-    live = yield from _forward(step)
-    yield from _backward(step, live)
-
-
-def _shown(step: Step) -> list[bool]:
-    """Return of every unit whether one of its moments can be the highest: within a row of units
-    alike all that is alive grows or shrinks evenly, but where gathers and reductions of their
-    neighbours overlap with others."""
-    shown = []
-    for _, row in groupby(zip(step.groups, step.layers, strict=True)):
-        size = sum(1 for _ in row)
-        shown += [place < _OVERLAP or place >= size - _OVERLAP for place in range(size)]
-    return shown
-
-
-def _forward(step: Step) -> Generator[Moment, None, int]:
-    """Yield the forward pass; gives what autograd holds after it.
-
-    A gathered buffer is let go only when the next one was copied out, so that the two overlap;
-    the root's parameters stay to its end."""
-    live, unsharded, before = (
-        step.constants + step.passing,
-        step.root.gathered,
-        step.root.gathered,
-    )
-    before = max(before, step.tower.gathered)
-    unsharded += 0 if step.reshard else step.towers
-    yield Moment(
-        phase="forward",
-        gathered=unsharded + (step.tower.gathered if step.reshard else 0),
-        buffers=before,
-        shards=0,
-        activations=live + step.first.forward.peak,
-    )
-    before = step.tower.gathered or before
-    live += step.first.forward.end
-    for group, segment, shown in zip(step.groups, step.layers, _shown(step), strict=True):
-        here = unsharded + group.gathered
-        if shown:
-            yield Moment(
-                phase="forward",
-                gathered=unsharded,
-                buffers=before + group.gathered,
-                shards=0,
-                activations=live,
-            )
-            yield Moment(
-                phase="forward",
-                gathered=here,
-                buffers=group.gathered,
-                shards=0,
-                activations=live + segment.forward.peak,
-            )
-        before = group.gathered
-        live += segment.forward.end
-        unsharded = unsharded if step.reshard else here
-    yield Moment(
-        phase="forward",
-        gathered=unsharded,
-        buffers=before,
-        shards=0,
-        activations=live + step.last.forward.peak,
-    )
-    return live + step.last.forward.end - step.passing
-
-
-def _backward(step: Step, live: int) -> Iterator[Moment]:
-    """Yield the backward pass, from what autograd holds after the forward pass.
-
-    Before each unit its parameters are gathered, the next unit's gather is under way; after it
-    they go, and its gradients are copied into the reduce-scatter's input, which stays until the
-    next unit is done. Offloaded, its shard follows it to the host (_fsdp_collectives.py,
-    foreach_reduce: new_sharded_grad.to(cpu))."""
-    root, groups = step.root, step.groups
-    after = [group.gathered if step.prefetch else 0 for group in (step.tower, *groups)]
-    unfreed = step.towers + sum(group.gathered for group in groups)
-    unsharded = root.gathered + (0 if step.reshard else unfreed)
-    prefetched = after[-1] if step.reshard else 0
-    if step.reshard:
-        yield Moment(
-            phase="backward", gathered=unsharded, buffers=root.gathered, shards=0, activations=live
-        )
-    yield Moment(
-        phase="backward",
-        gathered=unsharded,
-        buffers=prefetched,
-        shards=0,
-        activations=live + step.last.backward.peak,
-    )
-    live += step.last.backward.end - step.hooked
-    shards = reducing = 0
-    shown = _shown(step)
-    for number in range(len(groups) - 1, -1, -1):
-        group, segment = groups[number], step.layers[number]
-        unsharded += group.gathered if step.reshard else 0
-        gathering, prefetched = prefetched, after[number] if step.reshard else prefetched
-        if shown[number]:
-            if step.reshard:
-                yield Moment(
-                    phase="backward",
-                    gathered=unsharded,
-                    buffers=gathering + reducing,
-                    shards=shards,
-                    activations=live,
-                )
-            yield Moment(
-                phase="backward",
-                gathered=unsharded,
-                buffers=prefetched + reducing,
-                shards=shards,
-                activations=live + segment.backward.peak,
-            )
-            yield Moment(
-                phase="backward",
-                gathered=unsharded - group.gathered,
-                buffers=prefetched + group.reduced,
-                shards=shards,
-                activations=live + segment.backward.end,
-            )
-        unsharded -= group.gathered
-        live += segment.backward.end + 2 * step.hooked - segment.gradients
-        reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
-    prefetched, tower = (prefetched, step.tower.gathered) if step.reshard else (0, 0)
-    yield Moment(
-        phase="backward",
-        gathered=unsharded + tower,
-        buffers=prefetched + reducing,
-        shards=shards,
-        activations=live + step.first.backward.peak,
-    )
-    shards += 0 if step.offload else step.tower_shards
-    yield Moment(
-        phase="backward",
-        gathered=0,
-        buffers=root.reduced,
-        shards=shards,
-        activations=root.gradients,
-    )
-    yield Moment(
-        phase="backward",
-        gathered=0,
-        buffers=root.reduced,
-        shards=shards + root.shard,
-        activations=0,
-    )
 
 
 def step_of(spec: ModelSpec, workload: TrainingWorkload) -> Step:
@@ -330,7 +96,7 @@ def _with_towers(step: Step, spec: ModelSpec, workload: TrainingWorkload) -> Ste
     ]
     return replace(
         step,
-        tower=max((group for group, _ in layers), key=lambda one: one.gathered, default=_NO_GROUP),
+        tower=max((group for group, _ in layers), key=lambda one: one.gathered, default=NO_GROUP),
         towers=sum(group.gathered * count for group, count in layers),
         tower_shards=sum(group.shard * count for group, count in layers),
     )
@@ -338,7 +104,7 @@ def _with_towers(step: Step, spec: ModelSpec, workload: TrainingWorkload) -> Ste
 
 def with_head(step: Step, head: Traced) -> Step:
     """Return the step with another head."""
-    if step.root is _NO_GROUP:
+    if step.root is NO_GROUP:
         return replace(step, layers=[*step.layers[:-1], _ended(head)])
     return replace(step, last=_ended(head))
 
@@ -378,7 +144,7 @@ def _apart(step: Step, embedding: Group, head: Group) -> Step:
     custom_sharded_layers."""
     groups, layers = [embedding, *step.groups, head], [step.first, *step.layers, step.last]
     return replace(
-        step, root=_NO_GROUP, groups=groups, first=_NO_SEGMENT, layers=layers, last=_NO_SEGMENT
+        step, root=NO_GROUP, groups=groups, first=NO_SEGMENT, layers=layers, last=NO_SEGMENT
     )
 
 

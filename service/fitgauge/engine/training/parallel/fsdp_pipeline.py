@@ -19,15 +19,8 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.passes import in_order
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.autograd.tape import Pass
-from fitgauge.engine.training.parallel.fsdp import (
-    Group,
-    Moment,
-    Segment,
-    computed,
-    group_of,
-    is_layer,
-    reduced_width,
-)
+from fitgauge.engine.training.parallel.fsdp import computed, group_of, is_layer, reduced_width
+from fitgauge.engine.training.parallel.fsdp_moments import Group, Moment, Segment
 from fitgauge.engine.training.parallel.pipeline import held
 from fitgauge.engine.training.states.sharding import RankUnit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy

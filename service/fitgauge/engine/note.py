@@ -43,6 +43,7 @@ NoteCode = Literal[
     "checkpoint-loaded",
     "checkpoint-needed",
     "context-exceeds-model",
+    "positions-scaled",
     "engine-ignores-field",
     "engine-plugin",
     "engine-version-unknown",

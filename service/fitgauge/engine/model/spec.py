@@ -313,6 +313,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     """All its layers, embeddings and heads, in the order of the model."""
     rotary_tables: tuple[RotaryTable, ...] = ()
     """Tables that an engine registers in addition to parameters."""
+    rope_parameters: dict[str, object] = {}
+    """What the config says of rotary positions, by the names of its `rope_parameters`, as far as
+    whoever scales them has to repeat it."""
     quantization: dict[str, object] | None = None
     """The config's own `quantization_config` (or hf_quant_config.json), as published; else None."""
     vision_section: VisionSection | None = None

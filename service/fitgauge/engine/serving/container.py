@@ -83,6 +83,23 @@ class HelmChart(NamedTuple):
     """Return its values for a server."""
 
 
+class PositionFlags(NamedTuple):
+    """How a command scales the rotary positions of a model."""
+
+    overrides: tuple[str, ...] = ()
+    """Flags whose JSON replaces settings of config.json, or its rotary ones alone."""
+
+    factor: str | None = None
+    """The flag of a factor alone."""
+
+    by_positions_alone: tuple[int, ...] | None = None
+    """The first release that takes a longer context for `max_position_embeddings` alone, whatever
+    the factor; None: the factor is enough."""
+
+    any_length: str | None = None
+    """The environment variable with which it takes one all the same."""
+
+
 class ContainerStart(NamedTuple):
     """How containers start an engine: what finds its command in a manifest, in the spelling that
     its `log_parser` reads."""
@@ -116,6 +133,9 @@ class ContainerStart(NamedTuple):
 
     harmless_values: Mapping[str, re.Pattern[str]] = {}
     """What is found in values of other flags that change none."""
+
+    positions: PositionFlags = PositionFlags()
+    """How its command scales rotary positions."""
 
     takes_all_gpus: bool = False
     """Whether it divides a model over all GPUs where its command says nothing."""

@@ -48,6 +48,17 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             )
         ),
     ] = None
+    rope_scaling_factor: Annotated[
+        Annotated[float, Meta(ge=1, le=64)] | None,
+        Meta(
+            description=(
+                "vllm, sglang, llama.cpp: factor by which YaRN stretches the model's positions"
+                " (rope_scaling, hf_overrides, rope_scale); 1: not at all. Default: the least that"
+                " context_length needs, of a model whose publisher states that YaRN does it."
+            ),
+            examples=[4],
+        ),
+    ] = None
     kv_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
         Meta(

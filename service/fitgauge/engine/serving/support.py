@@ -10,6 +10,12 @@ from fitgauge.engine.serving import architectures as implemented
 from fitgauge.engine.serving import kv_offload, platforms
 from fitgauge.engine.serving.engine_facts import Capability, Version
 from fitgauge.engine.serving.registry import ENGINES, preferred
+from fitgauge.engine.serving.rope_scaling import (
+    OPTION,
+    farthest_context,
+    scaled_context,
+    usual_factor,
+)
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import Alternative, UnsupportedError
 
@@ -46,20 +52,39 @@ def _half_refusal(workload: Workload) -> UnsupportedError | None:
     )
 
 
-def context_refusal(context_length: int, spec: ModelSpec) -> UnsupportedError | None:
-    """Return why a context is longer than the model reads; None where it is not.
+def context_refusal(
+    context_length: int, spec: ModelSpec, engine: EngineName, factor: float | None = None
+) -> UnsupportedError | None:
+    """Return why a context is longer than the model reads; None where it is not. factor: of YaRN;
+    None: the one that the context needs, where the engine takes any.
 
     vLLM, SGLang and TGI refuse to start with it, Ollama shortens it, the others generate nonsense
     beyond it. Source: vllm/config/model.py, _get_and_verify_max_len; sglang
     srt/configs/model_config.py, _derive_context_length; ollama llm/server.go, NewLlamaServer."""
-    longest = spec.max_context_length
+    scales = OPTION in ENGINES[engine].options
+    longest = farthest_context(spec) if factor is None else scaled_context(spec, factor)
+    longest = longest if scales else spec.max_context_length
     if not longest or context_length <= longest:
         return None
+    why = "a repository whose config.json extends it by RoPE scaling (YaRN) reads more."
+    instead: tuple[Alternative, ...] = ({"context_length": (longest,)},)
+    needed = int(usual_factor(spec, context_length))
+    if needed and scales:
+        why = f"with `{OPTION}` {needed} YaRN stretches its positions that far."
+        instead = ({OPTION: (needed,)}, *instead)
+    elif needed:
+        gguf = ENGINES[engine].reads_gguf
+        others = (name for name in preferred() if OPTION in ENGINES[name].options)
+        nearest = tuple(sorted(others, key=lambda name: ENGINES[name].reads_gguf != gguf))
+        why = f"YaRN stretches its positions that far, and {engine} has no flag for it."
+        instead = ({"engine": nearest}, *instead)
+    elif longest > spec.max_context_length:
+        why = f"its config has {spec.max_context_length:,}, which YaRN stretches no further."
     return UnsupportedError(
         "context_length",
         f"`context_length` {context_length:,} exceeds the {longest:,} tokens that the model reads;"
-        " a repository whose config.json extends it by RoPE scaling (YaRN) reads more.",
-        ({"context_length": (longest,)},),
+        f" {why}",
+        instead,
     )
 
 

@@ -51,6 +51,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     """Tokens drafted in every step; 0 is off."""
     pooling: bool = False
     """Every request ends with the vector of its text."""
+    rope_scaling_factor: float = 0.0
+    """The factor of YaRN; 0: positions are as the config has them."""
     kv_offload_gib: float = 0.0
     """Host memory of every GPU for KV cache; 0 is off."""
     free_bytes: tuple[int, ...] = ()

@@ -34,9 +34,11 @@ class GpuCells:
         engine: EngineName | None,
         quantization: str | None,
         fitting: BatchEstimator,
+        beyond: int | None = None,
     ) -> None:
         """of: rows of the whole table; engine: None for the first usual one that runs it;
-        quantization: None for as published; fitting: of the model."""
+        quantization: None for as published; fitting: of the model; beyond: the context where it is
+        longer than the config says."""
         accelerator, named = match.accelerator, request.quantizations is not None
         if not named and model.named_format is not None:
             quantization, named = model.named_format, True
@@ -49,8 +51,8 @@ class GpuCells:
             kv_cache_dtype=request.kv_cache_dtype,
             settings=request.settings,
         )
-        runs_on = engine or first_that_runs(
-            lambda usual: _runs(fitting, question, usual, accelerator)
+        runs_on = self._runs_on = engine or first_that_runs(
+            lambda usual: _runs(fitting, question, usual, accelerator, beyond or 0)
         )
         quantization = (
             words.engine_format(quantization, runs_on) if named else default_format(model, runs_on)
@@ -89,7 +91,7 @@ class GpuCells:
         question = structs.replace(self._question, context_length=context_length)
         context = context_length_of(question, spec)
         row = structs.replace(self._row, context_length=context, note=self._note)
-        too_long = context_refusal(context, spec)
+        too_long = context_refusal(context, spec, self._runs_on)
         if too_long is not None:
             row.note = CellNote("context-exceeds-model", too_long.parameter, sentence(too_long))
             return LaunchCells(row, None)
@@ -132,7 +134,7 @@ class LaunchCells:
             required_bytes=fitted.required,
             budget_bytes=budget_bytes,
             headroom_bytes=budget_bytes - fitted.required.expected,
-            chosen=dict(fitted.changed),
+            chosen=fitted.chosen,
         )
 
 
@@ -141,9 +143,16 @@ def _note(error: InvalidRequestError | UnsupportedError) -> CellNote:
 
 
 def _runs(
-    fitting: BatchEstimator, question: FitRequest, engine: EngineName, accelerator: Accelerator
+    fitting: BatchEstimator,
+    question: FitRequest,
+    engine: EngineName,
+    accelerator: Accelerator,
+    beyond: int,
 ) -> bool:
     try:
-        return fitting.refused(question, engine, accelerator) is None
+        return (
+            context_refusal(beyond, fitting.spec, engine) is None
+            and fitting.refused(question, engine, accelerator) is None
+        )
     except IMPOSSIBLE:
         return False

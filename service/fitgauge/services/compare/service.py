@@ -113,10 +113,12 @@ class Comparer:
                         yield unknown_row(number, total, request, model, gpu, setting, requests)
                 elif estimator is not None:
                     engine, quantization, context = setting
-                    if of_gpu is None or decided != (gpu, engine, quantization):
-                        decided = gpu, engine, quantization
+                    longest = model.spec.max_context_length
+                    beyond = context if context and context > longest else None
+                    if of_gpu is None or decided != (gpu, engine, quantization, beyond):
+                        decided = gpu, engine, quantization, beyond
                         of_gpu = GpuCells(
-                            total, request, model, gpu, engine, quantization, estimator
+                            total, request, model, gpu, engine, quantization, estimator, beyond
                         )
                     launch = of_gpu.with_context(context)
                     for number, requests in numbered:

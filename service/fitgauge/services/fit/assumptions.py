@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fitgauge.engine.quantity import gib
 from fitgauge.services.common.assumptions import default_of, size_assumed
+from fitgauge.services.common.positions import scaling_assumed
 from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.fit.query import FitEstimate
 
@@ -28,6 +29,7 @@ def assumptions(checked: FitEstimate) -> list[Assumption]:
         assumed.append(default_of("context_length", workload.context_length, limit))
     if request.concurrency is None:
         assumed.append(default_of("concurrency", workload.concurrency))
+    assumed += scaling_assumed(request, checked.query.spec, workload)
     return [*assumed, *_images(checked)]
 
 

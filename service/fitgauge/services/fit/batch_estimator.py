@@ -17,6 +17,7 @@ from fitgauge.engine.serving.doubt import doubted, least_doubt
 from fitgauge.engine.serving.fit import Allowance, Verdict, sure_gap, verdict
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.rope_scaling import OPTION
 from fitgauge.engine.serving.support import newer_wheels, refusal
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -56,6 +57,12 @@ class BatchEstimate(NamedTuple):
     """How likely that suffices."""
     changed: Settings = MappingProxyType({})
     """Settings other than the engine's defaults."""
+
+    @property
+    def chosen(self) -> dict[str, float]:
+        """What differs from the engine's defaults, the scaling of positions too, to be sent."""
+        factor = self.workload.rope_scaling_factor
+        return {**self.changed, **({OPTION: factor} if factor > 1 else {})}
 
     @property
     def budget(self) -> Bytes:

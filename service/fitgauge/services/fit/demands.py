@@ -33,6 +33,8 @@ is that together with the weights. Of 512 entries, some 1 MiB, a recommendation 
 Loaded = tuple[tuple[Term, ...], ...]
 """The terms of what is loaded, by stage."""
 
+Loads = dict[tuple[str | None, float], Loaded]
+
 
 class Parts(NamedTuple):
     """A demand of GPUs of a kind that differ by their memory."""
@@ -140,8 +142,9 @@ class LaunchShape(NamedTuple):
     """The two parts of the engine's estimate; None where it is one for this workload."""
     others: OtherMemory | None
     """All but what is loaded; None where more than the cache depends on the requests."""
-    loads: dict[str | None, Loaded]
-    """What is loaded, by format: launches that are divided alike share it."""
+    loads: Loads
+    """What is loaded, by format and scaling of positions: launches that are divided alike share
+    it."""
 
 
 class LaunchDemand:
@@ -221,9 +224,7 @@ class ModelDemands:
         `shape`."""
         return self._shape(workload, other.accelerator, other.loads)
 
-    def _shape(
-        self, workload: Workload, accelerator: Accelerator, loads: dict[str | None, Loaded]
-    ) -> LaunchShape:
+    def _shape(self, workload: Workload, accelerator: Accelerator, loads: Loads) -> LaunchShape:
         split = _split(workload)
         others = None
         if split is not None and split.cache_bytes is not None:
@@ -247,11 +248,12 @@ class ModelDemands:
         )
 
     def _loaded(self, split: SplitEstimate, quantization: str | None, shape: LaunchShape) -> Loaded:
-        loaded = shape.loads.get(quantization)
+        key = quantization, shape.workload.rope_scaling_factor
+        loaded = shape.loads.get(key)
         if loaded is None:
             sharded = self._formats.sharded(quantization, shape.workload.engine)
             loaded = split.loaded(self._spec, sharded, shape.workload, shape.accelerator)
-            shape.loads[quantization] = loaded
+            shape.loads[key] = loaded
         return loaded
 
     def _idle_stages(self, loaded: Loaded, others: OtherMemory) -> IdleStages:

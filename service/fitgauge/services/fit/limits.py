@@ -20,6 +20,7 @@ from fitgauge.engine.serving.fit import (
     unlike,
 )
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.rope_scaling import scaled_context
 from fitgauge.services.common.responses import COUNTS
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.query import FitEstimate
@@ -122,8 +123,10 @@ def requests_at_once(checked: FitEstimate) -> int | None:
 
 def _sure_context(checked: FitEstimate, pools: list[Pool]) -> int:
     """Return the longest context that these pools hold at the requested concurrency."""
-    requests = checked.workload.requests_per_replica
-    ceiling = checked.query.spec.max_context_length or checked.workload.context_length
+    workload = checked.workload
+    requests = workload.requests_per_replica
+    ceiling = scaled_context(checked.query.spec, workload.rope_scaling_factor)
+    ceiling = ceiling or workload.context_length
     return min(
         (longest_context(layout, pool, requests, ceiling) for layout, pool in pools),
         default=ceiling,

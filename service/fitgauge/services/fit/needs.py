@@ -16,6 +16,7 @@ from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.default_engine import other_engine
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
+from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.common.readings import size_readings
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import gpus_in_words, sizes_in_words
@@ -45,6 +46,7 @@ _UNDERSTOOD = (
     "context_length",
     "concurrency",
     "kv_cache_dtype",
+    "rope_scaling_factor",
 )
 
 _NARROWER = 0.97
@@ -86,7 +88,11 @@ def needs_answer(
         limits=None,
         host_memory=None,
         suggestions=[],
-        warnings=[*model_notes(model), *_ignored(request)],
+        warnings=[
+            *model_notes(model),
+            *scaling_notes(model.spec, main.workload),
+            *_ignored(request),
+        ],
         assumed=[
             *(
                 [other_engine(first.refused, main.workload.engine)]
@@ -131,7 +137,7 @@ def _main(
 ) -> FitEstimate:
     """Return the question on one GPU of any size: `first`, else, where no engine is sent, on the
     next default one that runs the model."""
-    if request.engine is None and first.refused and not first.too_long:
+    if request.engine is None and first.refused:
         for engine in DEFAULT_ENGINES[1:]:
             question = structs.replace(request, engine=engine)
             checked = estimator.possible(estimator.ask(question, model, ANY_GPU))

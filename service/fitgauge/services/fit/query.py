@@ -170,7 +170,8 @@ class FitEstimate:
     @property
     def too_long(self) -> UnsupportedError | None:
         """Why the model cannot read the context, None where it can."""
-        return context_refusal(self.workload.context_length, self.query.spec)
+        workload, sent = self.workload, self.query.original.rope_scaling_factor
+        return context_refusal(workload.context_length, self.query.spec, workload.engine, sent)
 
     @property
     def refused(self) -> UnsupportedError | None:

@@ -138,7 +138,7 @@ class FitService:
 
         Raises InvalidRequestError where no engine can divide the model so."""
         query, refused = checked.query, checked.refused
-        if refused and not checked.too_long and (usual := self._usual(query)):
+        if refused and (usual := self._usual(query)):
             instead_of = self.answer(
                 structs.replace(query.original, engine=usual), query.model, query.match, siblings
             )

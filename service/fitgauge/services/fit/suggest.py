@@ -2,7 +2,7 @@
 Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import ceil, floor
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
@@ -231,7 +232,7 @@ def suggest(
     reads, or another format or engine."""
     query = checked.query
     if checked.too_long:
-        return _shorter(checked, estimator, siblings)
+        return _shorter(checked, checked.too_long, estimator, siblings)
     results = list(_running(alternatives(query.request, query.spec), query, estimator))
     if not results:
         results = list(
@@ -240,12 +241,24 @@ def suggest(
     return results[:MOST_SUGGESTIONS]
 
 
+_TO_READ = {
+    "engine": "use {}, which stretches the model's positions by YaRN",
+    "rope_scaling_factor": "stretch the model's positions by YaRN, factor {}",
+    "context_length": "lower context_length to {:,} tokens",
+}
+"""What to do about a context that is too long, by the field of the request."""
+
+
 def _shorter(
-    checked: FitEstimate, estimator: Estimator, siblings: Sequence[QuantizedRepo]
+    checked: FitEstimate,
+    too_long: UnsupportedError,
+    estimator: Estimator,
+    siblings: Sequence[QuantizedRepo],
 ) -> list[Suggestion]:
-    """Return models alike that read the context, and the longest that this one reads; with one
-    more change where they need it."""
-    query, longest = checked.query, checked.query.spec.max_context_length
+    """Return models alike that read the context, how this one does, and the longest that it reads;
+    with one more change where they need it."""
+    query = checked.query
+    engines = engines_for(query.accelerator)
     tried: list[tuple[str, Fields, Model | None]] = [
         (
             f"use {one.text}, which reads {one.model.spec.max_context_length:,} tokens",
@@ -254,7 +267,10 @@ def _shorter(
         )
         for one in siblings
     ]
-    tried.append((f"lower context_length to {longest:,} tokens", {"context_length": longest}, None))
+    for name, values in chain.from_iterable(one.items() for one in too_long.alternatives):
+        value = next((one for one in values if name != "engine" or one in engines), None)
+        if value is not None:
+            tried.append((_TO_READ[name].format(value), {name: value}, None))
     results: list[Suggestion] = []
     for change, fields, model in tried:
         again = estimator.possible(estimator.change(query, fields, model=model))

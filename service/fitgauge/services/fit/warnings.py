@@ -15,6 +15,7 @@ from fitgauge.engine.serving.support import flash_attention_note, wheels_note
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.common.parsing import version
+from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.fit.launch import source_of, unsupported_flags
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.speed import half_of, load_of
@@ -69,6 +70,7 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
             f"{count - workload.gpus} of {count} GPUs are idle: the parallel degrees use"
             f" {workload.gpus}.",
         )
+    yield from scaling_notes(checked.query.spec, workload)
 
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:

@@ -15,6 +15,7 @@ from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.rope_scaling import OPTION, usual_factor
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -103,7 +104,7 @@ def base_workload(
         ),
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
         requantized=is_requantized(request, spec),
-        **sent_options(request),  # type: ignore[arg-type]
+        **(sent_options(request) | _rope_scaling(request, spec, row, context)),  # type: ignore[arg-type]
     )
 
 
@@ -130,7 +131,18 @@ def with_context(
         context_length=context_length,
         max_batched_tokens=tokens,
         max_num_seqs=sequences,
+        **_rope_scaling(request, spec, row, context_length),
     )
+
+
+def _rope_scaling(
+    request: FitRequest, spec: ModelSpec, row: Engine, context_length: int
+) -> dict[str, float]:
+    """Return the factor of YaRN where the engine takes one: as sent, else as the context needs."""
+    if OPTION not in row.options:
+        return {}
+    sent = request.rope_scaling_factor
+    return {OPTION: usual_factor(spec, context_length) if sent is None else sent}
 
 
 def _batch(

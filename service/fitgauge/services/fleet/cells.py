@@ -68,6 +68,10 @@ class _Group(NamedTuple):
     """The GPUs."""
 
 
+_Division = tuple[list[_Group], dict[str, Cell]]
+"""The groups, and what is refused of other pools."""
+
+
 class ModelCells:
     """The cells of one model on the GPUs of a fleet."""
 
@@ -82,9 +86,9 @@ class ModelCells:
         self._fitting = fitting
         self._class_of = {pool.name: gpu_class(pool.accelerator) for pool in pools}
         self._kinds: dict[Hashable, list[tuple[tuple[int, int], list[Pool]]]] = {}
-        self._refused: dict[str, Cell] = {}
-        self._groups = list(self._grouped())
+        self._divisions: dict[int, _Division] = {}
         self._least: dict[Hashable, float] = {}
+        self._divided(0)
 
     def under(self, context_length: int | None, concurrency: int) -> dict[str, Cell]:
         """Return the cells under a load, by the name of the pool."""
@@ -92,11 +96,10 @@ class ModelCells:
             self._request, context_length=context_length, concurrency=concurrency
         )
         context = context_length_of(request, self._model.spec)
-        too_long = context_refusal(context, self._model.spec)
-        cells = {
-            name: cell._replace(context_length=context) for name, cell in self._refused.items()
-        }
-        for group in self._groups:
+        groups, refused = self._divided(context)
+        cells = {name: cell._replace(context_length=context) for name, cell in refused.items()}
+        for group in groups:
+            too_long = context_refusal(context, self._model.spec, group.engine)
             if too_long is not None:
                 why = CellNote("context-exceeds-model", too_long.parameter, sentence(too_long))
                 unsupported = Cell(group.engine, group.quantization, context, None, None, why)
@@ -116,7 +119,8 @@ class ModelCells:
     ) -> BatchEstimate | None:
         """Return the estimate on so many GPUs of a pool under a load; None where it is
         unsupported."""
-        group = next((one for one in self._groups if pool in one.pools), None)
+        groups, _ = self._divided(context_length or 0)
+        group = next((one for one in groups if pool in one.pools), None)
         if group is None:
             return None
         request = structs.replace(
@@ -132,14 +136,25 @@ class ModelCells:
         except IMPOSSIBLE:
             return None
 
-    def _grouped(self) -> Iterator[_Group]:
-        """Yield the pools by engine and format, and note those on which it does not run."""
+    def _divided(self, context_length: int) -> _Division:
+        """Return the pools by engine and format: the same for all contexts that the model's config
+        says it reads."""
+        longest = self._model.spec.max_context_length
+        key = context_length if context_length > longest else 0
+        if key not in self._divisions:
+            refused: dict[str, Cell] = {}
+            self._divisions[key] = list(self._grouped(key, refused)), refused
+        return self._divisions[key]
+
+    def _grouped(self, beyond: int, refused: dict[str, Cell]) -> Iterator[_Group]:
+        """Yield the pools by engine and format, and note in `refused` those on which it does not
+        run. beyond: the context where it is longer than the config says, else 0."""
         sent, named = self._request.quantization, self._request.quantization is not None
         quantization = words.quantization(sent)
         if not named and self._model.named_format is not None:
             quantization, named = self._model.named_format, True
         request = structs.replace(self._request, quantization=quantization)
-        engine_of = self._engines(request)
+        engine_of = self._engines(request, beyond)
         for engine in dict.fromkeys(engine_of.values()):
             own = tuple(
                 pool for pool in self._pools if engine_of[self._class_of[pool.name]] == engine
@@ -157,9 +172,9 @@ class ModelCells:
             for pool in own:
                 if self._class_of[pool.name] not in running:
                     note = self._refusal(settled, engine, pool.accelerator)
-                    self._refused[pool.name] = Cell(engine, form, 0, None, None, note)
+                    refused[pool.name] = Cell(engine, form, 0, None, None, note)
 
-    def _engines(self, request: FitRequest) -> dict[Hashable, EngineName]:
+    def _engines(self, request: FitRequest, beyond: int) -> dict[Hashable, EngineName]:
         """Return the first engine that runs the model, by class of GPU; the first of all, whose
         refusal explains what is missing, where none does."""
         engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
@@ -167,6 +182,8 @@ class ModelCells:
         scheme_of(self._model, request.quantization)
         chosen: dict[Hashable, EngineName] = {}
         for engine in engines:
+            if context_refusal(beyond, self._model.spec, engine) is not None:
+                continue
             left = [one for one in self._pools if self._class_of[one.name] not in chosen]
             chosen |= dict.fromkeys(self._running(request, engine, left), engine)
         return dict.fromkeys(self._class_of.values(), engines[0]) | chosen

@@ -277,7 +277,7 @@ def _row(
         question=key,
         required_bytes=None if fitted is None else fitted.required.expected,
         budget_bytes=None if fitted is None else fitted.budget.expected,
-        chosen={} if fitted is None else dict(fitted.changed),
+        chosen={} if fitted is None else fitted.chosen,
         note=cell.note,
     )
 

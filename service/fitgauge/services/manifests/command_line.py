@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.rope_scaling import OPTION
 from fitgauge.engine.serving.start_log.arguments import flags
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.common.launch_fields import launch_fields
 from fitgauge.services.manifests.containers import Container, Note, words
+from fitgauge.services.manifests.rope_scaling import lengthens, scaling_of
 from fitgauge.services.manifests.yaml_text import Text, text_of
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
@@ -267,6 +269,7 @@ def _unread(
         harmless = facts.harmless_values.get(name)
         if (
             name in named
+            or scaling_of(facts.positions, name, flag.value) is not None
             or name.replace("--no-", "--", 1) in named
             or (harmless is not None and harmless.search(flag.value or ""))
         ):
@@ -286,6 +289,31 @@ def _asks(log: StartLog) -> object:
 
 
 _LORA_FLAGS = frozenset({"--enable-lora", "--max-loras", "--max-lora-rank"})
+
+
+def scaling_fields(
+    command: ServerCommand, container: Container, version: tuple[int, ...]
+) -> tuple[dict[str, float], Note | None]:
+    """Return the factor by which the command scales rotary positions as a field of a request, 1
+    where the engine takes no longer context for it, and why."""
+    start = command.engine.container_start
+    if start is None or OPTION not in command.engine.options:
+        return {}, None
+    for flag in command.flags:
+        scaling = scaling_of(start.positions, flag.text.partition(" ")[0], flag.value)
+        if scaling is None:
+            continue
+        if lengthens(start.positions, scaling, version, container.environment):
+            fields = {OPTION: scaling.factor}
+            if scaling.positions and command.engine.default_context_is_maximum:
+                fields["context_length"] = scaling.positions
+            return fields, None
+        message = (
+            f"`{flag.name}` does not lengthen the context: set `max_position_embeddings` there too,"
+            f" or {start.positions.any_length}=1."
+        )
+        return {OPTION: 1}, Note(flag.name.line, message)
+    return {}, None
 
 
 def lora_fields(command: ServerCommand) -> dict[str, int]:

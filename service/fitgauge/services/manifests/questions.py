@@ -11,9 +11,14 @@ from fitgauge.engine.note import Note as RequestNote
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.errors import FitgaugeError
+from fitgauge.services.common import parsing as words
 from fitgauge.services.common.launch_fields import known_version, launch_fields, valid_request
 from fitgauge.services.common.schemas import FitRequest
-from fitgauge.services.manifests.command_line import ServerCommand, lora_fields
+from fitgauge.services.manifests.command_line import (
+    ServerCommand,
+    lora_fields,
+    scaling_fields,
+)
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.fetched import fetched_model
 from fitgauge.services.manifests.gpus import Gpus
@@ -86,6 +91,11 @@ def question(
         version, note = known_version(engines, command.engine.name, command.release)
         fields["engine_version"] = version
         notes += [Note(command.line, note.message)] if note else []
+    profile = engines.profile(command.engine.name, None)
+    release = words.version(fields.get("engine_version") or profile.newest)
+    scaling, unscaled = scaling_fields(command, container, release)
+    fields = scaling | fields
+    notes += [unscaled] if unscaled else []
     ranks = _ranks(fields)
     available = gpus.count * container.group_size if gpus.count is not None else None
     start = command.engine.container_start

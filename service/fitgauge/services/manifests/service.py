@@ -12,6 +12,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.rope_scaling import OPTION
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.model_schemas import ModelDetail
@@ -227,12 +228,19 @@ def _name_apart(servers: Sequence[_Pending]) -> None:
 
 
 def _with_context(request: FitRequest, model: ModelDetail) -> FitRequest:
-    """Return a request with the context that its engine makes room for."""
-    if request.context_length is not None or request.engine is None:
+    """Return a request with the context that its engine makes room for, and no other scaling of
+    positions than its command asks for."""
+    longest = model.max_context_length
+    if request.engine is None or not longest:
         return request
-    if not ENGINES[request.engine].default_context_is_maximum or not model.max_context_length:
+    if request.context_length is not None:
+        scales = OPTION in ENGINES[request.engine].options
+        beyond = scales and request.context_length > longest
+        unscaled = beyond and request.rope_scaling_factor is None
+        return structs.replace(request, rope_scaling_factor=1) if unscaled else request
+    if not ENGINES[request.engine].default_context_is_maximum:
         return request
-    return structs.replace(request, context_length=model.max_context_length)
+    return structs.replace(request, context_length=longest)
 
 
 def _add_disk(answer: ServerAnswer, server: _Server, model: ModelDetail) -> None:

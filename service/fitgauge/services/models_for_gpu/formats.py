@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.spec import Model, ModelSpec
 from fitgauge.engine.quantization.requested import requested_form
 from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.platforms import maker
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -67,7 +68,7 @@ def widest_row(gpu: ListedGpu, fitting: BatchEstimator, model: Model) -> Fitting
     """Return the row of the first format that fits, of the first engine; else of the likeliest
     that is listed; None where none is."""
     tight: list[FittingModel] = []
-    for engine in _engines(gpu.request, gpu.match.accelerator):
+    for engine in _engines(gpu.request, gpu.match.accelerator, model.spec):
         for quantization in _served(gpu, fitting, model, engine):
             row = _row(gpu, fitting, model, engine, question_of(gpu, model, quantization))
             if row is not None and row.verdict == "fits":
@@ -81,7 +82,11 @@ def rows_in(
     gpu: ListedGpu, fitting: BatchEstimator, model: Model, formats: Iterable[str | None]
 ) -> Iterator[FittingModel]:
     """Yield the rows of the formats asked for, each of the first engine that runs it."""
-    engines = (words.engine(gpu.request.engine),) if gpu.request.engine else DEFAULT_ENGINES
+    engines = _reading(
+        (words.engine(gpu.request.engine),) if gpu.request.engine else DEFAULT_ENGINES,
+        gpu.request,
+        model.spec,
+    )
     for quantization in formats:
         if quantization is not None and model.is_quantized:
             continue
@@ -96,14 +101,25 @@ def rows_in(
             yield row
 
 
-def _engines(request: ModelsForGpuRequest, accelerator: Accelerator) -> list[EngineName]:
+def _engines(
+    request: ModelsForGpuRequest, accelerator: Accelerator, spec: ModelSpec
+) -> list[EngineName]:
     """Return the engine that is named, else the usual ones; of a GPU whose maker is not known not
-    those for the GPUs of one maker."""
+    those for the GPUs of one maker. Those with which the model reads the context."""
     if request.engine:
-        return [words.engine(request.engine)]
+        return _reading((words.engine(request.engine),), request, spec)
     vendor = maker(accelerator)
     platforms = {name: ENGINES[name].platforms for name in DEFAULT_ENGINES}
-    return [name for name, own in platforms.items() if vendor in own or len(own) > 1]
+    usual = (name for name, own in platforms.items() if vendor in own or len(own) > 1)
+    return _reading(usual, request, spec)
+
+
+def _reading(
+    engines: Iterable[EngineName], request: ModelsForGpuRequest, spec: ModelSpec
+) -> list[EngineName]:
+    """Return the engines with which the model reads the context."""
+    length = request.context_length or 0
+    return [name for name in engines if context_refusal(length, spec, name) is None]
 
 
 def _served(
@@ -198,7 +214,7 @@ def _row(
         required_bytes=estimate.required,
         budget_bytes=estimate.budget.expected,
         headroom_bytes=estimate.budget.expected - estimate.required.expected,
-        chosen=dict(estimate.changed),
+        chosen=estimate.chosen,
         checkpoint=source_of(choice.model, question.quantization, engine).repository,
     )
 

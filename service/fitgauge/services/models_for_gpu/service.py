@@ -161,20 +161,12 @@ class ModelsForGpu:
         return structs.replace(model, spec=self._specs[digest])
 
     def _meant(self, request: ModelsForGpuRequest, checkpoint: Checkpoint) -> Iterator[Model]:
-        """Yield the models that are asked about: by task, by words of their name, and able to
-        hold the context."""
+        """Yield the models that are asked about: by task and by words of their name."""
         matches = word_match(request.search)
         for model in self._bundled(checkpoint):
             spec = model.spec
-            able = (
-                not request.context_length
-                or not spec.max_context_length
-                or request.context_length <= spec.max_context_length
-            )
-            if (
-                able
-                and request.task in (None, "serving", "training", spec.task)
-                and matches(f"{model.id} {spec.model_type} {spec.architecture}")
+            if request.task in (None, "serving", "training", spec.task) and matches(
+                f"{model.id} {spec.model_type} {spec.architecture}"
             ):
                 yield model
 

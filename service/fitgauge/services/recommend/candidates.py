@@ -13,6 +13,7 @@ from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
+from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
@@ -162,8 +163,13 @@ def _quota(limit: GpuLimit, catalog: Catalog) -> int:
 
 def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> list[Plan]:
     """Return the engines and formats the constraints allow. Raise InvalidRequestError for none, or
-    for an unknown name."""
-    engines = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
+    for an unknown name, UnsupportedError for a context that the model reads with none."""
+    named = (words.engine(request.engine),) if request.engine else DEFAULT_ENGINES
+    length = request.context_length or 0
+    refused = [context_refusal(length, model.spec, engine) for engine in named]
+    engines = [engine for engine, why in zip(named, refused, strict=True) if why is None]
+    if not engines and refused[0]:
+        raise refused[0]
     published = model.is_quantized
     if (
         request.quantization is not None

@@ -11,7 +11,6 @@ from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.serving.support import context_refusal
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers
@@ -87,8 +86,6 @@ class Recommender:
                 trained,
                 warnings=[*trained.warnings, *choices.quota_warnings(request, self._catalog)],
             )
-        if too_long := context_refusal(request.context_length or 0, model.spec):
-            raise too_long
         fitting = BatchEstimator(
             model, self._engines, self._preparer, checkpoint, self._checkpoints
         )

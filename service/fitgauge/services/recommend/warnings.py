@@ -8,6 +8,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD
 from fitgauge.engine.performance.prefill import compute_efficiency
 from fitgauge.services.common import parsing as words
+from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.option_schemas import Recommendation
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -22,6 +23,7 @@ def serving_warnings(
 ) -> list[Note]:
     """Return the warnings about the options shown."""
     notes = [*model.warnings, *model.spec.notes]
+    notes += scaling_notes(model.spec, front[0].fitted.workload)
     if request.context_length is None:
         notes.append(
             Note(

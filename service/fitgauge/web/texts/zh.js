@@ -186,6 +186,7 @@ export default {
   'code.owned-gpus-free': '自有 GPU 不计费用。',
   'code.parameter-count-differs': 'Hub 与架构给出的参数量不同。',
   'code.pooling-unset': '模型名称表明它用于嵌入，但请求没有设置 pooling。',
+  'code.positions-scaled': '启动命令用 YaRN 扩展模型的位置：上下文超过 config 所述。',
   'code.prices-dated': '价格有日期，且不含存储和网络。',
   'code.prices-unknown': '部分选项没有已知价格。',
   'code.quantization-method-missing': 'config 有量化设置，但没有方法名。',

@@ -34,6 +34,7 @@ from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
 from fitgauge.engine.model.families.mixture import per_layer_heads as uneven
 from fitgauge.engine.model.families.multimodal import qwen_vl, vision
 from fitgauge.engine.model.families.recurrent import hybrid
+from fitgauge.engine.model.families.rotary_tables import stated_parameters
 from fitgauge.engine.model.families.vision_section import vision_section
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.published import published
@@ -82,6 +83,7 @@ def read_config(
         spec,
         quantization=published_quantization(config, quantization),
         vision_section=vision_section(config, spec),
+        rope_parameters=stated_parameters(values),
         dropout=stated_rates(values, spec),
     )
     bounds.check(spec)

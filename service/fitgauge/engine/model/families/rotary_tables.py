@@ -4,12 +4,17 @@ embeddings.
 Source: vLLM 0.33, `model_executor/layers/rotary_embedding/__init__.py` (`get_rope`: one module
 for each distinct set of arguments) and the `_compute_cos_sin_cache` of its classes."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.spec import RotaryTable
 
 _LAYER_KINDS = ("full_attention", "sliding_attention")
+_AXES = 4
+"""Sections of the most axes of position that a model has."""
 
 
 def rotary_tables(
@@ -54,6 +59,23 @@ def inverse_frequencies(config: Config, head_dim: int) -> RotaryTable:
 def rope_section(config: Config) -> Config:
     """Return the rotary settings: `rope_parameters`, which older configs call `rope_scaling`."""
     return config.section("rope_parameters", "rope_scaling")
+
+
+def stated_parameters(values: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a config.json, or the section of its language model, says of rotary positions
+    besides their scaling: numbers, and the axes of sections."""
+    text = values.get("text_config")
+    text = text if isinstance(text, Mapping) else values
+    rope = text.get("rope_parameters") or text.get("rope_scaling")
+    stated = {**text, **rope} if isinstance(rope, Mapping) else text
+    numbers = ("rope_theta", "partial_rotary_factor", "mrope_interleaved")
+    result: dict[str, object] = {
+        name: stated[name] for name in numbers if isinstance(stated.get(name), int | float)
+    }
+    axes = stated.get("mrope_section")
+    if isinstance(axes, list) and len(axes) <= _AXES:
+        result["mrope_section"] = axes
+    return result
 
 
 def rotated_dim(config: Config, head_dim: int) -> int:

@@ -3,12 +3,13 @@
 Source: llama-server(1) (flags and their variables), .devops/cuda.Dockerfile (entrypoint); ollama
 envconfig/config.go."""
 
-from fitgauge.engine.serving.container import ContainerStart
+from fitgauge.engine.serving.container import ContainerStart, PositionFlags
 
 CONTAINER = ContainerStart(
     images=("llama.cpp:server",),
     programs=(("llama-server",),),
     model_flags=("-m", "-hf"),
+    positions=PositionFlags(factor="--rope-scale"),
     spellings={
         "--model": "-m",
         "--hf-repo": "-hf",
@@ -32,7 +33,8 @@ CONTAINER = ContainerStart(
         {
             "--alias", "--api-key", "--chat-template", "--host", "--jinja", "--log-disable",
             "--metrics", "--mlock", "--no-mmap", "--port", "--threads", "--threads-batch",
-            "--timeout", "-a", "-hff", "-t", "-tb",
+            "--rope-freq-base", "--rope-scaling", "--timeout", "--yarn-orig-ctx", "-a", "-hff",
+            "-t", "-tb",
         }
     ),
     takes_all_gpus=True,

@@ -60,7 +60,7 @@ ENGINE = Engine(
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    options=frozenset({"kv_offload_gib"}),
+    options=frozenset({"kv_offload_gib", "rope_scaling_factor"}),
     kv_offload=KvOffload(),
     ignored_fields=(
         "gpu_memory_utilization", "kv_cache_memory_gib",

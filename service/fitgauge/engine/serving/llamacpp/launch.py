@@ -4,6 +4,7 @@ envconfig/config.go."""
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
 from fitgauge.engine.serving.llamacpp.offload import Offload, layer_split, offloaded
+from fitgauge.engine.serving.rope_scaling import trained_positions
 
 
 def command(launch: Launch) -> str:
@@ -25,6 +26,9 @@ def command(launch: Launch) -> str:
         gpus, free = workload.pipeline_parallel, workload.free_bytes
         split = layer_split(spec.layers, gpus, offload.layers, free)
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
+    if workload.rope_scaling_factor > 1:
+        flags += ["--rope-scaling", "yarn", "--rope-scale", f"{workload.rope_scaling_factor:g}"]
+        flags += ["--yarn-orig-ctx", trained_positions(spec)]
     cache = None if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype.lower()
     more = workload.concurrency > workload.max_num_seqs
     return shell(

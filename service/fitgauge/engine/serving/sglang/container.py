@@ -2,7 +2,7 @@
 
 Source: docker/compose.yaml (image, entrypoint), python/sglang/srt/server_args.py (spellings)."""
 
-from fitgauge.engine.serving.container import ContainerStart
+from fitgauge.engine.serving.container import ContainerStart, PositionFlags
 
 CONTAINER = ContainerStart(
     images=("sglang",),
@@ -15,6 +15,11 @@ CONTAINER = ContainerStart(
         "--expert-parallel-size": "--ep-size",
     },
     default_values={"--dtype": frozenset({"auto", "half", "float16", "bfloat16"})},
+    positions=PositionFlags(
+        overrides=("--json-model-override-args",),
+        by_positions_alone=(0,),
+        any_length="SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+    ),
     unrelated_flags=frozenset(
         {
             "--api-key", "--chat-template", "--disaggregation-bootstrap-port",

@@ -22,7 +22,9 @@ from fitgauge.engine.serving.sglang.weights import shard_weights
 
 ENGINE = Engine(
     name="sglang",
-    options=frozenset({"enforce_eager", "kv_offload_gib", "disaggregation"}),
+    options=frozenset(
+        {"enforce_eager", "kv_offload_gib", "disaggregation", "rope_scaling_factor"}
+    ),
     kv_offload=KvOffload(),
     title="SGLang",
     aliases=("sgl", "srt"),

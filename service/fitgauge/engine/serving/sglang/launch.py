@@ -3,6 +3,7 @@
 from msgspec import json
 
 from fitgauge.engine.model.spec import ModelSpec, Recurrent
+from fitgauge.engine.serving import rope_scaling
 from fitgauge.engine.serving.launch import (
     HEAD,
     Flags,
@@ -42,14 +43,15 @@ _WITHOUT_POSITIONS = 2048
 srt/utils/hf_transformers/common.py, get_context_length."""
 
 
-def config_overrides(spec: ModelSpec, context_length: int) -> str | None:
+def config_overrides(spec: ModelSpec, context_length: int, factor: float = 0.0) -> str | None:
     """Return what of the config is replaced so that SGLang takes the context; None for nothing.
+    factor: of YaRN.
 
     A model of states alone reads any length and its config says none."""
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     reads_any = mixers and all(isinstance(mixer, Recurrent) for mixer in mixers)
     if not reads_any or context_length <= _WITHOUT_POSITIONS:
-        return None
+        return rope_scaling.config_overrides(spec, factor, name="rope_scaling")
     return json.encode({"max_position_embeddings": context_length}).decode()
 
 
@@ -73,7 +75,9 @@ def command(launch: Launch) -> str:
         ("--ep-size", degree(workload.expert_parallel)),
         (
             "--json-model-override-args",
-            config_overrides(launch.model.spec, workload.context_length),
+            config_overrides(
+                launch.model.spec, workload.context_length, workload.rope_scaling_factor
+            ),
         ),
         ("--quantization", launch.quantization),
         ("--dtype", launch.dtype),

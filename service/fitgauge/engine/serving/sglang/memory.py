@@ -16,6 +16,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes, Term, exact_term, exactly, fitted
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.profile import EngineProfile
+from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.runtime import (
     as_measured,
     communication_term,
@@ -92,7 +93,8 @@ def loaded_stages(
     stored = on_gpu(spec, sharded, architecture(accelerator))
     check_parallel(spec, stored, workload.tensor_parallel, workload.expert_parallel)
     return stored.once(
-        (*loading_degrees(workload), images), lambda: _loaded(spec, stored, workload, images)
+        (*loading_degrees(workload), images, workload.rope_scaling_factor),
+        lambda: _loaded(spec, stored, workload, images),
     )
 
 
@@ -100,7 +102,7 @@ def _loaded(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, images: int
 ) -> tuple[tuple[Term, ...], ...]:
     def buffers() -> Term:
-        size = buffer_bytes(spec)
+        size = buffer_bytes(scaled_tables(spec, workload.rope_scaling_factor))
         return exact_term(
             "buffers",
             size,

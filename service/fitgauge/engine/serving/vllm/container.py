@@ -6,7 +6,8 @@ otherwise (kserve/kserve@master:python/huggingfaceserver/README.md)."""
 
 import re
 
-from fitgauge.engine.serving.container import ContainerStart
+from fitgauge.engine.serving.container import ContainerStart, PositionFlags
+from fitgauge.engine.serving.vllm import releases
 
 CONTAINER = ContainerStart(
     images=(
@@ -29,6 +30,11 @@ CONTAINER = ContainerStart(
     harmless_values={
         "--kv-transfer-config": re.compile(r'"kv_connector"\s*:\s*"(?:Nixl|Mooncake|MoRIIO)\w*"')
     },
+    positions=PositionFlags(
+        overrides=("--hf-overrides", "--rope-scaling"),
+        by_positions_alone=releases.LENGTH_BY_POSITIONS,
+        any_length="VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    ),
     unrelated_flags=frozenset(
         {
             "--allow-credentials", "--allowed-headers", "--allowed-methods", "--allowed-origins",

@@ -113,6 +113,7 @@ ENGINE = Engine(
             "speculative_tokens",
             "pooling",
             "kv_offload_gib",
+            "rope_scaling_factor",
             "disaggregation",
         }
     ),

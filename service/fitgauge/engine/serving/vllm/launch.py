@@ -2,6 +2,7 @@
 
 from msgspec import json
 
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.launch import (
     HEAD,
     Flags,
@@ -11,6 +12,8 @@ from fitgauge.engine.serving.launch import (
     optional,
     shell,
 )
+from fitgauge.engine.serving.rope_scaling import config_overrides, scaling
+from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
 from fitgauge.engine.serving.workload import Workload
 
@@ -50,10 +53,21 @@ def kv_offloading_size(workload: Workload) -> str | None:
     return f"{workload.kv_offload_gib * ranks:.12g}" if workload.kv_offload_gib else None
 
 
+def rope_scaling(spec: ModelSpec, workload: Workload) -> Flags:
+    """Return the flags that scale rotary positions, where the workload does."""
+    factor, version = workload.rope_scaling_factor, workload.engine_version
+    if version < releases.ROPE_SCALING_GONE:
+        settings = json.encode(scaling(spec, factor)).decode() if factor > 1 else None
+        return optional(("--rope-scaling", settings))
+    name = "rope_scaling" if version < releases.ROPE_PARAMETERS else "rope_parameters"
+    return optional(("--hf-overrides", config_overrides(spec, factor, name=name)))
+
+
 def command(launch: Launch) -> str:
     """Return the command line."""
     settings, workload = launch.settings, launch.workload
     flags: Flags = ["vllm", "serve", launch.repository, "--max-model-len", workload.context_length]
+    flags += rope_scaling(launch.model.spec, workload)
     flags += optional(
         ("--revision", launch.revision),
         ("--tensor-parallel-size", degree(workload.tensor_parallel)),

@@ -207,6 +207,7 @@ def loaded_stages(
         workload.lora_slots,
         workload.lora_rank,
         workload.speculative_tokens > 0,
+        workload.rope_scaling_factor,
     )
     return sharded.once(deployed, lambda: _loaded(spec, sharded, workload, accelerator))
 

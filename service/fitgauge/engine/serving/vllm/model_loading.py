@@ -9,6 +9,7 @@ load_model."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
+from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.repacking import (
@@ -42,7 +43,7 @@ def loaded_terms(
         sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes
     )
     extra_bytes = buffer_bytes(
-        spec,
+        scaled_tables(spec, workload.rope_scaling_factor),
         expert_parallel=workload.expert_parallel,
         layers=stage.span,
         first=stage.first,

@@ -29,6 +29,14 @@ ITEMS_SPREAD = (0, 11)
 """The first release that keeps every item's encoder outputs in a tensor of the whole budget.
 Source: 0.11.0, v1/worker/gpu_model_runner.py (pull request 25810)."""
 
+ROPE_SCALING_GONE = (0, 11, 1)
+"""The first release without --rope-scaling, whose settings go into --hf-overrides since (pull
+request 28006)."""
+
+ROPE_PARAMETERS = (0, 12)
+"""The first release that calls them `rope_parameters`, as transformers 5 does (0.12.0,
+transformers_utils/config.py, patch_rope_parameters)."""
+
 VIDEO_OF_CONTEXT = (0, 11)
 """Of the releases read, the first that builds its largest video as long as the context (0.8.3:
 as long as one pass)."""
@@ -139,6 +147,10 @@ STATES_EXPORTED = (0, 32)
 """The first version taken to export states in mid-prefill: pull request 57329 (Mamba 2) was open
 in September 2026, when 0.31 was near, and 0.33.0 has it. Which release between them was first is
 not known here."""
+
+LENGTH_BY_POSITIONS = (0, 30)
+"""The first release whose longest context is max_position_embeddings under YaRN too (0.29: trained
+positions x factor). Source: 0.29.0 and 0.30.0, config/model.py, _get_and_verify_max_len."""
 
 KV_OFFLOADING_SIZE = (0, 19)
 """Of the releases read, the first with --kv-offloading-size (0.11.0 has none)."""

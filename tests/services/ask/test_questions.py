@@ -79,6 +79,13 @@ def test_a_context_is_read_before_and_after_its_word(read, settings, expected):
     assert understood["context_length"] == expected
 
 
+@pytest.mark.parametrize("model", ["qwen3.5 27b", "llama 4 scout", "Qwen3-Next-80B-A3B"])
+def test_millions_of_tokens_behind_a_name_are_no_part_of_it(read, model):
+    _, understood = read(f"{model} 1M context on 8x H100")
+    assert understood["context_length"] == 1048576
+    assert "1M" not in understood["model"]
+
+
 @pytest.mark.parametrize(
     "hardware, count",
     [

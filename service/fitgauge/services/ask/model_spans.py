@@ -171,7 +171,7 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
     if not named:
         return is_size(word) and not word.startswith("e")
     if is_size(word) or _is_sized_by_dash(scan, index):
-        return True
+        return not (word.endswith("m") and scan.counts_something(index))  # "1M context"
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):

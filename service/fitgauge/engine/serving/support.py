@@ -61,10 +61,12 @@ def context_refusal(
     vLLM, SGLang and TGI refuse to start with it, Ollama shortens it, the others generate nonsense
     beyond it. Source: vllm/config/model.py, _get_and_verify_max_len; sglang
     srt/configs/model_config.py, _derive_context_length; ollama llm/server.go, NewLlamaServer."""
+    if context_length <= spec.max_context_length or not spec.max_context_length:
+        return None
     scales = OPTION in ENGINES[engine].options
     longest = farthest_context(spec) if factor is None else scaled_context(spec, factor)
     longest = longest if scales else spec.max_context_length
-    if not longest or context_length <= longest:
+    if context_length <= longest:
         return None
     why = "a repository whose config.json extends it by RoPE scaling (YaRN) reads more."
     instead: tuple[Alternative, ...] = ({"context_length": (longest,)},)

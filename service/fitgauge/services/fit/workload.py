@@ -139,7 +139,7 @@ def _rope_scaling(
     request: FitRequest, spec: ModelSpec, row: Engine, context_length: int
 ) -> dict[str, float]:
     """Return the factor of YaRN where the engine takes one: as sent, else as the context needs."""
-    if OPTION not in row.options:
+    if OPTION not in row.options or not spec.max_context_length:
         return {}
     sent = request.rope_scaling_factor
     return {OPTION: usual_factor(spec, context_length) if sent is None else sent}

@@ -129,6 +129,21 @@ def test_tables_and_context_are_those_of_the_overridden_config(model, factor):
     assert scaled_context(spec_of(model), factor) <= expected.max_context_length
 
 
+@pytest.mark.parametrize(
+    ("engine", "term", "width"), [("vllm", "weights", 2), ("sglang", "buffers", 4)]
+)
+def test_an_engine_holds_the_longer_table(check_fit, engine, term, width):
+    short, long = (
+        next(
+            one.bytes
+            for one in check_fit(**ASKED, engine=engine, context_length=length).terms
+            if one.name == term
+        )
+        for length in (40960, 131072)
+    )
+    assert long - short == (131072 - 40960) * 128 * width
+
+
 def test_beyond_what_is_stated_it_is_refused(check_fit):
     answer = check_fit(**ASKED, context_length=131073)
     assert answer.verdict == "unsupported"

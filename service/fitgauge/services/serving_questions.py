@@ -145,14 +145,13 @@ class ServingQuestions:
 
         def others(checkpoint: Checkpoint) -> list[Suggestion]:
             smaller = self._serving.smaller_model(request, model, gpu, self._smaller, checkpoint)
-            found = [] if smaller is None else [smaller]
+            changes = [] if smaller is None else [smaller]
             with suppress(*IMPOSSIBLE):
-                found += recommender.elsewhere(request, model, checkpoint)
-            return found
+                changes += recommender.elsewhere(request, model, checkpoint)
+            return changes
 
-        found = await self._long.run(others)
-        here = answer.suggestions
-        answer.suggestions = in_order([*here, *found], request, _MOST_WITH_OTHERS)
+        changes = [*answer.suggestions, *await self._long.run(others)]
+        answer.suggestions = in_order(changes, request, _MOST_WITH_OTHERS)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

@@ -33,13 +33,13 @@ class SmallerModels:
         """Yield them, the one whose name says most alike first, of equal ones the largest, of these
         the newest. Left out are older ones, those of other tasks, and those that surely take more
         than `most_bytes`."""
-        asked, parameters = Name.of(model.id), answers.parameters(model)
+        own, parameters = Name.of(model.id), answers.parameters(model)
         most = min(parameters, most_bytes * 8 / _LEAST_BITS)
         oldest = release_month(model.id) - _OLDER_MONTHS
         alike = [
-            (-_likeness(asked, name), -_nominal(name), -month, name.id)
+            (-_likeness(own, name), -_nominal(name), -month, name.id)
             for name in self._models.snapshot.names
-            if _is_related(asked, name)
+            if _is_related(own, name)
             and _nominal(name) < most
             and (month := release_month(name.id)) >= oldest
         ]
@@ -53,23 +53,23 @@ class SmallerModels:
                 yield other
 
 
-def _is_related(asked: Name, other: Name) -> bool:
+def _is_related(own: Name, other: Name) -> bool:
     """Return whether two models are of one publisher and family, and the other is of no kind that
     was not asked for."""
     return (
-        asked.owner == other.owner
-        and bool(_telling(asked) & _telling(other))
-        and not KINDS & other.words - asked.words
-        and _likeness(asked, other) > 0
+        own.owner == other.owner
+        and bool(_telling(own) & _telling(other))
+        and not KINDS & other.words - own.words
+        and _likeness(own, other) > 0
     )
 
 
-def _likeness(asked: Name, other: Name) -> int:
+def _likeness(own: Name, other: Name) -> int:
     """Return twice the words and versions that both names have, less the words that only the other
     has; one more where both are tuned to instructions or neither is."""
-    shared = _telling(asked) & _telling(other) | asked.numbers & other.numbers
-    added = _telling(other) - asked.words - DESCRIPTIVE
-    return 2 * len(shared) - len(added) + (asked.tuned == other.tuned)
+    shared = _telling(own) & _telling(other) | own.numbers & other.numbers
+    added = _telling(other) - own.words - DESCRIPTIVE
+    return 2 * len(shared) - len(added) + (own.tuned == other.tuned)
 
 
 def _telling(name: Name) -> frozenset[str]:

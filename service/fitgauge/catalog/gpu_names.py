@@ -121,11 +121,11 @@ _GLUED = (
     re.compile(
         r"(rtx|gtx|rx|quadro|geforce|radeon|arc|titan|gaudi|trainium|inferentia|ascend|tpu|pro|tesla|nvidia)((?=.*\d).+)"
     ),
-    re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m|s)+)"),
+    re.compile(r"(\d{4})((?:super|ti|xtx|xt|gre|laptop|d|m|s|ada)+)"),
     re.compile(r"(m\d)(max|pro|ultra)"),
     re.compile(r"([a-z]{1,2}\d{2,3})(sxm|pcie|nvl)"),
 )
-_SUFFIXES = re.compile(r"super|ti|xtx|xt|gre|laptop|d|m|s")
+_SUFFIXES = re.compile(r"super|ti|xtx|xt|gre|laptop|d|m|s|ada")
 _SHORT_SUFFIXES = {"m": "laptop", "s": "super"}
 
 

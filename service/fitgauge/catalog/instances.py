@@ -50,6 +50,9 @@ _FILLERS = frozenset(
 )
 
 _SEPARATORS = re.compile(r"[\s._-]+")
+_SERIES = re.compile(r"Standard_(?P<line>N[CD])\d+(?P<letters>[a-z]*)_(?:\w+_)?(?P<version>v\d+)")
+"""A size of Azure: https://learn.microsoft.com/azure/virtual-machines/vm-naming-conventions."""
+
 _FAMILY = re.compile(
     r"([a-z]+\d\w*(?:-b\d+)?)\.|([a-z]\d-\w+)-|Standard_([A-Z]+)\d+[a-z]*(_\w+_v\d)$"
 )
@@ -169,6 +172,9 @@ class Offers:
         by_name: dict[str, list[Offer]] = {}
         for row in self._rows:
             by_name.setdefault(_key(row.instance), []).append(row)
+        for key, series in _series(self._rows).items():
+            if len(series) == 1:
+                by_name.setdefault(key, series)
         self._by_name: Mapping[str, tuple[Offer, ...]] = MappingProxyType(
             {key: tuple(named) for key, named in by_name.items()}
         )
@@ -312,6 +318,18 @@ class Offers:
             if clouds is None
             else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
         )
+
+
+def _series(rows: Iterable[Offer]) -> Mapping[str, list[Offer]]:
+    """Return the machines of Azure's series as people call them: "ND H100 v5", "NDm A100 v4"."""
+    series: dict[str, list[Offer]] = {}
+    for row in rows:
+        if match := _SERIES.fullmatch(row.instance):
+            large = "m" if "m" in match["letters"] else ""
+            gpu = row.accelerator_id.partition("-")[0]
+            name = f"{match['line']}{large} {gpu} {match['version']}"
+            series.setdefault(_key(name), []).append(row)
+    return series
 
 
 def _key(name: str) -> str:

@@ -67,6 +67,12 @@ _TOKEN = re.compile(
 _SEVEN_ONE = re.compile(r"(?<![a-z\d.])(\d+)b(\d)(?![a-z\d.])")
 """bloom-7b1."""
 
+_FILE = re.compile(r"\.gguf$|\.ggml(?:v\d)?(?=\.)|(?<=[._]k)\.bin$|(?<=[._]\d)\.bin$")
+"""What says that a name is of a file, today's or of GGML's older forms."""
+
+_MODELSCOPE = re.compile(r"(?<=\w)___(?=\w)")
+"""The dot of a name in the folders that ModelScope downloads to."""
+
 _UNDERSCORED = re.compile(
     r"(?<=\d)_(?=\d{1,2}(?!\d)(?!\d*(?:\.\d+)?[bmtk](?![a-z])))|(?<=-\d)_(?=\d[bm])"
 )
@@ -156,10 +162,10 @@ def _family_names() -> tuple[Mapping[str, str], re.Pattern[str]]:
 
 def tokens(text: str) -> tuple[list[str], str]:
     """Return the words, sizes and numbers of a name in their order, and the format it names."""
-    text = in_latin(text).lower().removesuffix(".gguf")
+    text = _FILE.sub("", in_latin(text).lower())
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
-    text, form = take_formats(text)
+    text, form = take_formats(_MODELSCOPE.sub(".", text))
     text = _UNDERSCORED.sub(".", text)
     text = re.sub(r"(?<=\d) +(?=[bm]\b)", "", text)
     text = _SPLIT_VERSION.sub(r"\1.\2", text)

@@ -219,10 +219,14 @@ class Snapshot:
         row = tagged(wanted)
         if row is not None and row.model.lower() in self._places:
             return ModelReading(row.model, row.form.lower())
-        if reading := self._names.read(text, self._footprint):
+        reading = self._names.read(text, self._footprint)
+        sizes = Name.of(text).sizes
+        if reading and sizes <= Name.of(reading.id).sizes:
             return reading
-        reading = self._derived_names.read(text, self._footprint)
-        return reading if reading and says_all(text, reading.id) else None
+        derived = self._derived_names.read(text, self._footprint)
+        if derived is None or not says_all(text, derived.id):
+            return reading
+        return derived if reading is None or sizes <= Name.of(derived.id).sizes else reading
 
     def near(self, text: str) -> tuple[str, ...]:
         """Up to five ids that `text` may be a misspelling of, the likeliest first."""

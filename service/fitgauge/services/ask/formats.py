@@ -8,8 +8,11 @@ from fitgauge.services.ask.scan import Scan, Token
 
 FORMAT = re.compile(
     r"(?:w\d{1,2}a\d{1,2}|i?q\d(?:[_k][a-z0-9_]*|[a-z]{1,3})?|awq|gptq|exl2|exl3"
-    r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
+    r"|(?:bf|fp|int|nf|nvfp|mxfp|float)\d{1,2}(?:_e\dm\d)?|bfloat16|bnb|bitsandbytes(?:config)?|[48]-?bits?|\d(?:\.\d{1,2})?bpw)"
 )
+MIXED = re.compile(r"_k_xl(?![a-z0-9])")
+"""Unsloth's own mixtures of types ("UD-Q4_K_XL"), which are about as large as the usual file."""
+
 _GGML = re.compile(r"(i?q\d)[_-]?(k|xs|xxs|s|m|l|nl|[01])?[_-]?(xl|m|s|l)?(?![a-z0-9])")
 
 
@@ -17,8 +20,27 @@ def read_formats_within(scan: Scan, first: int, last: int) -> None:
     """Emit the formats that stand in a name, without taking them out of it."""
     for place in range(first + 1, last + 1):
         piece = scan.pieces[place]
-        if piece.kind == "word":
+        if piece.kind != "word":
+            continue
+        ggml = _ggml_at(scan, piece)
+        if ggml is None:
             read_format_of(scan, piece)
+        else:
+            name, end = ggml
+            text = scan.text[piece.start : end]
+            scan.tokens.append(Token("FORMAT", name, text, piece.start, end, scan.sentence))
+
+
+def _ggml_at(scan: Scan, piece: Piece) -> tuple[str, int] | None:
+    """Return the type of a GGUF file that begins at a piece, and where it ends."""
+    match = _GGML.match(scan.text[piece.start : piece.start + 12].lower())
+    if match is None:
+        return None
+    glued = re.fullmatch(r"(i?q\d)(k)(m|s|l)|(iq\d)(xs|xxs|nl)", piece.low)
+    name = "_".join(part for part in (glued or match).groups() if part)
+    if "_" not in name:
+        name = take_formats(name)[1] or name
+    return MIXED.sub("_k_m", name), piece.start + match.end()
 
 
 def read_format_of(scan: Scan, piece: Piece) -> None:
@@ -34,24 +56,15 @@ def read_format(scan: Scan, index: int) -> int | None:
     """Read a number format: awq, int4, "4 bit", Q4_K_M."""
     piece = scan.pieces[index]
     low = piece.low
-    if re.match(r"i?q\d", low):
-        line = scan.text[piece.start : piece.start + 12].lower()
-        if match := _GGML.match(line):
-            last = index
-            while (
-                last + 1 < len(scan.pieces)
-                and scan.pieces[last + 1].end <= piece.start + match.end()
-            ):
-                last += 1
-            name = "_".join(part for part in match.groups() if part)
-            glued = re.fullmatch(r"(i?q\d)(k)(m|s|l)|(iq\d)(xs|xxs|nl)", low)
-            if glued:
-                name = "_".join(part for part in glued.groups() if part)
-            elif "_" not in name:
-                name = take_formats(name)[1] or name
-            return scan.emit("FORMAT", name, index, last)
+    if (ggml := _ggml_at(scan, piece)) is not None:
+        name, end = ggml
+        last = index
+        while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= end:
+            last += 1
+        return scan.emit("FORMAT", name, index, last)
     if FORMAT.fullmatch(low):
         name = re.sub(r"^([48])-?bits?$", r"int\1", low)
+        name = "bnb" if name.startswith("bitsandbytes") else name
         return scan.emit("FORMAT", name, index, index)
     if low in ("4", "8", "3", "2", "5", "6") or re.fullmatch(r"\d\.\d", low):
         after = scan.peek(index + 1)

@@ -8,6 +8,12 @@ from fitgauge.services.ask.scan import DASHES, Scan
 _RUN = re.compile(r"(?=[\w.-]*\d)[A-Za-z][A-Za-z0-9.]*(?:[-_][A-Za-z0-9.]*[A-Za-z0-9])+")
 """A word of several parts with a digit."""
 
+_SERIES = re.compile(r"N[CD]m?[ _-]?[A-Z]{1,2}\d{2,3}X?[ _-]v\d\b", re.IGNORECASE)
+"""Machines of Azure by their series: "ND H100 v5"."""
+
+_CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
+"""What follows a vendor of GPUs where a CPU of it is named."""
+
 _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 """Cloud names of TPUs end in how many chips or cores a slice has."""
 
@@ -16,7 +22,7 @@ def read_instance(scan: Scan, index: int) -> int | None:
     """Read the name of a cloud's machine: p5.48xlarge, a2-highgpu-8g, Standard_ND96isr_H100_v5."""
     piece = scan.pieces[index]
     if index == 0 or scan.pieces[index - 1].low not in DASHES or not piece.glued:
-        run = _RUN.match(scan.text, piece.start)
+        run = _SERIES.match(scan.text, piece.start) or _RUN.match(scan.text, piece.start)
         if run and scan.gpus_left and scan.gpus.is_instance(run[0]):
             last = index
             while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= run.end():
@@ -24,7 +30,7 @@ def read_instance(scan: Scan, index: int) -> int | None:
             scan.gpus_left -= 1
             return scan.emit("GPU", run[0], index, last)
     if "." in piece.low:
-        name = re.sub(r"large[a-z]?$|larg$", "large", piece.low)
+        name = re.sub(r"large[a-z]?$|larg$|(?<=\dx)l$", "large", piece.low)
         if "large" in name and scan.gpus_left:
             scan.gpus_left -= 1
             if scan.gpus.find(name):
@@ -71,8 +77,16 @@ def read_gpu(scan: Scan, index: int) -> int | None:
         if last > index + 1 and any(map(str.isdigit, text)) and scan.gpus.find(text):
             return scan.emit("GPU", text, index, last)
         if _is_mac(scan, index, last):
-            return scan.emit("MAC", None, index, last)
-        return scan.emit("GPUS", None, index, index) if first.low in VENDORS else None
+            size = re.match(r"(\d{1,4})\s?gi?b", text, re.IGNORECASE)
+            if size is not None:
+                scan.emit("SIZE", float(size[1]), index, index)
+                index += 1
+            return scan.emit("MAC", None, min(index, last), last)
+        if first.low not in VENDORS:
+            return None
+        after = scan.peek(index + 1)
+        is_cpu = after is not None and _CPU.fullmatch(after.low) is not None
+        return scan.emit("RAM" if is_cpu else "GPUS", None, index, index)
     for end in reversed(ends[:6]):
         text = scan.text[first.start : scan.pieces[end].end]
         if not scan.gpus_left:

@@ -8,7 +8,9 @@ import msgspec
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
+from fitgauge.services.ask.model_choice import end_of_contrast
 from fitgauge.services.ask.names import GpuNames
+from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about|around|than|="
@@ -16,10 +18,13 @@ _NEEDED = re.compile(
     r"[^.,;?!，]{0,24}$"
 )
 _HAD = re.compile(
-    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i)\b|用|在|仅|只有|有|单卡|是|只)"
+    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of)\b"
+    r"|用|在|仅|只有|有|单卡|是|只)"
     r"\s*(?:\w+\s)?[^\w]{0,3}$"
 )
-_ON_ONE = re.compile(r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$")
+_ON_ONE = re.compile(
+    r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
+)
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
@@ -51,14 +56,41 @@ _PLUS = re.compile(
     r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
 )
 
+_CAPACITY = re.compile(
+    r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
+    r"|\b(\d{1,3}(?:\.\d{1,2})?) GiB total capac?ity"
+)
+"""What PyTorch prints of the GPU where memory ran out."""
+
 _LIKE_A_GPU = re.compile(
-    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|rx|quadro|tesla|radeon|arc) ?[a-z]?\d{3,4}"
+    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc) ?[a-z]?\d{3,4}"
     r"(?: ?(?:ti|super|xt))?\b",
     re.IGNORECASE,
 )
 
+_OLD = 4
+"""Memory that older GPUs than those of the catalog had [GB]."""
+
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
+
+_MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
+_IN_EACH = re.compile(
+    rf"(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
+    r"(?:each|every one)\s+(?:of them\s+)?(?:with|has|having|of|contain\w*)\b",
+    re.IGNORECASE,
+)
+"""Machines of which each has the GPUs that follow."""
+_LISTED = re.compile(
+    r"\b(?:GPU|Device)\s+(\d{1,2}):\s|\|\s*(\d{1,2})\s+(?:NVIDIA|Tesla|Quadro|GeForce|AMD)\b",
+    re.IGNORECASE,
+)
+"""A GPU in the list that a driver or an engine prints, with its index."""
+_ONE_OF = re.compile(
+    r"\b(?:use|using|used|on)\s+(?:only\s+|just\s+)?one of (?:them|these|those)\b"
+    r"|(?:使用|用|只用).{0,2}其中(?:一|1)[张块片]",
+    re.IGNORECASE,
+)
 
 _MACHINE = 80
 """Characters of a text that names the GPUs of one machine, at most."""
@@ -116,11 +148,14 @@ class _Choice:
             match = self._gpus.find(fact.value.name)
             distinct.setdefault(match.accelerator.id if match else fact.value.name, fact)
         bare = [fact for fact in facts if not fact.value.name]
+        if macs := self._asked_macs(named, bare):
+            return self._unnamed(macs), []
         if (together := self._together(named)) is not None:
             return together, []
         if len(distinct) == 1:
             (first,) = distinct.values()
-            return self._completed([fact.value for fact in named], bare, first), []
+            meant = [fact.value for fact in self._after_contrast(named)]
+            return self._completed(meant, bare, first), []
         if not distinct:
             return self._unnamed(bare), []
         in_questions = [fact for fact in distinct.values() if fact.sentence in self._questions]
@@ -154,6 +189,8 @@ class _Choice:
 
     def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
         """Return the GPU that is named, with the count and the memory said elsewhere."""
+        first = first._replace(value=self._opened(first.value))
+        named = [self._opened(one) for one in named]
         fullest = max(named, key=lambda one: one.count or 0)
         named = [fullest, *(one for one in named if one is not fullest)]
         counts = [one.count for one in named if one.count is not None]
@@ -172,6 +209,8 @@ class _Choice:
             near = bare = list(self._facts)
         if (added := self._added()) and (count or 1) < added:
             count = added
+        if machines == 1:
+            count = self._in_all(count)
         if (part := _SLICE.search(self._text)) is not None:
             first = self._sliced(first, part[0])
         memory = next((one.memory for one in named if one.memory is not None), None)
@@ -181,6 +220,46 @@ class _Choice:
         if ram is None:
             ram = next((f.value.ram for f in near if f.value.ram is not None), None)
         return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
+
+    def _opened(self, one: Hardware) -> Hardware:
+        """Return the GPUs of a cloud's machine in place of its name: those that the text counts
+        besides are the same."""
+        match = self._gpus.find(one.name) if one.name else None
+        if match is None or match.count == 1 or match.unlike:
+            return one
+        count = match.count * (one.count or 1) * (one.machines or 1)
+        name = match.accelerator.name
+        return msgspec.structs.replace(one, name=name, count=count, machines=None)
+
+    def _after_contrast(self, named: Sequence[Fact]) -> Sequence[Fact]:
+        """Return the GPUs behind "but" where they are counted there: those before ran, or are
+        what somebody has not."""
+        contrast = end_of_contrast(self._text)
+        after = [fact for fact in named if fact.start >= contrast]
+        return after if any(fact.value.count for fact in after) else named
+
+    def _asked_macs(self, named: Sequence[Fact], bare: Sequence[Fact]) -> list[Fact]:
+        """Return the Macs in questions that no GPU is named in."""
+        if any(fact.sentence in self._questions for fact in named):
+            return []
+        return [
+            fact
+            for fact in bare
+            if fact.value.mac
+            and (fact.value.memory or fact.value.ram)
+            and fact.sentence in self._questions
+        ]
+
+    def _in_all(self, count: int | None) -> int | None:
+        """Return how many GPUs there are, where the text says so otherwise than by a number of
+        GPUs: in each of several machines, in a list with indices, or one of those it counts."""
+        if _ONE_OF.search(self._text):
+            return 1
+        if (match := _IN_EACH.search(self._text)) is not None:
+            machines = match["count"].lower()
+            return (count or 1) * (NUMBER_WORDS.get(machines) or int(machines))
+        listed = {int(match[1] or match[2]) for match in _LISTED.finditer(self._text)}
+        return max(listed) + 1 if count is None and 0 in listed else count
 
     def _added(self) -> int | None:
         """Return how many GPUs there are with one that is added; None where none is."""
@@ -212,10 +291,11 @@ class _Choice:
         chosen = next(iter(each or in_questions or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
-            return Hardware(None, counts[0], None, None, True) if counts else None
+            in_all = self._in_all(counts[0]) if counts else None
+            return Hardware(None, in_all, None, None, True) if counts else None
         one: Hardware = chosen.value
-        count = max(counts, default=None)
-        return Hardware(None, count, one.memory, one.ram, one.named, one.mac)
+        count = one.count if (one.count or 0) > 1 else max(counts, default=None)
+        return Hardware(None, self._in_all(count), one.memory, one.ram, one.named, one.mac)
 
     def _before(self, fact: Fact) -> str:
         """Return what stands before a fact, in small letters."""
@@ -228,7 +308,8 @@ class _Choice:
             return True
         if one.memory is None:
             return one.count is not None or one.machines is not None
-        if round(one.memory) not in self._gpus.memories and one.count is None:
+        is_sold = one.memory <= _OLD or round(one.memory) in self._gpus.memories
+        if not is_sold and one.count is None:
             return False
         if abs(one.memory - round(one.memory)) > _TOLERANCE:
             return False
@@ -243,7 +324,10 @@ class _Choice:
 
 
 def unknown_gpu(text: str) -> str | None:
-    """Return what is written like the name of a GPU, where a text names none that is known."""
+    """Return the memory that PyTorch prints of a GPU, else what is written like the name of one,
+    where a text names none that is known."""
+    if capacity := _CAPACITY.search(text):
+        return f"{capacity[1] or capacity[2]}GiB"
     match = _LIKE_A_GPU.search(text)
     return None if match is None else match[0]
 
@@ -258,7 +342,7 @@ def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:
         unified = f"Mac {memory:g}GB"
         if one.mac and gpus.find(unified):
             return unified, count
-        return f"{memory:g}GB", count
+        return (f"{memory:g}GB" if gpus.find(f"{memory:g}GB") else None), count
     match = gpus.find(one.name)
     name = one.name
     if match is not None and match.count > 1:

@@ -12,6 +12,9 @@ _SMALLEST_BARE_LENGTH = 1024
 _LEAST_BUDGET = 10_000_000
 """A number of tokens from which on it is what a model is trained on, not the length of a text."""
 
+_USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
+"""What a bare number in a text about training is the tokens of a sequence from."""
+
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _WHOLE = re.compile(
     r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)"
@@ -68,7 +71,11 @@ def lengths(
         and fact.value >= _SMALLEST_BARE_LENGTH / 8
         and not (training and is_budget(fact))
     ]
-    thousands = [fact for fact in facts if fact.kind == "number" and _is_in_thousands(fact, text)]
+    thousands = [
+        fact
+        for fact in facts
+        if fact.kind == "number" and _is_in_thousands(fact, text, training=training)
+    ]
     alone = [] if prompts and answers else prompts
     for group in ([*labelled, *alone], [*bare, *answers], thousands):
         if group:
@@ -82,13 +89,14 @@ def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
     return [fact for fact in facts if fact.kind == kind and fact.value >= _MIN_LENGTH]
 
 
-def _is_in_thousands(fact: Fact, text: str) -> bool:
+def _is_in_thousands(fact: Fact, text: str, *, training: bool) -> bool:
     written = text[fact.start : fact.end].lower()
     return bool(
         fact.value >= _SMALLEST_BARE_LENGTH
         and (
             re.search(r"\d\s?[km万w]$", written)
             or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(text))
+            or (training and fact.value in _USUAL_SEQUENCES)
         )
     )
 

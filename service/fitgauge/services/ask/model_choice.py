@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from fitgauge.catalog.name_parts import Name
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.names import ModelNames
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"
@@ -19,10 +20,19 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 _CONTRAST = re.compile(r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만", re.IGNORECASE)
 """What stands between a model that ran and the one in question."""
 
+_WORKS = re.compile(
+    r"\b(?:sufficient|works?|worked|fine|no problem|success\w*|runs? (?:well|ok))\b(?!\?)"
+    r"|没问题|可以跑|正常",
+    re.IGNORECASE,
+)
+"""What says that something ran."""
+
 _PAST = re.compile(
     r"(?:\bpreviously|\bused to\b|以前|之前|原来)[^,.;?!，。？！]{0,24}$", re.IGNORECASE
 )
 """What stands before a model that somebody no longer runs."""
+
+_SIZED = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
 
 _BEFORE = 40
 """Characters before a name that say when it ran."""
@@ -58,6 +68,20 @@ def choose_model(
     return str(_most_said(in_questions or named, facts).value), []
 
 
+def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
+    """Return the models without the words that are only called like one, where another is surely
+    one: of "LongLM" and a repository, the repository."""
+    sure = [
+        fact
+        for fact in facts
+        if fact.kind != "model"
+        or _SIZED.search(str(fact.value))
+        or "/" in str(fact.value)
+        or names.has(str(fact.value))
+    ]
+    return sure if any(fact.kind == "model" for fact in sure) else facts
+
+
 def with_size(text: str, family: str) -> str:
     """Return a family with the size that stands one unknown word behind it, if any: "falcon h1
     34b" is no other Falcon."""
@@ -65,9 +89,15 @@ def with_size(text: str, family: str) -> str:
     return family if match is None else match[0]
 
 
+def end_of_contrast(text: str) -> int:
+    """Return where the part behind "but" begins; 0 without one, or where that is what works."""
+    contrast = max((match.end() for match in _CONTRAST.finditer(text)), default=0)
+    return 0 if _WORKS.search(text, contrast) else contrast
+
+
 def after_contrast(text: str, named: Sequence[Fact]) -> Fact | None:
     """Return the one name after "but"; None where none or several follow, or none precedes."""
-    contrast = max((match.end() for match in _CONTRAST.finditer(text)), default=0)
+    contrast = end_of_contrast(text)
     after = [fact for fact in named if fact.start >= contrast]
     return after[0] if len(after) == 1 and len(named) > 1 else None
 
@@ -118,7 +148,12 @@ def _distinct(named: Sequence[Fact]) -> list[Fact]:
         fact
         for key, fact in first.items()
         if not any(
-            key != other and (key in other or _is_shorter(names[key], names[other]))
+            key != other
+            and (
+                key in other
+                or _is_shorter(names[key], names[other])
+                or _abbreviates(fact, first[other])
+            )
             for other in first
         )
     ]
@@ -132,3 +167,12 @@ def _is_shorter(one: Name, other: Name) -> bool:
         and one.numbers < other.numbers
         and one.words <= other.words
     )
+
+
+def _abbreviates(one: Fact, other: Fact) -> bool:
+    """Return whether a name is the short form of a repository: "7B R1-Distill"."""
+    if "/" in str(one.value) or "/" not in str(other.value):
+        return False
+    short, full = Name.of(str(one.value)), Name.of(str(other.value))
+    is_part = short.words <= full.words and short.numbers <= full.numbers
+    return bool(short.sizes) and short.sizes == full.sizes and is_part

@@ -1,6 +1,7 @@
 """Read names of models."""
 
 import re
+from collections.abc import Sequence
 
 from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
@@ -43,7 +44,7 @@ def read_model(scan: Scan, index: int) -> int | None:
     start = _Start(scan, index)
     named, last = start.named or whole is not None, max(start.last, whole or 0)
     sized, sized_by_dash, versioned = False, False, False
-    place = last + 1
+    place, ends = last + 1, list[int]()
     while place < len(scan.pieces) and place < index + 24:
         piece = scan.pieces[place]
         if piece.kind == "sign" and piece.low in "-_:." and piece.glued:
@@ -63,8 +64,11 @@ def read_model(scan: Scan, index: int) -> int | None:
             sized_by_dash |= glued
         elif is_version(word):
             versioned = True
+        if not glued:
+            ends.append(last)
         last = place
         place += 1
+    last = _without_prose(scan, index, last, ends)
     is_complete = sized or versioned or start.titled or whole is not None
     family = named and (is_complete or first.low not in DESCRIPTIVE)
     if first.low.rstrip("s") in KINDS and not sized and whole is None:
@@ -74,10 +78,40 @@ def read_model(scan: Scan, index: int) -> int | None:
     if not family and not (sized_by_dash and len(first.low) > 1):
         return None
     scan.models_left -= 1
+    if (mixture := _mixture(scan, index, last)) is not None:
+        return scan.emit("MODEL", mixture, index, last + 2)
     alone = last == index and first.low in scan.models.english
     scan.emit("FAMILY" if alone else "MODEL", _spelled(scan, index, last), index, last)
     read_formats_within(scan, index, last)
     return last + 1
+
+
+def _without_prose(scan: Scan, first: int, last: int, ends: Sequence[int]) -> int:
+    """Return the last piece of a name without the words behind a space that make it unknown:
+    "gpt-oss-120b native". ends: what stands before each such word."""
+    if not ends or scan.models.has(_spelled(scan, first, last)):
+        return last
+    for end in ends[:-4:-1]:
+        behind = [piece.low for piece in scan.pieces[end + 1 : last + 1]]
+        if any(word in KINDS or not word.isalpha() for word in behind):
+            break
+        if is_size(scan.pieces[end].low) and scan.models.has(_spelled(scan, first, end)):
+            return end
+    return last
+
+
+def _mixture(scan: Scan, first: int, last: int) -> str | None:
+    """Return a name whose experts are counted behind their size: "mixtral 7b*8"; None for any
+    other."""
+    sign, count = scan.peek(last + 1), scan.peek(last + 2)
+    size = scan.pieces[last].low
+    if sign is None or count is None or sign.low not in "*x" or not count.low.isdigit():
+        return None
+    name = _spelled(scan, first, last)
+    if not is_size(size) or scan.models.has(name):
+        return None
+    mixture = f"{name[: -len(size)]}{count.low}x{size}"
+    return mixture if scan.models.has(mixture) else None
 
 
 def _whole_name(scan: Scan, index: int) -> int | None:

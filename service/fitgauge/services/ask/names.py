@@ -25,7 +25,7 @@ _BRANDS = frozenset({"rtx", "gtx", "rx", "quadro", "pro", "arc", "radeon", "tita
 
 _SOCKET = re.compile(r"sxm\d?|hbm\d?e?|gddr\d\w?")
 
-_MACS = frozenset({"mac", "macbook", "imac", "apple", "studio", "mini", "air"})
+_MACS = frozenset({"mac", "macs", "macbook", "macbooks", "imac", "apple", "studio", "mini", "air"})
 
 _COMMON = frozenset(
     {
@@ -138,7 +138,7 @@ class GpuNames:
         plural = word[:-1] if word.endswith("s") else ""
         if plural in self.vocabulary:
             return any(map(str.isdigit, plural)) and self.anchors(plural, before)
-        glued = re.fullmatch(r"(?:[a-z]{2,8})?(\d{4})(?:ti|super|s|d|m|xt|xtx|laptop)+", word)
+        glued = re.fullmatch(r"(?:[a-z]{2,8})?(\d{4})(?:ti|super|s|d|m|xt|xtx|laptop|ada)+", word)
         if glued and glued[1] in self.vocabulary:
             return True
         for brand in (*_BRANDS, *VENDORS):

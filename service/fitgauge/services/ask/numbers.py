@@ -18,6 +18,9 @@ _PRODUCT = re.compile(
 )
 _LONGEST_PRODUCT = 24
 _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
+_LISTED = frozenset({"gpu", "device", "cuda"})
+"""Words before the index of a GPU in a list."""
+_MOST_IN_A_NODE = 16
 _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
@@ -67,7 +70,35 @@ def read_classified(scan: Scan, number: int, first: int, sign: int) -> int:
 
 def _is_memory_of(scan: Scan, amount: float, word: str) -> bool:
     """Return whether a number before the name of a GPU is its memory: "three 24 3090"."""
-    return amount in scan.gpus.memories and scan.gpus.anchors(word)
+    return scan.gpus.anchors(word) and scan.gpus.find(f"{word} {amount:g}GB") is not None
+
+
+def _is_index(scan: Scan, index: int) -> bool:
+    """Return whether a number is that of a GPU in a list, or ends the name of something else:
+    "GPU 0: NVIDIA A40", a row of nvidia-smi, "Ryzen 7 AI 350 (Radeon 860M)"."""
+    before, after, further = (scan.peek(index + offset) for offset in (-1, 1, 2))
+    if before is None or after is None:
+        return False
+    if after.low == ":":
+        return before.low in _LISTED
+    if after.low in "(（":
+        named = further is not None and scan.gpus.belongs(further.low)
+        return named and int(float(scan.pieces[index].low)) > _MOST_IN_A_NODE
+    return before.low == "|" and scan.gpus.belongs(after.low)
+
+
+def _end_of_range(scan: Scan, index: int) -> int | None:
+    """Return where the end of a range of memory begins, whose start is here: "18-20GB"."""
+    dash, end = scan.peek(index + 1), scan.peek(index + 2)
+    if dash is None or end is None or dash.low not in "-–~" or not (dash.glued and end.glued):
+        return None
+    match = _NUMBER.fullmatch(end.low)
+    unit = scan.peek(index + 3)
+    is_memory = match is not None and (
+        match["unit"] in MEMORY_UNITS
+        or (match["unit"] is None and unit is not None and unit.low in MEMORY_UNITS)
+    )
+    return index + 2 if is_memory and not (match and match["rest"]) else None
 
 
 def _read_product(scan: Scan, index: int) -> int | None:
@@ -118,6 +149,13 @@ def read_number(scan: Scan, index: int) -> int:
             return read_classified(scan, int(amount), index, index + 1)
         elif scan.last_kind() == "COUNT" and _is_memory_of(scan, amount, after.low):
             unit = "g"
+        elif scan.last_kind() == "COUNT" and scan.gpus.anchors(after.low):
+            return scan.emit("COUNT", int(amount), index, index)  # "2x8 H100"
+    if unit is None and _is_index(scan, index):
+        return scan.emit("OTHER", None, index, index)
+    if unit is None and (end := _end_of_range(scan, index)) is not None:
+        scan.part(index)
+        return end
     if unit is None and after is not None and after.low in _SECONDS:
         return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
     if unit in MEMORY_UNITS:
@@ -131,6 +169,9 @@ def read_number(scan: Scan, index: int) -> int:
     if unit == "x":
         return scan.emit("COUNT", int(amount), index, last)
     if unit == "m" and amount > 20:
+        named = scan.peek(index - 1)
+        if named is not None and scan.gpus.belongs(named.low):
+            return scan.emit("OTHER", None, index, last)  # "Radeon 860M"
         return scan.emit("PARAMS", f"{amount:g}m", index, last)
     if written == "m":
         return scan.emit("NUM", amount * _MILLION, index, last)

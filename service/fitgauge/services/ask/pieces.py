@@ -9,7 +9,7 @@ from fitgauge.catalog.name_parts import in_latin
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
     r"|(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
-    r"|(?P<hub>(?<![A-Za-z0-9_/.-])(?!\d+(?:\.\d+)?/)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"|(?P<hub>(?<![A-Za-z0-9_/.-])(?!\d+(?:\.\d+)?/|[\w./-]*\.gguf\b|[\w.-]+/\d+[gG][bB]?\b)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
     r"(?::[A-Za-z0-9_.-]*[A-Za-z0-9])?(?!/))"
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]))"
     r"|(?P<word>[A-Za-zÀ-ÿ0-9]+(?:\.[A-Za-z0-9]+)*)"
@@ -23,6 +23,17 @@ _COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
 """A name with a sign: "Command R+"."""
 _GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
 """As French, Russian and Japanese write them: "80 Go"."""
+
+_SWITCHED_OFF = re.compile(
+    r"(?<![\w-])(?:--)?[A-Za-z]\w*_\w+[\"']?\s*[:=]\s*[\"']?(?:false|no|off|null|none)\b[\"']?",
+    re.IGNORECASE,
+)
+"""A setting of a configuration that is off: it is not said."""
+_AUTOCORRECTED = re.compile(r"(?<!\S)[—–](?=[a-z][a-z-]+\b)")
+"""Two hyphens of a flag as a text editor joins them."""
+
+_FILE = re.compile(r"[-._](I?Q\d[A-Z0-9_]*|B?F16|MXFP4)\.gguf\b", re.IGNORECASE)
+"""A file in a repository, by the type in its name."""
 
 _HUB_URL = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co|modelscope\.cn/models)/")
 _ENDINGS = re.compile(r"\.(?:py|md|sh|json|yaml|yml|txt|log|ipynb|cpp|html|git|toml|cfg|so|exe)\b")
@@ -53,6 +64,7 @@ def plain(text: str) -> str:
         text = text.replace(written, meaning)
     text = _COMMAND.sub("command-r-plus", text)
     text = _GIGABYTES.sub(r"\1GB", text)
+    text = _AUTOCORRECTED.sub("--", text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text
@@ -63,12 +75,15 @@ def pieces(text: str) -> list[Piece]:
     """Return the pieces of a plain text."""
     result: list[Piece] = []
     place = -1
-    for match in _PIECE.finditer(text):
+    said = _SWITCHED_OFF.sub(lambda match: " " * len(match[0]), text)
+    for match in _PIECE.finditer(said):
         kind = str(match.lastgroup)
         value, start = match[0], match.start()
         if kind == "url":
             hub = _HUB_URL.match(value)
-            path = "/".join(value[hub.end() :].split("/")[:2]) if hub else ""
+            path = "/".join(re.split(r"[/?#]", value[hub.end() :])[:2]) if hub else ""
+            file = _FILE.search(value) if path else None
+            path += f":{file[1]}" if file else ""
             kind, value = ("hub", path) if path.count("/") else ("sign", value)
         if kind == "hub" and _ENDINGS.search(value.lower()):
             kind = "sign"

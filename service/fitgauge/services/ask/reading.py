@@ -9,6 +9,7 @@ import msgspec
 from fitgauge.catalog.scope import closed_model_in
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
+from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
@@ -25,8 +26,14 @@ from fitgauge.services.ask.intent import (
     served_adapters,
     wants_largest,
 )
+from fitgauge.services.ask.leftovers import leftovers
 from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
-from fitgauge.services.ask.model_choice import after_contrast, choose_model, with_size
+from fitgauge.services.ask.model_choice import (
+    after_contrast,
+    choose_model,
+    with_size,
+    without_other_words,
+)
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
@@ -46,12 +53,6 @@ _QUARTERS = frozenset({"int4", "nf4", "bnb"})
 _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
 """Engines that are libraries that models are trained with, too."""
 
-_SETTINGS = (
-    *("length", "prompt", "output", "tokens", "users", "batch", "global_batch", "accumulation"),
-    *("money", "budget", "format", "zero", "rank", "utilization"),
-)
-"""Facts that look like settings: what is not used of them is named."""
-
 _FOUR_BITS = "int4"
 """What "quantized" means where no format is named."""
 
@@ -63,10 +64,6 @@ _DEFAULT_BUDGET = 1_000_000
 
 _SAVE_STEPS = 500
 """transformers' own interval, where the text asks for the disk of a checkpoint alone."""
-
-_CLAUSE = re.compile(r"[,;?!。，、\n]")
-_AROUND = 16
-"""Characters around a number that was not understood."""
 
 _SHARES = frozenset(
     {
@@ -101,6 +98,8 @@ class Reading(NamedTuple):
     """Whether the model's whole context is meant, of which the text says no number."""
     halves: Halves | None = None
     """The halves of disaggregated serving, where it is about that."""
+    notes: tuple[str, ...] = ()
+    """What of a command in the question is not read."""
 
 
 class Reader:
@@ -114,8 +113,13 @@ class Reader:
     def read(self, question: str) -> Reading:
         """Return what a question means. Linear in its length."""
         text = plain(question)
+        command = pasted_command(text)
+        if command is not None:
+            blank = " " * (command.end - command.start)
+            text = text[: command.start] + blank + text[command.end :]
         tokens = self._scanner.tokens(text)
-        return _Choice(text, tokens, facts(tokens), self._gpus, self._models).reading()
+        choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
+        return choice.reading()
 
 
 class _Choice:
@@ -128,9 +132,12 @@ class _Choice:
         facts: list[Fact],
         gpus: GpuNames,
         models: ModelNames,
+        command: Pasted | None,
     ) -> None:
         self._text = text
         """The question."""
+        self._command = command
+        """The command that it holds, of which nothing stands in `_text`."""
         self._facts = facts
         self._gpus = gpus
         self._names = models
@@ -139,12 +146,14 @@ class _Choice:
         self._plain = without_models(text, tokens)
         self._adapters = served_adapters(self._plain)
         trains = about_training(self._plain) or bool(self._of("method", "trainer"))
-        self._training = trains and self._adapters is None
+        self._training = trains and self._adapters is None and command is None
 
     def reading(self) -> Reading:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
+        if self._command is not None:
+            settings |= self._command.settings()
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
@@ -167,6 +176,8 @@ class _Choice:
             terse=terse,
             engines=len(engines),
         )
+        if operation is None and self._command is not None:
+            operation = "check_fit"
         apart = None
         if operation == "check_fit" and (apart := halves(self._text, hardware, self._gpus)):
             gpu, names, count = None, [], None
@@ -192,12 +203,13 @@ class _Choice:
         return Reading(
             operation,
             understood,
-            self._leftovers(),
+            leftovers(self._text, self._facts, self._used),
             self._text,
             self._training,
             model,
             understood.context_length is None and wants_whole_context(self._text),
             apart,
+            self._command.notes if self._command else (),
         )
 
     def _of(self, *kinds: str) -> list[Fact]:
@@ -229,10 +241,13 @@ class _Choice:
     def _models(self) -> tuple[str | None, list[str]]:
         """Return the model that is meant, or several on a par. A word that may be no name counts
         where the text is about memory without it."""
+        if self._command is not None and (named := self._command.fields.get("model")):
+            return str(named), []
         is_about_memory = bool(self._of("hardware")) or about_memory(self._text)
         names = ("model", "size", *("family",) * is_about_memory)
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]
+        facts = without_other_words(facts, self._names)
         model, models = choose_model(self._text, facts, self._questions)
         if not (model or models) and is_about_memory:
             model = closed_model_in(self._text)
@@ -367,26 +382,12 @@ class _Choice:
             adapters.append("lora")
         if not (adapters or algorithms) and self._quantization() in _QUARTERS:
             adapters.append("qlora")
-        algorithm = algorithms[0] if len(set(algorithms)) == 1 else None
+        if adapters[:1] == ["lora"] and self._quantization() in _QUARTERS:
+            adapters = ["qlora"]
+        algorithm = next(iter(algorithms), None)
         if adapters:
             return {"method": adapters[0], "algorithm": algorithm}
         return {"method": algorithm}
-
-    def _leftovers(self) -> list[str]:
-        """Return numbers with a unit that look like settings and were not used."""
-        left = [fact for fact in self._of(*_SETTINGS) if fact.start not in self._used]
-        return list(dict.fromkeys(self._around(fact) for fact in left))[:10]
-
-    def _around(self, fact: Fact) -> str:
-        """Return a number with the words around it, within its clause."""
-        first, last = max(0, fact.start - _AROUND), fact.end + _AROUND
-        before = _CLAUSE.split(self._text[first : fact.start])[-1]
-        after = _CLAUSE.split(self._text[fact.end : last])[0]
-        if first and self._text[first - 1].isalnum():
-            before = before.partition(" ")[2]
-        if self._text[last : last + 1].isalnum():
-            after = after.rpartition(" ")[0]
-        return f"{before}{self._text[fact.start : fact.end]}{after}".strip()
 
 
 def _is_sound(name: str, value: float) -> bool:

@@ -20,6 +20,10 @@ _REMARKS = (
         " MTP head.",
     ),
     (
+        re.compile(r"\b(?:ud[-_])?q\d_k_xl\b"),
+        "Unsloth mixes types of its own; the answer is of the usual file of as many bits (K_M).",
+    ),
+    (
         re.compile(
             r"\b\d+ images?\b|\bimages? per (?:request|prompt)\b|\b(?:\d{3,4}p|4k) images?\b"
         ),

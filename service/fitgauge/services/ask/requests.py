@@ -151,7 +151,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     fields: dict[str, Any] = msgspec.to_builtins(reading.understood)
     if "model" in fields:
         fields["model"] = reading.model_text  # the answer says how it was read
-    notes = []
+    fields = fields.pop("flags", {}) | fields
+    notes = list(reading.notes)
     engine = fields.get("engine")
     if engine is not None and not known_engine(engine):
         del fields["engine"]

@@ -77,6 +77,12 @@ class Scan:
         self.tokens.append(Token(kind, value, self.text[start:end], start, end, self.sentence))
         return last + 1
 
+    def part(self, index: int) -> None:
+        """Let nothing before the piece here bind to what follows."""
+        place = self.pieces[index].start
+        if self.last_kind() != "OTHER":
+            self.tokens.append(Token("OTHER", None, "", place, place, self.sentence))
+
     def peek(self, index: int) -> Piece | None:
         """Return a piece, None beyond the last one."""
         return self.pieces[index] if 0 <= index < len(self.pieces) else None
@@ -113,11 +119,11 @@ class Scan:
         kind, last = v.HAN_PHRASES.get(after.low, ("", None))[0], index + 1
         if (phrase := self.longest_phrase(index + 1)) is not None:
             kind, _, last = phrase
-        if kind in _NAMES_BEFORE_NUMBERS and self._number_begins(last + 1):
+        if kind in _NAMES_BEFORE_NUMBERS and self.number_begins(last + 1):
             return False
         return kind in ("TOKENS", "UNIT", "RATE", *_NAMES_BEFORE_NUMBERS)
 
-    def _number_begins(self, index: int) -> bool:
+    def number_begins(self, index: int) -> bool:
         """Return whether a number begins here, behind a sign such as "=" or not."""
         piece = self.peek(index)
         if piece is not None and piece.kind == "sign" and piece.low in "=:":

@@ -102,12 +102,27 @@ def _read_sign(scan: Scan, index: int) -> int:
         return index + 1
     if piece.low == "/" and scan.last_kind() == "NUM" and _is_hour(scan.peek(index + 1)):
         return index + 1
+    if piece.low == "-" and _is_flag(scan, index):
+        scan.part(index)
     if piece.low in _SILENT:
         before = scan.peek(index - 1)
         if piece.low in "=~≈" and before is not None and before.low.isdigit():
             return scan.emit("OTHER", None, index, index)
         return index + 1
     return scan.emit("OTHER", None, index, index)
+
+
+def _is_flag(scan: Scan, index: int) -> bool:
+    """Return whether a flag of a command begins here: the number before it is of another one."""
+    second, name = scan.peek(index + 1), scan.peek(index + 2)
+    return (
+        not scan.pieces[index].glued
+        and second is not None
+        and second.low == "-"
+        and name is not None
+        and name.glued
+        and name.low[0].isalpha()
+    )
 
 
 def _is_hour(piece: Piece | None) -> bool:
@@ -164,6 +179,9 @@ def _read_phrase(scan: Scan, index: int) -> int | None:
             return None
         best = (*entry, index)
     kind, value, last = best
+    sign = scan.peek(last + 1)
+    if sign is not None and sign.low in "=:" and scan.number_begins(last + 1):
+        scan.part(index)  # "lr: 1 max_length: 512"
     return scan.emit(kind, value, index, last)
 
 
@@ -176,6 +194,8 @@ def _read_word(scan: Scan, index: int) -> int:
         return after
     if re.fullmatch(r"x\d{1,3}", low):
         return scan.emit("COUNT", int(low[1:]), index, index)
+    if low == "x" and scan.last_kind() == "MACHINES":
+        return index + 1  # "2 nodes x 8 H100"
     if low in _NOUNS:
         return scan.emit("NOUN", None, index, index)
     if low in v.NOISE:

@@ -118,6 +118,10 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
         float | None, Meta(description="Share of prompts that the prefix cache holds.")
     ] = None
     max_usd_per_hour: Annotated[float | None, Meta(description="Budget [USD/h].")] = None
+    flags: Annotated[
+        dict[str, Any] | None,
+        Meta(description="What a command in the question sets besides."),
+    ] = None
 
 
 class AskAnswer(Struct, kw_only=True):

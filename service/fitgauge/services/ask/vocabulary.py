@@ -15,10 +15,10 @@ _SETTINGS: Mapping[str, str] = {
     "LENGTH": (
         "context|context length|context window|context size|ctx|ctx size|num ctx|n ctx|max ctx|"
         "max model len|max model length|model max length|max seq len|max seq length|seq len|"
-        "seq length|max sequence length|sequence length|sequence len|sequences length|max length|"
-        "max tokens|max input length|max context|max context length|maximum context length|"
-        "maximum model length|session len|cutoff len|cutoff length|max words|"
-        "seq|long context|seqlen|seqence length|ollama context length|kontext|"
+        "seq length|max len|max seq|max sequence length|sequence length|sequence len|"
+        "sequences length|max length|max tokens|max input length|max context|max context length|"
+        "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
+        "max words|seq|long context|seqlen|seqence length|ollama context length|kontext|"
         "kontextlänge|contexte|max total tokens|context len|sequence"
     ),
     "PROMPT": (
@@ -38,7 +38,9 @@ _SETTINGS: Mapping[str, str] = {
     ),
     "BATCH": (
         "batch|batch size|batchsize|micro batch|micro batch size|microbatch|mbs|max batch size|"
-        "per device train batch size|per device batch size|train batch size|bs|batchgröße"
+        "per device train batch size|per device batch size|batch size per device|"
+        "batch size per gpu|per gpu batch size|batch per gpu|batch per device|per gpu batch|"
+        "micro batch size per gpu|train batch size|bs|batchgröße"
     ),
     "GLOBAL_BATCH": "global batch size|global batch|total batch size|gbs|effective batch size",
     "ACCUMULATION": "gradient accumulation|gradient accumulation steps|grad accum",
@@ -146,7 +148,10 @@ _METHODS: Mapping[str, str] = {
         "full fine tune|full fine tuning|full finetune|full finetuning|full training|fully train|"
         "full param|full parameter|full parameters|full parameter fine tuning|full sft|sft full|"
         "full fine tunning|fully fine tune|fully finetune|full weight|from scratch|pretrain|"
-        "pretraining|pre train|pre training|full ft|fft|full weights|all parameters"
+        "pretraining|pre train|pre training|full ft|fft|full weights|all parameters|"
+        "fully finetuning|fully fine tuning|fully finetuned|fully fine tuned|full tuning|"
+        "fully tune|fully funetuning|full funetuning|full finetunning|full parameter tuning|"
+        "full param tuning|full parameter finetuning|full model fine tuning|without any peft"
     ),
     "grpo": "grpo|dapo|gspo",
     "ppo": "ppo",
@@ -170,7 +175,8 @@ _HAN_METHODS: Mapping[str, str] = {
 TRAINING = (
     "train", "training", "finetune", "finetuning", "finetuned", "fine tune", "fine tuning",
     "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
-    "finetunning", "traing", "trainings", "deepspeed", "backward", "unsloth", "axolotl", "lora",
+    "finetunning", "funetuning", "fintuning", "fintune", "finetunig", "traing", "trainings",
+    "deepspeed", "backward", "unsloth", "axolotl", "lora",
     "qlora", "galore", "optimizer", "trainieren", "finetunen", "entraîner", "feintuning", "trl",
     "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
     "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",

@@ -74,7 +74,7 @@ def question(
     notes = [*container.notes, *gpus.notes, *command.notes]
     fields = launch_fields(command.log) | lora_fields(command)
     try:
-        fields |= _model_fields(container, command, notes)
+        fields |= model_fields(container, command, notes)
     except MissingModelError:
         if not overrides.get("model"):
             raise
@@ -142,7 +142,7 @@ def _ranks(fields: Mapping[str, Any]) -> int | None:
     return product
 
 
-def _model_fields(
+def model_fields(
     container: Container, command: ServerCommand, notes: list[Note]
 ) -> dict[str, str | None]:
     """Return the model, and the quantization where a file's name holds it."""

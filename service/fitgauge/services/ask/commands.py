@@ -1,0 +1,164 @@
+"""The command of a model server that a question holds, read as those of manifests are."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from fitgauge.engine.serving.engine import Engine
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.services.ask.schemas import Understood
+from fitgauge.services.ask.vocabulary import NOISE, SERVING
+from fitgauge.services.common.launch_fields import launch_fields
+from fitgauge.services.manifests.command_line import lora_fields, server_command
+from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.questions import MissingModelError, model_fields
+from fitgauge.services.manifests.yaml_text import Block, text_of
+
+_WORD = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`])+|`|\n""")
+_FLAG = re.compile(r"(?://)?(-{1,2}[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
+_PROSE = re.compile(r"[a-z]+[,.;:?!]?|[^\x00-\x7f].*|.*[,;?!]|\(.*|\d+[x*×]\S*")
+"""What is no value of a flag: a word of a sentence, a count of GPUs."""
+_VALUE = re.compile(r"[a-z]+")
+_NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
+_CONTINUED = re.compile(r"\\[ \t]*\n")
+_MOST_FLAGS = 64
+_PATH = r"(?<![\w./-])(?:python3?\s+-m\s+)?(?:[\w.~-]*/)*"
+_MODEL = re.compile(r"[\"']?[\w.$~{}-]*[/-].*", re.DOTALL)
+"""What names a model behind a program: a sentence goes on with words."""
+
+
+class Pasted(NamedTuple):
+    """A command within a question."""
+
+    fields: Mapping[str, Any]
+    """What it asks, as fields of a request; `model` is missing where it names none."""
+    start: int
+    """Where it begins in the text."""
+    end: int
+    """Where it ends."""
+    notes: tuple[str, ...]
+    """What of it is not read."""
+
+    def settings(self) -> dict[str, object]:
+        """Return its settings; those that no word of a question says under `flags`."""
+        said = set(Understood.__struct_fields__)
+        settings = {name: value for name, value in self.fields.items() if name != "model"}
+        flags = {name: value for name, value in settings.items() if name not in said}
+        named = {name: value for name, value in settings.items() if name in said}
+        return named | ({"flags": flags} if flags else {})
+
+
+def pasted_command(text: str) -> Pasted | None:
+    """Return the first command of a model server in a text; None where there is none."""
+    text = _CONTINUED.sub(lambda one: " " * len(one[0]), text)
+    for match in _programs().finditer(text):
+        row = ENGINES[_engine_of(match)]
+        words, end = _arguments(text, match.end(), row)
+        if words:
+            return _read(row, words, match.start(), end)
+    return None
+
+
+def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | None:
+    """Return what the arguments of an engine's program ask."""
+    assert row.container_start is not None
+    command = [text_of(word, 1) for word in (*row.container_start.programs[0], *words)]
+    container = Container(name="", line=1, command=command, resources=Block(), pod=Block())
+    read = server_command(container)
+    if read is None:
+        return None
+    notes: list[Note] = []
+    fields = launch_fields(read.log) | lora_fields(read)
+    try:
+        fields |= model_fields(container, read, notes)
+    except MissingModelError:
+        fields.pop("model", None)
+    method = fields.get("quantization")
+    fields["quantization"] = row.container_start.quantizations.get(str(method), method)
+    unread = tuple(dict.fromkeys(note.message for note in read.notes))
+    plain = {name: _plain(value) for name, value in fields.items() if value is not None}
+    return Pasted(plain | {"engine": row.name}, start, end, unread)
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, str) else value
+
+
+@cache
+def _programs() -> re.Pattern[str]:
+    """Return what matches the start of a model server: its program, or its image before flags."""
+    starts: dict[str, str] = {}
+    for name, row in ENGINES.items():
+        facts = row.container_start
+        if facts is None or row.log_parser is None:
+            continue
+        programs = sorted(facts.programs, key=len, reverse=True)
+        called = "|".join(r"\s+".join(map(re.escape, program)) for program in programs)
+        images = "|".join(map(re.escape, facts.images))
+        image = rf"|[\w./-]*(?:{images})[\w./-]*(?::[\w.-]+)?(?=\s+(?:serve\s|-))" if images else ""
+        starts[name] = rf"(?:{_PATH}(?:{called})(?![\w.-]){image})"
+    names = {name: f"e{index}" for index, name in enumerate(ENGINES)}
+    return re.compile("|".join(f"(?P<{names[name]}>{text})" for name, text in starts.items()))
+
+
+def _engine_of(match: re.Match[str]) -> str:
+    return list(ENGINES)[int(str(match.lastgroup)[1:])]
+
+
+def _arguments(text: str, start: int, row: Engine) -> tuple[list[str], int]:
+    """Return the words of a command behind its program, and where the last of them ends."""
+    facts = row.container_start
+    assert facts is not None
+    words: list[str] = []
+    end = start
+    tokens = list(_tokens(text, start))
+    place = 0
+    first = tokens[0][0] if tokens else ""
+    if facts.names_model_first and _MODEL.fullmatch(first) and not _FLAG.fullmatch(first):
+        words.append(_unquoted(tokens[0][0]))
+        end, place = tokens[0][1], 1
+    while place < len(tokens) and len(words) < _MOST_FLAGS:
+        word, stop = tokens[place]
+        match = _FLAG.fullmatch(word)
+        if match is None:
+            break
+        end = stop
+        place += 1
+        words.append(match[1] + _unquoted(match[2] or ""))
+        if match[2] or place == len(tokens) or not _is_value(tokens[place][0]):
+            continue
+        words.append(_unquoted(tokens[place][0]))
+        end = tokens[place][1]
+        place += 1
+    return words, end
+
+
+def _tokens(text: str, start: int) -> Iterator[tuple[str, int]]:
+    """Yield the words behind a place, each with its end, to the end of the command: a backtick, or
+    a line that the next one does not go on with flags."""
+    for match in _WORD.finditer(text, start):
+        if match[0] == "`" or match[0] in ("\\", ";", "|", "&&", "||"):
+            return
+        if match[0] == "\n":
+            if not re.match(r"\s*(?://)?--?[A-Za-z]", text[match.end() :]):
+                return
+            continue
+        yield match[0], match.end()
+
+
+def _is_value(word: str) -> bool:
+    """Return whether a word behind a flag is its value, and no word of a sentence."""
+    if _FLAG.fullmatch(word):
+        return False
+    if _VALUE.fullmatch(word):
+        return word not in _NO_VALUES
+    return _PROSE.fullmatch(word) is None
+
+
+def _unquoted(word: str) -> str:
+    equals = word[:1] if word[:1] == "=" else ""
+    bare = word[len(equals) :]
+    if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "\"'":
+        bare = bare[1:-1]
+    return equals + bare

@@ -42,10 +42,10 @@ class Pasted(NamedTuple):
 
     def settings(self) -> dict[str, object]:
         """Return its settings; those that no word of a question says under `flags`."""
-        said = set(Understood.__struct_fields__)
+        fields = set(Understood.__struct_fields__)
         settings = {name: value for name, value in self.fields.items() if name != "model"}
-        flags = {name: value for name, value in settings.items() if name not in said}
-        named = {name: value for name, value in settings.items() if name in said}
+        flags = {name: value for name, value in settings.items() if name not in fields}
+        named = {name: value for name, value in settings.items() if name in fields}
         return named | ({"flags": flags} if flags else {})
 
 

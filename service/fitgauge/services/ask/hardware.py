@@ -1,10 +1,11 @@
 """Which GPUs a question means: one kind, or several on a par, with their count and memory."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
@@ -67,6 +68,9 @@ _LIKE_A_GPU = re.compile(
     r"(?: ?(?:ti|super|xt))?\b",
     re.IGNORECASE,
 )
+
+_ROUNDED = 0.06
+"""How far memory may be from what a GPU is sold with: "12G" of 11."""
 
 _OLD = 4
 """Memory that older GPUs than those of the catalog had [GB]."""
@@ -330,6 +334,21 @@ def unknown_gpu(text: str) -> str | None:
         return f"{capacity[1] or capacity[2]}GiB"
     match = _LIKE_A_GPU.search(text)
     return None if match is None else match[0]
+
+
+def other_memory(facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:
+    """Yield what to say of each GPU that is named with memory that no such one was sold with."""
+    for one in (fact.value for fact in facts):
+        match = gpus.find(one.name) if one.name and one.memory else None
+        if match is None or match.accelerator.unified_memory or match.count > 1:
+            continue
+        sold = round(match.accelerator.marketed_bytes / GB)
+        if abs(one.memory / sold - 1) < _ROUNDED or gpus.find(f"{one.name} {one.memory:g}GB"):
+            continue
+        yield (
+            f"gpu: {match.accelerator.name} has {sold} GB: for a card of {one.memory:g} GB send"
+            f" {one.memory:g}GB."
+        )
 
 
 def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:

@@ -45,13 +45,17 @@ _GPUS = re.compile(
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
     r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)"
     r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚|\b(?:qu[eé]|cu[aá]l|quale?|qual)\s+(?:gpu|tarjeta|scheda|placa)\b"
-    r"|какая (?:gpu|видеокарта)",
+    r"|какая (?:gpu|видеокарта)"
+    r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\s+"
+    r"(?:gpus?|cartes|placas|tarjetas|karten|[a-z]{1,2}\d{1,3})\b"
+    r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b",
     re.IGNORECASE,
 )
 
 _COUNT_OF_GPUS = re.compile(
     r"\bhow many\b|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
+    r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\b"
 )
 
 _IT_FITS = re.compile(
@@ -90,7 +94,7 @@ _LOG = re.compile(
 
 _MEMORY = re.compile(
     r"\b(?:memory|vram|oom|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
-    r"|kv[- ]?cache"
+    r"|kv[- ]?cache|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire"

@@ -90,11 +90,10 @@ def _of(facts: Sequence[Fact], kind: str) -> list[Fact]:
 
 
 def _is_in_thousands(fact: Fact, text: str, *, training: bool) -> bool:
-    written = text[fact.start : fact.end].lower()
     return bool(
         fact.value >= _SMALLEST_BARE_LENGTH
         and (
-            re.search(r"\d\s?[km万w]$", written)
+            re.search(r"\d\s?[kKmM万w]$", text[fact.start : fact.end])
             or (fact.value % 1024 == 0 and _CONTEXT_HINT.search(text))
             or (training and fact.value in _USUAL_SEQUENCES)
         )

@@ -18,6 +18,11 @@ _PRODUCT = re.compile(
 )
 _LONGEST_PRODUCT = 24
 _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
+_NUMBERED = frozenset({
+    "windows", "win", "ubuntu", "debian", "macos", "ios", "android", "iphone", "pixel", "cuda",
+    "driver", "python", "pytorch", "torch", "rocm", "ryzen", "gen", "gen.",
+})  # fmt: skip
+"""Words whose number is a part of their name: "Windows 10"."""
 _LISTED = frozenset({"gpu", "device", "cuda"})
 """Words before the index of a GPU in a list."""
 _MOST_IN_A_NODE = 16
@@ -79,6 +84,8 @@ def _is_index(scan: Scan, index: int) -> bool:
     before, after, further = (scan.peek(index + offset) for offset in (-1, 1, 2))
     if before is None or after is None:
         return False
+    if before.low in _NUMBERED:
+        return True
     if after.low == ":":
         return before.low in _LISTED
     if after.low in "(（":

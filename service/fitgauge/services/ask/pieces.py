@@ -29,6 +29,10 @@ _SWITCHED_OFF = re.compile(
     re.IGNORECASE,
 )
 """A setting of a configuration that is off: it is not said."""
+_FULL = re.compile(
+    r"\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b", re.IGNORECASE
+)
+"""Full training as LLaMA-Factory and ms-swift write it."""
 _AUTOCORRECTED = re.compile(r"(?<!\S)[—–](?=[a-z][a-z-]+\b)")
 """Two hyphens of a flag as a text editor joins them."""
 
@@ -65,6 +69,7 @@ def plain(text: str) -> str:
     text = _COMMAND.sub("command-r-plus", text)
     text = _GIGABYTES.sub(r"\1GB", text)
     text = _AUTOCORRECTED.sub("--", text)
+    text = _FULL.sub("full finetuning", text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text
@@ -75,8 +80,8 @@ def pieces(text: str) -> list[Piece]:
     """Return the pieces of a plain text."""
     result: list[Piece] = []
     place = -1
-    said = _SWITCHED_OFF.sub(lambda match: " " * len(match[0]), text)
-    for match in _PIECE.finditer(said):
+    meant = _SWITCHED_OFF.sub(lambda match: " " * len(match[0]), text)
+    for match in _PIECE.finditer(meant):
         kind = str(match.lastgroup)
         value, start = match[0], match.start()
         if kind == "url":

@@ -13,7 +13,7 @@ from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
-from fitgauge.services.ask.hardware import choose, unknown_gpu
+from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
@@ -39,7 +39,7 @@ from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
-from fitgauge.services.ask.sentences import question_sentences, without_models
+from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
 from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.training_words import OPTIMIZERS, training_words
 from fitgauge.services.ask.vocabulary import METHODS
@@ -99,7 +99,7 @@ class Reading(NamedTuple):
     halves: Halves | None = None
     """The halves of disaggregated serving, where it is about that."""
     notes: tuple[str, ...] = ()
-    """What of a command in the question is not read."""
+    """What the text says and the answer leaves out."""
 
 
 class Reader:
@@ -143,9 +143,10 @@ class _Choice:
         self._names = models
         self._used: set[int] = set()
         self._questions = question_sentences(text, tokens)
-        self._plain = without_models(text, tokens)
+        self._plain = without_publishers(without_models(text, tokens))
         self._adapters = served_adapters(self._plain)
-        trains = about_training(self._plain) or bool(self._of("method", "trainer"))
+        trainers = [one for one in self._of("trainer") if self._plain[one.start : one.end].strip()]
+        trains = about_training(self._plain) or bool(self._of("method") or trainers)
         self._training = trains and self._adapters is None and command is None
 
     def reading(self) -> Reading:
@@ -209,7 +210,7 @@ class _Choice:
             model,
             understood.context_length is None and wants_whole_context(self._text),
             apart,
-            self._command.notes if self._command else (),
+            (*other_memory(hardware, self._gpus), *(self._command.notes if self._command else ())),
         )
 
     def _of(self, *kinds: str) -> list[Fact]:

@@ -1,9 +1,13 @@
 """A question without its names, and which of its sentences ask something."""
 
+import re
 from collections.abc import Sequence
 
 from fitgauge.services.ask.intent import asks
 from fitgauge.services.ask.scan import Token
+
+_FILES = re.compile(r"\bgguf\b|\bi?q\d_[k0-9]|\bimatrix\b", re.IGNORECASE)
+_PUBLISHERS = re.compile(r"\bunsloth(?:'s)?\b(?!\.)", re.IGNORECASE)
 
 
 def without_models(text: str, tokens: Sequence[Token]) -> str:
@@ -13,6 +17,14 @@ def without_models(text: str, tokens: Sequence[Token]) -> str:
         if token.kind == "MODEL" and "/" not in token.text:
             text = text[: token.start] + " " * (token.end - token.start) + text[token.end :]
     return text
+
+
+def without_publishers(text: str) -> str:
+    """Return the text with blanks for training tools that are named as the publishers of GGUF
+    files, which are not trained: "unsloth GLM-4.5-Air-GGUF"."""
+    if _FILES.search(text) is None:
+        return text
+    return _PUBLISHERS.sub(lambda match: " " * len(match[0]), text)
 
 
 def question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:

@@ -177,7 +177,8 @@ TRAINING = (
     "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
     "finetunning", "funetuning", "fintuning", "fintune", "finetunig", "traing", "trainings",
     "deepspeed", "backward", "unsloth", "axolotl", "lora",
-    "qlora", "galore", "optimizer", "trainieren", "finetunen", "entraîner", "feintuning", "trl",
+    "qlora", "galore", "optimizer", "trainieren", "finetunen", "entraîner", "entrenar",
+    "treinar", "feintuning", "trl",
     "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
     "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",
 )  # fmt: skip
@@ -253,6 +254,7 @@ NUMBER_WORDS: Mapping[str, int] = MappingProxyType(
         "quad": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "ten": 10, "twelve": 12,
         "sixteen": 16, "ein": 1, "eine": 1, "einer": 1, "zwei": 2, "drei": 3, "vier": 4, "acht": 8,
         "un": 1, "une": 1, "deux": 2, "trois": 3, "quatre": 4, "huit": 8,
+        "dos": 2, "tres": 3, "cuatro": 4, "ocho": 8, "duas": 2, "dois": 2, "quatro": 4, "oito": 8,
     }
 )  # fmt: skip
 

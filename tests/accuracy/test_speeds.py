@@ -5,7 +5,7 @@ from statistics import quantiles
 
 import pytest
 
-from accuracy import report_speeds
+from accuracy import report_host, report_speeds
 from accuracy.truth import HERE
 from fitgauge.services.fit.speed import MEASURED_FIRST_TOKEN, MEASURED_SPREAD, MODELLED_SPREAD
 from fitgauge.services.fit.texts import TEXT_SPREAD
@@ -43,3 +43,4 @@ def test_the_interval_of_texts_is_that_of_the_published_batches() -> None:
 def test_the_page_shows_these_figures() -> None:
     page = (HERE.parents[1] / "docs" / "ACCURACY.md").read_text("utf-8")
     assert report_speeds.document() in page
+    assert report_host.document() in page

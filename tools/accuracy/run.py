@@ -7,6 +7,7 @@ from typing import Any
 
 from accuracy import (
     report,
+    report_host,
     report_odds,
     report_speeds,
     report_training,
@@ -72,6 +73,7 @@ def main() -> None:
                 report.document(serving, odds),
                 report_training.document(training),
                 report_speeds.document(),
+                report_host.document(),
                 training_speeds.document(),
                 report_weakest.document(),
             )

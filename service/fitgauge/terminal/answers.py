@@ -218,6 +218,8 @@ def _speed(speed: SpeedAnswer, console: Console) -> None:
         sep="",
         highlight=False,
     )
+    if speed.assumed is not None:
+        console.print(f"[dim]{speed.assumed}[/dim]", highlight=False)
 
 
 def _texts(texts: TextSpeedAnswer, console: Console) -> None:

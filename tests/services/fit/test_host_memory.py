@@ -7,12 +7,14 @@ import pytest
 from bundled_models import offline_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.host_memory import ROOM_GIB
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.smallest import first_step
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 
 def served(**fields):
-    request = FitRequest(model="Qwen/Qwen3-32B", gpu="RTX 4090", **fields)
+    request = FitRequest(**{"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"} | fields)
     return asyncio.run(offline_questions().check_fit(request))[1]
 
 
@@ -26,9 +28,9 @@ def test_no_suggestion_needs_more_than_the_machine_holds(answered):
     offloading = [one.host_memory for one in answered().suggestions if one.host_memory]
     assert offloading
     least = min(host.total_bytes for host in offloading) / GIB
-    for size in (least / 2, least + 1):
+    for size in (least / 2, least + ROOM_GIB + 1):
         hosts = [one.host_memory for one in answered(host_memory_gib=size).suggestions]
-        assert all(host.total_bytes <= size * GIB for host in hosts if host)
+        assert all(host.total_bytes <= (size - ROOM_GIB) * GIB for host in hosts if host)
         assert any(hosts) == (size > least)
 
 
@@ -39,9 +41,74 @@ def test_what_the_request_offloads_must_be_held():
     assert served(cpu_offload_gib=45, host_memory_gib=64).host_memory.total_bytes <= 64 * GIB
 
 
-def test_it_comes_first_where_the_machine_is_named():
-    assert served(host_memory_gib=256).suggestions[0].host_memory is not None
-    assert served().suggestions[0].host_memory is None
+def test_room_is_left_for_the_system_and_the_engine():
+    least = (
+        min(one.host_memory.total_bytes for one in served().suggestions if one.host_memory) / GIB
+    )
+    assert not any(one.host_memory for one in served(host_memory_gib=least + 5).suggestions)
+    assert any(one.host_memory for one in served(host_memory_gib=least + 7).suggestions)
+
+
+def test_it_comes_first_where_the_machine_is_named_and_the_gpu_alone_does_not_do():
+    """GLM-4.5-Air takes other GPUs else; of Qwen3-32B there is a checkpoint for this one."""
+    mixture = {"model": "zai-org/GLM-4.5-Air"}
+    assert served(**mixture, host_memory_gib=128).suggestions[0].host_memory is not None
+    assert served(**mixture).suggestions[0].host_memory is None
+    small, partly, *others = served(host_memory_gib=128).suggestions
+    assert small.request == {"model": "Qwen/Qwen3-32B-AWQ"}
+    assert any(one.host_memory for one in (partly, *others))
+
+
+def test_the_fastest_way_comes_first_and_says_how_fast():
+    """Experts that the CPU multiplies, before weights that the GPU reads over PCIe."""
+    answer = served(model="openai/gpt-oss-120b", host_memory_gib=128)
+    by_cpu, over_link = answer.suggestions[:2]
+    assert by_cpu.request["engine"] == "llama.cpp"
+    speeds = [one.tokens_per_second_per_request for one in (by_cpu, over_link)]
+    assert 15 < speeds[0].low < speeds[0].expected < speeds[0].high < 45
+    assert speeds[1].expected < speeds[0].expected / 2
+    for one, speed in zip((by_cpu, over_link), speeds, strict=True):
+        assert f"about {speed.expected:.2g} tokens/s" in one.change
+    assert first_step(answer.suggestions) is by_cpu
+
+
+def test_the_summary_says_that_it_runs_partly_in_host_memory():
+    answer = served(model="openai/gpt-oss-120b", host_memory_gib=128)
+    first = answer.summary.partition(". ")[0]
+    assert answer.verdict == "does_not_fit"
+    assert "does not fit in the GPU's memory alone; with" in first
+    assert "in host memory it does, in llama.cpp as Q4_K_M, about" in first
+    for other in (served(host_memory_gib=128), served(model="openai/gpt-oss-120b")):
+        assert "in host memory it does" not in other.summary
+
+
+def test_a_launch_that_offloads_says_how_fast_it_is_and_what_is_assumed():
+    by_cpu = served(cpu_offload_gib=10, engine="llama.cpp", quantization="q8_0").speed
+    over_link = served(cpu_offload_gib=45).speed
+    assert by_cpu.basis == over_link.basis == "modelled"
+    assert "desktop" in by_cpu.assumed
+    assert "PCIe" in over_link.assumed
+    assert by_cpu.runs == over_link.runs == []
+    large = served(
+        cpu_offload_gib=10, engine="llama.cpp", quantization="q8_0", host_memory_gib=512
+    ).speed
+    assert "servers" in large.assumed
+    assert large.tokens_per_second.expected > 2 * by_cpu.tokens_per_second.expected
+
+
+def test_a_cpu_that_serves_several_requests_is_given_no_speed():
+    fields = {"cpu_offload_gib": 20, "engine": "llama.cpp", "quantization": "q4_k_m"}
+    assert served(**fields).speed is not None
+    assert served(**fields, concurrency=4, context_length=2048).speed is None
+    assert served(cpu_offload_gib=50, concurrency=4, context_length=2048).speed is not None
+
+
+def test_layers_stay_in_host_memory_where_it_is_offered():
+    """A dense model's, which no format brings onto the GPU."""
+    dense = {"model": "meta-llama/Llama-3.3-70B-Instruct"}
+    by_cpu = served(**dense, host_memory_gib=64).suggestions[0]
+    assert "-ngl" in by_cpu.launch.command
+    assert by_cpu.request["engine"] == "llama.cpp"
 
 
 def test_it_is_said_again():

@@ -110,7 +110,8 @@ def test_no_machine_that_is_rented_holds_more_than_suggestions_may_offload():
         (512, 16384, None, False),  # four machines
         (513, 16416, None, True),
         (100, 100, 64.0, True),
-        (100, 100, 128.0, False),
+        (100, 100, 105.0, True),  # no room for the system
+        (100, 100, 106.0, False),
     ],
 )
 def test_what_is_offloaded_is_held_to_the_machine(per_gpu, total, sent, exceeds):

@@ -89,7 +89,7 @@ def step_bytes(
     row), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B tokens that visit k
     each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`: `auto`, and ggml's
     blocks, count as the model's own. Sparse attention reads less than is counted."""
-    visited = _visited_share(spec, concurrency)
+    visited = visited_share(spec, concurrency)
     weights = sharded.once(
         ("read", tensor_parallel, visited),
         lambda: _weights_read(spec, sharded, visited, tensor_parallel),
@@ -121,9 +121,9 @@ def _weights_read(
     return weights
 
 
-def _visited_share(spec: ModelSpec, tokens: int) -> float:
-    """Share of the routed experts that `tokens` tokens visit in a layer: 1 - (1 - k/E)^tokens; 1
-    without experts."""
+def visited_share(spec: ModelSpec, tokens: int) -> float:
+    """Return the share of the routed experts that `tokens` tokens visit in a layer:
+    1 - (1 - k/E)^tokens; 1 without experts."""
     sizes = {
         (mlp.experts_per_token, mlp.experts)
         for block in spec.blocks

@@ -15,6 +15,7 @@ from fitgauge.engine.performance.decode import (
     waiting_seconds,
 )
 from fitgauge.engine.performance.flops import token_flops
+from fitgauge.engine.performance.host import HostPart
 from fitgauge.engine.performance.prefill import (
     PCIE_GBPS,
     Seconds,
@@ -97,6 +98,13 @@ class StepSeconds(NamedTuple):
     """At the peak of the GPUs that share it."""
     waiting: float
     """Layers and all-reduces."""
+    host: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What lies in host memory: slow, expected, fast."""
+
+
+def held_tokens(load: Load) -> int:
+    """Return the tokens that a request holds on average: its prompt and half its answer."""
+    return load.prompt_tokens + load.output_tokens // 2
 
 
 def computed_flops(spec: ModelSpec, load: Load) -> float:
@@ -116,28 +124,30 @@ def load_speed(
     *,
     kv_cache_dtype: str,
     tensor_parallel: int = 1,
+    host: HostPart | None = None,
 ) -> LoadSpeed | None:
     """Return how fast a replica answers; None where no source states how fast the GPU reads or
     multiplies.
 
-    A request holds its prompt and, on average, half its answer."""
+    A request holds its prompt and, on average, half its answer. host: what of the weights lies in
+    host memory, which comes on top of what the GPU reads of its own."""
     bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
     if bandwidth is None or fastest is None:
         return None
-    held = load.prompt_tokens + load.output_tokens // 2
     read = step_bytes(
         spec,
         sharded,
         concurrency=load.concurrency,
-        context_length=held,
+        context_length=held_tokens(load),
         kv_cache_dtype=kv_cache_dtype,
         tensor_parallel=tensor_parallel,
-    )
-    flops = token_flops(spec, held).forward
+    ) - (host.read_bytes if host else 0.0)
+    flops = token_flops(spec, held_tokens(load)).forward
     step = StepSeconds(
         reading=read / (bandwidth * 1e9 * EFFICIENCY),
         multiplying=load.concurrency * flops / (tensor_parallel * fastest * 1e12),
         waiting=waiting_seconds(spec, load.concurrency, tensor_parallel, accelerator),
+        host=host.seconds_of_step() if host else (0.0, 0.0, 0.0),
     )
     prompt = prefill_seconds(
         computed_flops(spec, load),
@@ -147,6 +157,11 @@ def load_speed(
         link_gbps=accelerator.interconnect_gbps or PCIE_GBPS,
         efficiency=compute_efficiency(spec),
     )
+    if host is not None:
+        slow, expected, fast = host.seconds_of_prompt(load.computed_tokens)
+        prompt = Seconds(
+            low=prompt.low + fast, expected=prompt.expected + expected, high=prompt.high + slow
+        )
     return speed_of(step, prompt, load, compute_efficiency(spec))
 
 
@@ -168,10 +183,10 @@ def speed_of(
     alone, on a server that takes nothing; high: all at once, on one that takes twice as long.
     """
     times, others = [], load.concurrency - 1
-    for spread, share, seconds in zip(
-        SPREAD, efficiency, (prompt.high, prompt.expected, prompt.low), strict=True
+    for spread, share, seconds, host in zip(
+        SPREAD, efficiency, (prompt.high, prompt.expected, prompt.low), step.host, strict=True
     ):
-        own = step.reading / spread + step.multiplying / share + step.waiting / spread
+        own = step.reading / spread + step.multiplying / share + step.waiting / spread + host
         times.append((own, own + others / load.output_tokens * seconds, seconds))
     arrivals = [
         _arrivals(own, token, seconds + step.waiting, seconds, others)

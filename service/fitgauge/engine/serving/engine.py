@@ -20,6 +20,7 @@ from fitgauge.engine.serving.engine_facts import (
     FileKind,
     LogParser,
     MemoryFlag,
+    Offload,
     Platform,
     SingleGpuShare,
     SplitEstimate,
@@ -303,6 +304,10 @@ class Engine(NamedTuple):
 
     supports_cpu_offload: bool = False
     """Keeps a number of bytes of every rank's layers in host memory."""
+
+    cpu_layers: Callable[[ModelSpec, ShardedWeights, Workload], Offload] | None = None
+    """What the CPU multiplies, of the weights that a workload keeps in host memory; None: GPUs
+    read those over their link."""
 
     activations_grow_with_context: bool = False
     """Reads every prompt in one pass."""

@@ -40,6 +40,15 @@ ForAccelerator = Callable[
 """Turns the memory of a kind of accelerators into that of one of them."""
 
 
+class Offload(NamedTuple):
+    """What stays in host memory."""
+
+    layers: int
+    """The first layers that stay there whole."""
+    experts: int
+    """The first layers whose experts stay there."""
+
+
 class SplitEstimate(NamedTuple):
     """An estimate in two parts: what the weights take, and all other memory.
 

@@ -9,21 +9,28 @@ _LARGEST_HOST_GIB = 4096
 """Memory of the largest machine with GPUs that is rented out [GiB]. Source: memory_gib in
 catalog/data/instances.jsonl."""
 
+ROOM_GIB = 6
+"""Memory of a machine that offloading leaves to its system, to the programs of the person at it
+and to the engine's own process [GiB]. Assumed: a GPU's process of vLLM is given about as much in
+Kubernetes (services/common/kubernetes.py)."""
+
 
 def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
-    """Return whether what is offloaded is more than the machine's memory, or, where that is not
-    sent, more than the largest machine with GPUs has."""
+    """Return whether what is offloaded is more than the machine's memory less ROOM_GIB, or, where
+    that is not sent, more than the largest machine with GPUs has."""
     if host is None:
         return False
     if host_memory_gib is not None:
-        return host.total_bytes > host_memory_gib * GIB
+        return host.total_bytes > (host_memory_gib - ROOM_GIB) * GIB
     a_machine = min(host.total_bytes, host.per_gpu_bytes * USUAL_NODE)
     return a_machine > _LARGEST_HOST_GIB * GIB
 
 
 def check_host(host: HostMemory | None, host_memory_gib: float | None) -> None:
     """Raise InvalidRequestError where the request itself offloads more than the machine holds."""
-    if host is not None and host_memory_gib is not None and exceeds_host(host, host_memory_gib):
+    if host is None or host_memory_gib is None:
+        return
+    if host.total_bytes > host_memory_gib * GIB:
         raise InvalidRequestError(
             f"What is offloaded needs {gib(host.total_bytes)} of host memory; `host_memory_gib` is"
             f" {host_memory_gib:g}.",

@@ -8,8 +8,8 @@ HostGib = Annotated[
     Annotated[float, Meta(ge=1, le=65_536)] | None,
     Meta(
         description=(
-            "GiB of the machine's memory for what is offloaded: suggestions stay within it."
-            " Default: not bounded."
+            "GiB of the machine's memory: suggestions offload no more than it holds besides its"
+            " system and the engine (6 GiB, assumed). Default: not bounded."
         ),
         examples=[128],
     ),

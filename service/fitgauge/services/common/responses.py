@@ -96,11 +96,13 @@ def summary(
     outside: Bytes,
     host: HostMemory | None = None,
     at_once: int | None = None,
+    with_host: str = "",
 ) -> str:
     """Return a summary of a few sentences, with the memory that decides.
 
     model: its name. outside: what is held outside the engine's share of the GPU [bytes].
     host: what is offloaded. at_once: requests that the launch runs, where there is a limit.
+    with_host: how it runs partly in the memory of the machine, where that is offered.
     """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     if estimate.gpus:
@@ -135,10 +137,10 @@ def summary(
             f" {left or deciding} decide.{end}"
         )
     why = _obstacle(estimate, left)
-    return (
-        f"{model} does not fit on {gpus}: {needs}, {who} {gib(estimate.budget.expected)}."
-        f" {why}{end}"
-    )
+    head = f"{model} does not fit on {gpus}"
+    if with_host:
+        head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}"
+    return f"{head}: {needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
 
 
 def host_in_words(host: HostMemory) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.quantity import Basis, Bytes
 from fitgauge.engine.serving.options import EngineOptions
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
@@ -343,6 +344,15 @@ class Suggestion(Struct, kw_only=True):
     ] = None
     host_memory: Annotated[
         HostMemory | None, Meta(description="Null where nothing is offloaded.")
+    ] = None
+    tokens_per_second_per_request: Annotated[
+        DecodeSpeed | None,
+        Meta(
+            description=(
+                "Speed of one answer, modelled, where part of the weights lies in host memory; else"
+                " null."
+            )
+        ),
     ] = None
 
 

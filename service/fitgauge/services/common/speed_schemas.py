@@ -74,6 +74,15 @@ class SpeedAnswer(Struct, kw_only=True):
     first_token_basis: SpeedBasis
     """How this is known."""
     source: Annotated[str, Meta(description="Where the formula and its errors are.")]
+    assumed: Annotated[
+        str | None,
+        Meta(
+            description=(
+                "What is assumed of the machine, where part of the weights lies in host memory;"
+                " else null."
+            )
+        ),
+    ] = None
     runs: Annotated[
         list[PublishedRun],
         Meta(description="The nearest published runs: one, with `detail` full up to five."),

@@ -194,7 +194,6 @@ def in_host_memory(
         or workload.cpu_offload_bytes
     ):
         return
-    slower = "slower" if row.reads_gguf else "far slower"
     what = "experts" if row.reads_gguf and spec.has_experts else "weights"
     for size in (
         round(short_bytes * margin / GIB + 0.5, 1)
@@ -202,7 +201,7 @@ def in_host_memory(
         if short_bytes * margin < weights_bytes
     ):
         yield (
-            f"offload {size} GiB of {what} per GPU to host memory, which is {slower}",
+            f"offload {size} GiB of {what} per GPU to host memory",
             {"cpu_offload_gib": size},
         )
 

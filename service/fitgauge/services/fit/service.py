@@ -41,7 +41,7 @@ from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.smaller_models import SmallerModels, smaller_model
 from fitgauge.services.fit.speed import half_of, in_words, speed_answer, targets_in_words
-from fitgauge.services.fit.suggest import suggest, suggestions
+from fitgauge.services.fit.suggest import suggest, suggestions, with_host_in_words
 from fitgauge.services.fit.texts import text_answer
 from fitgauge.services.fit.warnings import notes
 
@@ -193,6 +193,9 @@ class FitService:
         answer.host_memory = self._estimator.host_memory(checked)
         check_host(answer.host_memory, checked.query.request.host_memory_gib)
         answer.speed = speed_answer(checked)
+        asked_format = words.quantization(checked.query.original.quantization)
+        repositories = siblings if asked_format is None else ()
+        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         assumed_format, half = _assumed_format(checked.query), half_of(workload)
         answer.summary = answers.summary(
             answer.model.id
@@ -208,6 +211,7 @@ class FitService:
             outside=checked.outside,
             host=answer.host_memory,
             at_once=requests_at_once(checked),
+            with_host=with_host_in_words(checked.query.request, answer.suggestions),
         )
         answer.limits = Limits(
             kv_cache_tokens=limits.kv_cache_tokens,
@@ -215,9 +219,6 @@ class FitService:
             max_concurrency=limits.max_concurrency,
             min_gpu_count=fewest,
         )
-        asked_format = words.quantization(checked.query.original.quantization)
-        repositories = siblings if asked_format is None else ()
-        answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
         answer.launch = launch_of(checked)
         if answer.launch is not None:
             answer.assumed += nodes_assumed(checked)

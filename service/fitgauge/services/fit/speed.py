@@ -10,6 +10,7 @@ from msgspec import structs
 from fitgauge.catalog.speeds import Deployed, SpeedRun, speed_runs
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed
+from fitgauge.engine.performance.host import HostPart
 from fitgauge.engine.performance.load import Half, Load, LoadSpeed, load_speed
 from fitgauge.engine.performance.prefill import Seconds, activated
 from fitgauge.engine.quantization.requested import requested_scheme
@@ -24,6 +25,7 @@ from fitgauge.services.common.speed_schemas import (
     SpeedBasis,
     SpeedTarget,
 )
+from fitgauge.services.fit.host_speed import assumed_rate, host_part, is_told
 from fitgauge.services.fit.query import FitEstimate
 
 NEAR = log(2.5)
@@ -64,6 +66,10 @@ _OF_THE_OTHER: dict[Half | None, str] = {
 _SAME_BITS = 0.75
 """Bits of a weight by which formats of one kind differ at most: scales of other groups."""
 _SOURCE = "engine/performance/load.py speed_of; errors: docs/ACCURACY.md, Speed at a load"
+
+_HOST_SOURCE = (
+    "engine/performance/host.py; errors: docs/ACCURACY.md, Speed with weights in host memory"
+)
 
 
 class _Near(NamedTuple):
@@ -119,7 +125,7 @@ def _of_a_half(load: Load, half: Half | None) -> Load:
 
 def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
     """Return how fast the launch answers its load; None where it does not start, or nothing here
-    tells how fast it is: an encoder, experts over ranks of their own, weights in host memory,
+    tells how fast it is: an encoder, experts over ranks of their own, several requests to a CPU,
     GPUs of several kinds, drafted tokens."""
     workload, request, spec = checked.workload, checked.query.request, checked.query.spec
     half = half_of(workload)
@@ -128,14 +134,17 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
         checked.verdict == "does_not_fit"
         or spec.task != "generate"
         or workload.expert_parallel > 1
-        or workload.cpu_offload_bytes
+        or not is_told(checked)
         or workload.free_bytes
         or workload.speculative_tokens
     ):
         return None
-    modelled = _modelled(checked, load)
+    host = host_part(checked, load)
+    modelled = _modelled(checked, load, host)
     if modelled is None:
         return None
+    if host is not None:  # published runs hold their weights on the GPU, and have wider intervals
+        return _with_host(checked, load, modelled, assumed_rate(checked, host))
     runs = sorted(_near(checked, load), key=lambda near: near.distance)
     measured = [near for near in runs if _is_same_deployment(near.run, checked)]
     near = [one.run for one in measured if one.distance <= NEAR and half is None]  # all ran both
@@ -154,6 +163,23 @@ def speed_answer(checked: FitEstimate) -> SpeedAnswer | None:
         targets=[
             one for one in _targets(request, each, first) if one.field != _OF_THE_OTHER.get(half)
         ],
+    )
+
+
+def _with_host(checked: FitEstimate, load: Load, modelled: LoadSpeed, assumed: str) -> SpeedAnswer:
+    """Return how fast a launch with weights in host memory is, by the formula alone."""
+    each, first = modelled.tokens_per_second_per_request, modelled.seconds_to_first_token
+    return SpeedAnswer(
+        load=load,
+        tokens_per_second=_of_replicas(modelled.tokens_per_second, checked.workload.data_parallel),
+        tokens_per_second_per_request=each,
+        basis="modelled",
+        seconds_to_first_token=first,
+        first_token_basis="modelled",
+        source=_HOST_SOURCE,
+        assumed=assumed,
+        runs=[],
+        targets=list(_targets(checked.query.request, each, first)),
     )
 
 
@@ -180,7 +206,7 @@ def targets_in_words(speed: SpeedAnswer | None) -> str:
     return f" ({', '.join(reached)})"
 
 
-def _modelled(checked: FitEstimate, load: Load) -> LoadSpeed | None:
+def _modelled(checked: FitEstimate, load: Load, host: HostPart | None) -> LoadSpeed | None:
     """Return the speed of one replica by the formula alone."""
     workload, prepared = checked.workload, checked.prepared
     each = workload.requests_per_replica
@@ -192,6 +218,7 @@ def _modelled(checked: FitEstimate, load: Load) -> LoadSpeed | None:
         structs.replace(load, concurrency=each),
         kv_cache_dtype=workload.kv_cache_dtype,
         tensor_parallel=workload.tensor_parallel,
+        host=host,
     )
 
 

@@ -18,6 +18,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
+from fitgauge.services.common.smallest import first_step
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
@@ -33,15 +34,20 @@ from fitgauge.services.fit.candidates import (
     smaller_elsewhere,
 )
 from fitgauge.services.fit.estimate import Estimator
+from fitgauge.services.fit.host_speed import rate_in_words
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import deployable, fewest_gpus, limits_of, sure_limits
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery, needed_pool_bytes
+from fitgauge.services.fit.speed import speed_answer
 
 _FEW_ELSEWHERE = 2
 _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose GPUs read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
 get_accelerator_view_from_cpu_tensor."""
+
+_TAKES_MORE = frozenset({"gpu", "gpu_count", "concurrency", "context_length"})
+"""Fields of changes that take other GPUs, or serve less than was asked."""
 
 
 class SuggestionSearch:
@@ -105,9 +111,14 @@ def suggestion_of(
     estimator: Estimator,
 ) -> Suggestion:
     """Return a change as a suggestion: what was estimated, and how to start it."""
-    host = estimator.host_memory(again)
+    host, each = estimator.host_memory(again), None
     if host is not None and host.total_bytes > host.per_gpu_bytes:
         change += f" ({gib(host.total_bytes)} of host memory in all)"
+    if "cpu_offload_gib" in fields:
+        speed = speed_answer(again)
+        each = speed.tokens_per_second_per_request if speed else None
+        concurrency = again.workload.requests_per_replica
+        change += f": {rate_in_words(each, concurrency)}" if each else ", which is slower"
     return Suggestion(
         change=change,
         verdict=again.verdict,
@@ -115,6 +126,7 @@ def suggestion_of(
         request=fields,
         launch=launch_of(again),
         host_memory=host,
+        tokens_per_second_per_request=each,
     )
 
 
@@ -159,12 +171,8 @@ def suggestions(
     results = [
         suggestion for suggestion in remedies.results if not dominated(suggestion, remedies.results)
     ]
-    results += (with_experts_on_host := _with_experts_on_host(query, estimator))
-    if (
-        not with_experts_on_host
-        and not _any_on_this_gpu(results)
-        and not query.request.engine_version
-    ):
+    results += (by_cpu := _with_cpu(query, estimator))
+    if not by_cpu and not _any_on_this_gpu(results) and not query.request.engine_version:
         smaller = smaller_elsewhere(engines_for(query.accelerator))
         elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
         results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
@@ -174,16 +182,37 @@ def suggestions(
 def in_order(
     results: Sequence[Suggestion], request: FitRequest, most: int = MOST_SUGGESTIONS
 ) -> list[Suggestion]:
-    """Return those that fit before tight ones, and the host's memory last, or first where it is
-    sent; so many at most."""
+    """Return those that fit before tight ones, and the host's memory last, the fastest first; so
+    many at most. Where the host's memory is sent, before it come only changes with which these
+    GPUs alone serve all that is asked."""
     offers_host = request.host_memory_gib is not None
-    return sorted(
-        results,
-        key=lambda suggestion: (
-            suggestion.verdict != "fits",
-            ("cpu_offload_gib" in suggestion.request) != offers_host,
-        ),
-    )[:most]
+
+    def place(suggestion: Suggestion) -> tuple[bool, int, float]:
+        speed = suggestion.tokens_per_second_per_request
+        if "cpu_offload_gib" in suggestion.request:
+            rank = 1
+        else:
+            rank = 2 if offers_host and _TAKES_MORE & suggestion.request.keys() else 0
+        return suggestion.verdict != "fits", rank, -speed.expected if speed else 0.0
+
+    return sorted(results, key=place)[:most]
+
+
+def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> str:
+    """Return 'with 47.9 GiB in host memory it does, in llama.cpp as Q4_K_M, about 20 tokens/s (11
+    to 26)', where host memory is offered and the first step is to use it; else nothing."""
+    step = first_step(results)
+    if request.host_memory_gib is None or step is None or step.host_memory is None:
+        return ""
+    engine, form = step.request.get("engine"), step.request.get("quantization")
+    speed = step.tokens_per_second_per_request
+    return ", ".join(
+        (
+            f"with {gib(step.host_memory.total_bytes)} in host memory it does",
+            *([f"in {engine}" + (f" as {str(form).upper()}" if form else "")] if engine else ()),
+            *([rate_in_words(speed, request.concurrency or 1)] if speed else ()),
+        )
+    )
 
 
 def _any_on_this_gpu(results: Sequence[Suggestion]) -> bool:
@@ -200,11 +229,12 @@ def _sold_together(accelerator: Accelerator, count: int) -> int:
     return count if count <= each else nodes(accelerator, count, None) * each
 
 
-def _with_experts_on_host(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
-    """Return a mixture served from a GGUF file, with experts in host memory where it takes that;
-    nothing for other models and questions."""
+def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
+    """Return a model served from a GGUF file, with a part that the CPU multiplies where it takes
+    that: of mixtures their experts, of other models layers, where host memory is offered; nothing
+    for other questions."""
     if (
-        not query.spec.has_experts
+        not (query.spec.has_experts or query.request.host_memory_gib is not None)
         or ENGINES[words.engine(query.request.engine)].reads_gguf
         or query.request.engine_version is not None
     ):

@@ -18,6 +18,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.engine.model.spec import Stored
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import (
     LlamaKvCache,
@@ -27,12 +28,12 @@ from fitgauge.engine.serving.llamacpp.kv_cache import (
     width_bytes,
 )
 from fitgauge.engine.serving.llamacpp.offload import (
-    Offload,
+    cpu_layers,
     gpu_bytes,
     layer_split,
-    offloaded,
     shard_weights,
 )
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 ANSWERS = [
@@ -187,9 +188,20 @@ def test_experts_leave_before_layers_do() -> None:
     """Of a mixture the experts of the first layers stay on the host, of a dense model its first
     layers."""
     mixture, dense = laid_of("Qwen/Qwen3-30B-A3B"), laid_of("Qwen/Qwen3-32B")
-    assert offloaded(mixture, 48, 5 * GIB).layers == 0 < offloaded(mixture, 48, 5 * GIB).experts
-    assert offloaded(dense, 64, 5 * GIB).experts == 0 < offloaded(dense, 64, 5 * GIB).layers
-    offload = offloaded(dense, 64, 5 * GIB)
+    workload = Workload(
+        engine="llama.cpp",
+        engine_version=(1,),
+        context_length=4096,
+        concurrency=1,
+        kv_cache_dtype="auto",
+        max_batched_tokens=512,
+        max_num_seqs=1,
+        cpu_offload_bytes=5 * GIB,
+    )
+    of_mixture = cpu_layers(spec_of("Qwen/Qwen3-30B-A3B"), mixture, workload)
+    offload = cpu_layers(spec_of("Qwen/Qwen3-32B"), dense, workload)
+    assert of_mixture.layers == 0 < of_mixture.experts
+    assert offload.experts == 0 < offload.layers
     kept = gpu_bytes(dense, range(offload.layers, 64), first=True, last=True, offload=offload)
     assert (
         gpu_bytes(dense, range(64), first=True, last=True, offload=Offload(0, 0)) - kept >= 5 * GIB

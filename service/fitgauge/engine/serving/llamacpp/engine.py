@@ -25,7 +25,7 @@ from fitgauge.engine.serving.llamacpp import (
 )
 from fitgauge.engine.serving.llamacpp.architectures import ARCHITECTURES
 from fitgauge.engine.serving.llamacpp.architectures import OLLAMA as OLLAMA_ARCHITECTURES
-from fitgauge.engine.serving.llamacpp.offload import shard_weights
+from fitgauge.engine.serving.llamacpp.offload import cpu_layers, shard_weights
 
 ENGINE = Engine(
     name="llama.cpp",
@@ -84,6 +84,7 @@ ENGINE = Engine(
     splits_layers=True,
     most_gpus=support.MOST_GPUS,
     line_up=tuple,
+    cpu_layers=cpu_layers,
     file_kind="gguf",
     default=True,
     preference=4,

@@ -2,8 +2,9 @@
 envconfig/config.go."""
 
 from fitgauge.engine.quantity import MIB
+from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
-from fitgauge.engine.serving.llamacpp.offload import Offload, layer_split, offloaded
+from fitgauge.engine.serving.llamacpp.offload import cpu_layers, layer_split
 from fitgauge.engine.serving.rope_scaling import trained_positions
 
 
@@ -14,10 +15,10 @@ def command(launch: Launch) -> str:
     tokens = workload.context_length * workload.concurrency
     source = "-m" if launch.repository.startswith(("/", ".", "~")) else "-hf"
     flags: Flags = ["llama-server", source, launch.repository, "-c", tokens]
-    on_host = workload.cpu_offload_bytes * workload.pipeline_parallel
+    on_host = workload.cpu_offload_bytes
     offload = Offload(0, 0)
     if launch.weights is not None and on_host:
-        offload = offloaded(launch.weights, spec.layers, on_host)
+        offload = cpu_layers(spec, launch.weights, workload)
         flags += ["-ngl", spec.layers + 1 - offload.layers if offload.layers else "all"]
         flags += optional(("--n-cpu-moe", offload.experts or None))
     elif not on_host:

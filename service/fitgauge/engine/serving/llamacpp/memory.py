@@ -8,17 +8,16 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import MixedMemo
 from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly
-from fitgauge.engine.serving.engine_facts import SplitEstimate
+from fitgauge.engine.serving.engine_facts import Offload, SplitEstimate
 from fitgauge.engine.serving.estimate import Estimate, StageMemory, stage_estimates
 from fitgauge.engine.serving.llamacpp.compute_buffer import compute_term
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, Windows
 from fitgauge.engine.serving.llamacpp.offload import (
     LayerSplit,
-    Offload,
+    cpu_layers,
     gpu_bytes,
     largest_bytes,
     layer_split,
-    offloaded,
     projector_bytes,
 )
 from fitgauge.engine.serving.profile import EngineProfile
@@ -56,8 +55,7 @@ class LlamaEstimate(NamedTuple):
     ) -> Estimate:
         """Return the Estimate of every GPU."""
         device_count = workload.pipeline_parallel
-        wanted = workload.cpu_offload_bytes * device_count
-        offload = offloaded(sharded, spec.layers, wanted) if wanted else Offload(0, 0)
+        offload = cpu_layers(spec, sharded, workload)
         split = layer_split(spec.layers, device_count, offload.layers, workload.free_bytes)
         streamed = largest_bytes(sharded) if any(offload) else 0
         windows = self.windows(spec, workload)

@@ -14,6 +14,8 @@ import msgspec
 
 from fitgauge.engine.model.spec import Block, ModelSpec, Part, Stored
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.engine_facts import Offload
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
 from fitgauge.engine.weights.sharding import (
     TOWERS,
@@ -26,15 +28,6 @@ from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 _WHOLE = Ranks(1, 1, 1, 1)
 _HALF = 2
-
-
-class Offload(NamedTuple):
-    """What stays in host memory."""
-
-    layers: int
-    """The first layers that stay there whole."""
-    experts: int
-    """The first layers whose experts stay there."""
 
 
 def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None) -> ShardedWeights:
@@ -154,12 +147,13 @@ def _layer_split(layers: int, gpu_count: int, start: int, free: tuple[int, ...])
     return LayerSplit(tuple(range(*pair) for pair in pairwise(edges)), output)
 
 
-def offloaded(sharded: ShardedWeights, layers: int, wanted: int) -> Offload:
-    """Return the fewest layers, of a mixture the experts of the fewest layers, that hold
-    `wanted` bytes."""
+def cpu_layers(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> Offload:
+    """Return the fewest layers, of a mixture the experts of the fewest layers, that hold what a
+    workload offloads of all GPUs together."""
+    wanted = workload.cpu_offload_bytes * workload.pipeline_parallel
     mixture = any(share.experts for share in sharded.shares)
     count = saved = 0
-    while count < layers and saved < wanted:
+    while count < spec.layers and saved < wanted:
         saved += int(_layer_bytes(sharded, count, experts=mixture) * sharded.scale)
         count += 1
     return Offload(0, count) if mixture else Offload(count, 0)

@@ -156,7 +156,13 @@ def test_detail_full_shows_more_runs(check_fit: Check) -> None:
     "fields",
     [
         {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "quantization": "bf16"},
-        {"model": "Qwen/Qwen3-8B", "gpu": "L40S", "cpu_offload_gib": 4},
+        {
+            "model": "Qwen/Qwen3-8B",
+            "gpu": "L40S",
+            "engine": "llama.cpp",
+            "cpu_offload_gib": 4,
+            "concurrency": 2,
+        },
         {"model": "Qwen/Qwen3-30B-A3B", "gpu": "2x H100", "expert_parallel": 2},
         {"model": "BAAI/bge-m3", "gpu": "L4"},
         {"model": "Qwen/Qwen3-8B", "gpu": "3090 + 4090", "engine": "llama.cpp"},

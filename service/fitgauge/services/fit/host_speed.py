@@ -12,6 +12,7 @@ from fitgauge.engine.performance.host import (
 from fitgauge.engine.performance.load import Load, held_tokens
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.display_memory import drives_screens
 from fitgauge.services.fit.query import FitEstimate
 
@@ -26,17 +27,24 @@ def machine_of(accelerator: Accelerator, host_memory_gib: float | None) -> Machi
     return "desktop" if drives_screens(accelerator) and not is_large else "server"
 
 
+def is_partly_on_host(workload: Workload) -> bool:
+    """Return whether part of the weights lies in host memory: some engines have no such setting."""
+    row = ENGINES[workload.engine]
+    takes = row.supports_cpu_offload or row.cpu_layers is not None
+    return takes and workload.cpu_offload_bytes > 0
+
+
 def is_told(checked: FitEstimate) -> bool:
     """Return whether published runs tell how fast it is: those of a CPU are of one request."""
     workload = checked.workload
-    by_cpu = ENGINES[workload.engine].cpu_layers is not None
-    return not (by_cpu and workload.cpu_offload_bytes and workload.requests_per_replica > 1)
+    by_cpu = ENGINES[workload.engine].cpu_layers is not None and is_partly_on_host(workload)
+    return not (by_cpu and workload.requests_per_replica > 1)
 
 
 def host_part(checked: FitEstimate, load: Load) -> HostPart | None:
     """Return what of a replica's weights lies in host memory; None where nothing does."""
     workload, query = checked.workload, checked.query
-    if not workload.cpu_offload_bytes:
+    if not is_partly_on_host(workload):
         return None
     cpu_layers = ENGINES[workload.engine].cpu_layers
     sharded = checked.prepared.sharded

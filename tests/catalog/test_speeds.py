@@ -41,7 +41,7 @@ def test_a_batch_of_texts_has_a_source_and_the_parameters_of_its_shape() -> None
 
 
 def test_a_run_with_weights_in_host_memory_says_what_lies_there_and_where_it_is_published() -> None:
-    assert len(host_runs()) == 41
+    assert len(host_runs()) == 42
     for run in host_runs():
         spec = spec_of(run.model)
         assert run.source.partition(": ")[2]

@@ -76,6 +76,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     """Whether NVLink joins the GPUs of a node."""
     interconnect_gbps: float | None = None
     """Bandwidth within a node, one direction [10^9 B/s]."""
+    host_link_gbps: float | None = None
+    """Bandwidth to the memory of its host, one direction [10^9 B/s], where that is no PCIe."""
     node_size: int | None = None
     """GPUs in a common node."""
     tdp_watts: int | None = None

@@ -73,10 +73,16 @@ def test_the_interval_of_the_link_spans_published_prompts() -> None:
 def test_a_link_is_that_of_its_generation() -> None:
     rates = {
         name: link_rates(accelerators.load().get(name)).expected / LINK_EFFICIENCY
-        for name in ("rtx-2080-8gb", "rtx-4090-24gb", "rtx-5090-32gb", "rx-7900-xtx-24gb")
+        for name in (
+            "rtx-2080-8gb",
+            "rtx-4090-24gb",
+            "rtx-5090-32gb",
+            "rx-7900-xtx-24gb",
+            "gh200-96gb",
+        )
     }
     assert list(rates.values()) == pytest.approx(
-        [PCIE_GBPS / 2, PCIE_GBPS, 2 * PCIE_GBPS, PCIE_GBPS]
+        [PCIE_GBPS / 2, PCIE_GBPS, 2 * PCIE_GBPS, PCIE_GBPS, 450]
     )
 
 

@@ -39,7 +39,7 @@ logarithms, every source weighing the same) over those marked `fit`, `low` and `
 of them; a test derives them from the rows. What the memory could read at most tells little: four
 channels of DDR4 with 102 GB/s gave 49, two of DDR5 with 77 GB/s 52."""
 
-LINK_SPREAD = (0.47, 1.0, 1 / LINK_EFFICIENCY)
+LINK_SPREAD = (0.49, 1.0, 1 / LINK_EFFICIENCY)
 """Rate that weights get over a link, over LINK_EFFICIENCY of what it could: 10th percentile of the
 prompts in the same file, for which a GPU reads what lies on the host once a chunk, and of vLLM's
 steps; the efficiency as it is (their median is 1.07); the whole rate. Slowest where the memory is
@@ -79,9 +79,10 @@ class HostPart(NamedTuple):
 
 
 def link_rates(accelerator: Accelerator) -> Rates:
-    """Return how fast a GPU reads host memory over PCIe."""
+    """Return how fast a GPU reads host memory: over PCIe, unless the catalog has its link."""
     capability = accelerator.compute_capability
-    peak = _PCIE.get(capability[0], _OLDER_PCIE) if capability else PCIE_GBPS
+    pcie = _PCIE.get(capability[0], _OLDER_PCIE) if capability else PCIE_GBPS
+    peak = accelerator.host_link_gbps or pcie
     low, expected, high = (peak * LINK_EFFICIENCY * spread for spread in LINK_SPREAD)
     return Rates(low, expected, high)
 

@@ -75,7 +75,7 @@ def assumed_rate(checked: FitEstimate, part: HostPart) -> str:
     low, expected, high = part.step
     rate = f"{expected:.0f} GB/s ({low:.0f} to {high:.0f})"
     if ENGINES[checked.workload.engine].cpu_layers is None:
-        return f"The GPU is assumed to read weights in host memory over PCIe at {rate}."
+        return f"The GPU is assumed to read weights in host memory over its link at {rate}."
     machine = machine_of(checked.query.accelerator, checked.query.request.host_memory_gib)
     return (
         f"The CPU is assumed to read weights in host memory at {rate}, as published runs in"

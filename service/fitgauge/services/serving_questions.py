@@ -150,8 +150,9 @@ class ServingQuestions:
                 changes += recommender.elsewhere(request, model, checkpoint)
             return changes
 
-        changes = [*answer.suggestions, *await self._long.run(others)]
-        answer.suggestions = in_order(changes, request, _MOST_WITH_OTHERS)
+        more = await self._long.run(others)
+        here = answer.suggestions
+        answer.suggestions = in_order(here, request, _MOST_WITH_OTHERS, more)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

@@ -177,7 +177,8 @@ def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:
     if answer.launch is not None:
         console.print(f"\n{escape(answer.launch.command)}", soft_wrap=True, highlight=False)
         return
-    step = first_step(answer.suggestions)
+    offers_host = "host_memory_gib" in answer.understood_as
+    step = first_step(answer.suggestions, offers_host=offers_host)
     if step is not None and step.launch is not None:
         change = escape(as_typed(step.change))
         console.print(f"\n[dim]# {change}[/dim]", soft_wrap=True, highlight=False)

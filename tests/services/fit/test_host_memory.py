@@ -69,7 +69,7 @@ def test_the_fastest_way_comes_first_and_says_how_fast():
     assert speeds[1].expected < speeds[0].expected / 2
     for one, speed in zip((by_cpu, over_link), speeds, strict=True):
         assert f"about {speed.expected:.2g} tokens/s" in one.change
-    assert first_step(answer.suggestions) is by_cpu
+    assert first_step(answer.suggestions, offers_host=True) is by_cpu
 
 
 def test_the_summary_says_that_it_runs_partly_in_host_memory():

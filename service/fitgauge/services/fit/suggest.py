@@ -180,35 +180,40 @@ def suggestions(
 
 
 def in_order(
-    results: Sequence[Suggestion], request: FitRequest, most: int = MOST_SUGGESTIONS
+    results: Sequence[Suggestion],
+    request: FitRequest,
+    most: int = MOST_SUGGESTIONS,
+    others: Sequence[Suggestion] = (),
 ) -> list[Suggestion]:
     """Return those that fit before tight ones, and the host's memory last, the fastest first; so
     many at most. Where the host's memory is sent, before it come only changes with which these
-    GPUs alone serve all that is asked."""
+    GPUs alone serve all that is asked. others: smaller models and other GPUs."""
     offers_host = request.host_memory_gib is not None
+    elsewhere = set(map(id, others))
 
     def place(suggestion: Suggestion) -> tuple[bool, int, float]:
         speed = suggestion.tokens_per_second_per_request
-        if "cpu_offload_gib" in suggestion.request:
-            rank = 1
-        else:
-            rank = 2 if offers_host and _TAKES_MORE & suggestion.request.keys() else 0
+        more = _TAKES_MORE & suggestion.request.keys() or id(suggestion) in elsewhere
+        uses_host = "cpu_offload_gib" in suggestion.request
+        rank = 1 if uses_host else 2 * bool(offers_host and more)
         return suggestion.verdict != "fits", rank, -speed.expected if speed else 0.0
 
-    return sorted(results, key=place)[:most]
+    return sorted((*results, *others), key=place)[:most]
 
 
 def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> str:
     """Return 'with 47.9 GiB in host memory it does, in llama.cpp as Q4_K_M, about 20 tokens/s (11
     to 26)', where host memory is offered and the first step is to use it; else nothing."""
-    step = first_step(results)
-    if request.host_memory_gib is None or step is None or step.host_memory is None:
+    offers_host = request.host_memory_gib is not None
+    step = first_step(results, offers_host=offers_host)
+    if not offers_host or step is None or "cpu_offload_gib" not in step.request:
         return ""
+    host = step.host_memory.total_bytes if step.host_memory else 0
     engine, form = step.request.get("engine"), step.request.get("quantization")
     speed = step.tokens_per_second_per_request
     return ", ".join(
         (
-            f"with {gib(step.host_memory.total_bytes)} in host memory it does",
+            f"with {gib(host)} in host memory it does",
             *([f"in {engine}" + (f" as {str(form).upper()}" if form else "")] if engine else ()),
             *([rate_in_words(speed, request.concurrency or 1)] if speed else ()),
         )

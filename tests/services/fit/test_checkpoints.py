@@ -59,6 +59,14 @@ def test_a_published_checkpoint_in_the_requested_format_is_loaded(
     assert (choice.derived is None) == holds_format(choice.model.spec, quantization)
 
 
+def test_a_checkpoint_named_for_the_requested_format_is_loaded_itself(check_fit: Check) -> None:
+    model = "nvidia/Qwen3.6-35B-A3B-NVFP4"  # some of its layers are FP8
+    published = check_fit(model=model, gpu="2x H100")
+    named = check_fit(model=model, gpu="2x H100", quantization="nvfp4")
+    assert named.launch.command == published.launch.command
+    assert named.terms == published.terms
+
+
 @pytest.mark.parametrize("model", [LLAMA, "Qwen/Qwen3-32B", "Qwen/Qwen2.5-72B-Instruct"])
 def test_what_is_judged_is_the_checkpoint_that_the_command_loads(
     check_fit: Check, model: str

@@ -97,6 +97,7 @@ def test_the_memory_of_a_gpu_belongs_to_its_name():
     assert fields("check_fit", model="7b", gpu="A100", vram=40)["gpu"] == "A100 40GB"
     assert fields("check_fit", model="7b", gpu="A100 80GB", vram=80)["gpu"] == "A100 80GB"
     assert fields("check_fit", model="7b", vram="24 GB")["gpu"] == "24 GB"
+    assert fields("check_fit", model="7b", instance_type="g5.12xlarge")["gpu"] == "g5.12xlarge"
 
 
 @pytest.mark.parametrize("key", ["temperature", "user_intent", "learning_rate", "zero_stage"])

@@ -5,6 +5,7 @@ supposed to exist."""
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fitgauge.catalog.format_names import take_formats
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.quantization.published import published
@@ -66,9 +67,12 @@ def loads_while_quantizing(model: Model, quantization: str, engine: EngineName) 
 
 def holds_requested(model: Model, quantization: str) -> bool:
     """Return whether the model itself is published in the requested format. Engines load 16-bit
-    weights in either 16-bit format. Raises UnsupportedError for an unknown format."""
+    weights in either 16-bit format; a repository that is named for the format is in it, though it
+    mixes others in. Raises UnsupportedError for an unknown format."""
     if model.source == "size":
         return False
+    if model.is_quantized and take_formats(model.id.lower())[1] == canonical_name(quantization):
+        return True
     dtype = UNQUANTIZED.get(canonical_name(quantization))
     if dtype in _SIXTEEN_BIT and not model.is_quantized:
         return model.spec.dtype in _SIXTEEN_BIT

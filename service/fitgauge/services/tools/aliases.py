@@ -26,7 +26,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     _GPU: (
         "gpu gpus gpu_type gpu_name gpu_model accelerator accelerators device hardware "
-        "graphics_card card"
+        "graphics_card card instance instance_type machine_type"
     ),
     (GPU_MEMORY, "gpu"): (
         "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"

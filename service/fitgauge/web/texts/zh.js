@@ -251,7 +251,6 @@ export default {
   'code.renamed-model': '仓库已迁移，且无法读取新名称。',
   'code.request-too-slow': '请求传输过慢。',
   'code.signing-keys-unavailable': '无法读取身份提供方的密钥：请稍后重试。',
-  'code.starting': '这部分服务仍在启动：请稍后重试。',
   'code.too-many-cells': '表格超过上限。',
   'code.too-many-connections': '调用方的连接过多。',
   'code.too-many-requests': '调用方的请求过多。',

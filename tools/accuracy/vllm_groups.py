@@ -115,7 +115,7 @@ GROUPS = (
         TRITON,
         ((0, 17), (9, 9)),
         True,
-        "all",
+        "drafts",
         True,
         "vllm 0.33.0 v1/worker/gpu/model_runner.py",
     ),

@@ -106,7 +106,7 @@ def test_stages_of_a_pipeline_share_the_slots_and_the_last_drafts(check_fit: Che
     assert all("lora_slots" in names for names in held)
 
 
-@pytest.mark.parametrize("engine", ["sglang", "transformers", "llama.cpp"])
+@pytest.mark.parametrize("engine", ["tgi", "transformers", "llama.cpp"])
 def test_another_engine_says_that_it_changed_nothing(check_fit: Check, engine: str) -> None:
     answer = check_fit(
         model="Qwen/Qwen3-8B", gpu="H100", engine=engine, lora_slots=2, speculative_tokens=1
@@ -143,7 +143,11 @@ def test_a_draft_is_in_the_command_and_in_what_is_understood(check_fit: Check) -
     answer = check_fit(**DRAFTED, speculative_tokens=3)
     words = shlex.split(answer.launch.command)
     said = msgspec.json.decode(words[words.index("--speculative-config") + 1])
-    assert said == {"model": DRAFTED["draft_model"], "num_speculative_tokens": 3}
+    assert said == {
+        "model": DRAFTED["draft_model"],
+        "method": "draft_model",
+        "num_speculative_tokens": 3,
+    }
     assert answer.understood_as["draft_model"] == DRAFTED["draft_model"]
     assert check_fit(**answer.understood_as).per_gpu == answer.per_gpu
 

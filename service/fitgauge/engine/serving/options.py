@@ -33,8 +33,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=64)] | None,
         Meta(
             description=(
-                "vllm: draft tokens per step, by the model's MTP head or draft_model. Default 0:"
-                " off."
+                "vllm, sglang: draft tokens per step, by the model's MTP head or draft_model."
+                " Default 0: off."
             ),
             examples=[1],
         ),

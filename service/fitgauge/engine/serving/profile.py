@@ -8,8 +8,9 @@ import msgspec
 from fitgauge.engine.quantity import Basis, Term
 from fitgauge.engine.serving.workload import EngineName
 
-SecondRunner = Literal["none", "dense", "all"]
-"""Which models vLLM's second model runner is the default of."""
+SecondRunner = Literal["none", "dense", "all", "drafts"]
+"""Which models vLLM's second model runner is the default of; `drafts`: all, and those for which a
+smaller model drafts too."""
 
 
 class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True):

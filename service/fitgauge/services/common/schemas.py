@@ -205,7 +205,12 @@ class FitRequest(EngineOptions, frozen=True, forbid_unknown_fields=True):
     ] = None
     draft_model: Annotated[
         Text | None,
-        Meta(description="vllm: Hub ID of the draft model: an EAGLE head or a smaller model."),
+        Meta(
+            description=(
+                "vllm, sglang: Hub ID of the draft model: an EAGLE or DFlash head, or a smaller"
+                " model."
+            )
+        ),
     ] = None
     settings: Annotated[
         SettingsMode | None,

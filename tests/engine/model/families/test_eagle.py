@@ -81,3 +81,35 @@ def test_a_model_of_the_same_type_stays_a_model() -> None:
     spec = read_config(HEAD | {"architectures": ["LlamaForCausalLM"]})
     assert "fc.weight" not in elements(spec)
     assert sum(block.part is Part.HEAD for block in spec.blocks) == 1
+
+
+def test_the_speculators_format_has_norms_of_what_is_read_and_heads_of_qwen_3s_shape() -> None:
+    layers = {key: HEAD[key] for key in HEAD if key not in {"architectures", "draft_vocab_size"}}
+    said = {
+        "speculators_model_type": "eagle3",
+        "draft_vocab_size": 32000,
+        "norm_before_fc": True,
+        "fc_norm": True,
+        "transformer_layer_config": layers | {"model_type": "qwen3"},
+    }
+    counted = elements(read_config(said))
+    assert counted["input_norm.weight"] == 3 * 4096
+    assert counted["fc_norm.2.weight"] == 4096
+    assert counted["self_attn.q_norm.weight"] == 128
+
+
+def test_a_dflash_head_of_a_vocabulary_of_its_own_has_an_output_head() -> None:
+    layers = {key: HEAD[key] for key in HEAD if key not in {"architectures", "draft_vocab_size"}}
+    said = {
+        "speculators_model_type": "dflash",
+        "draft_vocab_size": 32000,
+        "aux_hidden_state_layer_ids": [2, 10, 18],
+        "transformer_layer_config": layers
+        | {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
+            "sliding_window": 2048},
+    }  # fmt: skip
+    spec = read_config(said)
+    assert elements(spec)["fc.weight"] == 4096 * 3 * 4096
+    assert elements(spec)["lm_head.weight"] == 32000 * 4096
+    windows = [mixer.window for block in spec.blocks for mixer in block.mixers]
+    assert windows == [2048, None]

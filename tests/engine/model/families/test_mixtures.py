@@ -22,6 +22,7 @@ from fitgauge.engine.model.spec import (
     Split,
     Tensor,
 )
+from fitgauge.engine.serving.vllm.weights import rotates
 from fitgauge.errors import MalformedModelError
 
 DATA = Path(__file__).parent / "data"
@@ -115,11 +116,13 @@ def test_repositories_hold_what_is_read(model):
     ids=lambda model: model["model"],
 )
 def test_rotary_tables_equal_vllm(model):
-    """vLLM registers our rotary tables and four F32 scales an attention layer (DeepSeek V4 has
-    no such scales)."""
+    """vLLM registers the rotary tables of the model's layers and four F32 scales an attention
+    layer (DeepSeek V4 has no such scales)."""
     spec = read_config(model["config"])
     tables = sum(
-        size_of(table.positions * table.dim, table.dtype or "BF16") for table in spec.rotary_tables
+        size_of(table.positions * table.dim, table.dtype or "BF16")
+        for table in spec.rotary_tables
+        if rotates(spec, table, None)
     )
     scales = 0 if spec.model_type == "deepseek_v4" else 16 * spec.layers
     assert tables + scales == model["vllm_buffer_bytes"]

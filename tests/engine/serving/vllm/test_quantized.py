@@ -166,6 +166,29 @@ def test_a_tower_that_fp8_lists_as_a_whole_is_quantized_but_for_what_its_class_i
     )
 
 
+def test_kimi_k3_quantizes_the_projections_of_its_latent_experts_but_beside_mxfp4():
+    k3 = spec_of("moonshotai/Kimi-K3")
+    fp8 = msgspec.structs.replace(
+        k3, quantization={"quant_method": "fp8", "activation_scheme": "dynamic"}
+    )
+    forms = []
+    for spec in (k3, fp8):
+        shares = shard_weights(spec, published(spec)).shares
+        around = {share.form for share in shares if (share.out, share.inputs) == (3584, 7168)}
+        forms.append({form.name if form else None for form in around})
+    assert forms[0] <= {None}
+    assert forms[1] == {"fp8"}
+
+
+def test_llama_4s_tower_is_in_16_bit_whatever_fp8_lists():
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    llama_4 = spec_of("meta-llama/Llama-4-Scout-17B-16E-Instruct")
+    spec = msgspec.structs.replace(llama_4, quantization=settings)
+    shares = shard_weights(spec, published(spec)).shares
+    forms = {share.form for share in shares if share.part in (Part.VISION, Part.PROJECTOR)}
+    assert forms == {None}
+
+
 @pytest.mark.parametrize(
     ("settings", "form"),
     [

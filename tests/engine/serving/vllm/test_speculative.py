@@ -11,11 +11,15 @@ from engine.model.families.test_eagle import HEAD
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.vllm.cuda_graphs import captured
 from fitgauge.engine.serving.vllm.speculative import (
     check_draft,
+    check_heads,
     draft_spec,
     draft_term,
     drafted_layers,
+    drafting,
+    method,
     read_bytes,
     with_draft,
 )
@@ -25,6 +29,15 @@ from kv_layouts import kv_layout
 
 NAME = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
 
+
+DFLASH = {
+    "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_size": 4096,
+    "intermediate_size": 12288, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128, "num_hidden_layers": 5, "vocab_size": 151936, "dtype": "bfloat16",
+    "max_position_embeddings": 40960, "layer_types": ["full_attention"] * 5,
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+}  # fmt: skip
+"""The config of z-lab/Qwen3-8B-DFlash-b16."""
 
 TARGET = spec_of("meta-llama/Llama-3.1-8B-Instruct")
 EAGLE_3 = read_config(HEAD)
@@ -91,9 +104,47 @@ def test_its_layer_keeps_a_cache_like_one_of_the_models() -> None:
     assert drafted_layers(drafted) == 1
 
 
-def test_the_model_hands_it_three_hidden_states_of_every_token() -> None:
-    assert read_bytes(with_draft(TARGET, EAGLE_3, NAME), workload()) == 2 * 8192 * 3 * 4096
-    assert read_bytes(TARGET, workload()) == 0
+def test_the_model_hands_it_three_hidden_states_of_every_token_and_it_keeps_one() -> None:
+    assert read_bytes(with_draft(TARGET, EAGLE_3, NAME), workload()) == 2 * 8192 * 4 * 4096
+    assert read_bytes(TARGET, workload(speculative_tokens=0)) == 0
+
+
+def test_own_heads_keep_a_hidden_state_of_every_token() -> None:
+    """DeepSeek V4's keep its four residual streams."""
+    assert read_bytes(spec_of("deepseek-ai/DeepSeek-V3"), workload()) == 2 * 8192 * 7168
+    assert read_bytes(spec_of("deepseek-ai/DeepSeek-V4-Flash"), workload()) == 2 * 8192 * 4 * 4096
+
+
+def test_own_heads_all_draft_as_often() -> None:
+    three = spec_of("stepfun-ai/Step-3.7-Flash")
+    check_heads(three, 2)
+    check_heads(three, 6)
+    with pytest.raises(UnsupportedError) as refused:
+        check_heads(three, 4)
+    assert refused.value.parameter == "speculative_tokens"
+
+
+def test_a_dflash_head_shares_embedding_and_head_and_copies_its_keys_and_values() -> None:
+    """z-lab/Qwen3-8B-DFlash-b16: five layers of Qwen 3's shape, `fc` of five hidden states, the
+    embedding of a masked token, a rotary table and the scales of five layers."""
+    head = read_config(DFLASH)
+    target = spec_of("Qwen/Qwen3-8B")
+    layer = 4096 * 6144 + 4096**2 + 3 * 4096 * 12288 + 2 * 4096 + 2 * 128
+    numbers = 5 * layer + 5 * 4096**2 + 3 * 4096 + 5 * 2048 * 4096
+    drafted = with_draft(target, head, "z-lab/Qwen3-8B-DFlash-b16")
+    assert loaded(drafted) == 2 * numbers + 2 * 40960 * 128 + 16 * 5
+    assert pool_bytes(drafted, 7) - pool_bytes(target, 0) == 5 * 65_536
+
+
+def test_the_command_says_how_a_head_drafts_whatever_its_name() -> None:
+    assert drafting(with_draft(TARGET, EAGLE_3, "acme/head"), "acme/head") == {
+        "model": "acme/head",
+        "method": "eagle3",
+    }
+    parallel = read_config(HEAD | {"architectures": ["PEagleDraftModel"]})
+    said = drafting(with_draft(TARGET, parallel, "acme/head"), "acme/head")
+    assert said["parallel_drafting"]
+    assert drafting(TARGET, None) == {"method": "mtp"}
 
 
 def test_a_head_of_the_first_kind_is_told_by_its_name() -> None:
@@ -103,6 +154,11 @@ def test_a_head_of_the_first_kind_is_told_by_its_name() -> None:
     drafted = with_draft(TARGET, read_config(config), "yuhuili/EAGLE-LLaMA3.1-Instruct-8B")
     layer = 4096 * 6144 + 4096**2 + 3 * 4096 * 14336 + 4096
     assert loaded(drafted) == 2 * (layer + 2 * 4096**2) + 2 * 131_072 * 128 + 16
+
+
+def test_a_head_of_the_first_kind_is_told_by_sglangs_class_too() -> None:
+    config = HEAD | {"architectures": ["LlamaForCausalLMEagle"]}
+    assert method(with_draft(TARGET, read_config(config), "acme/head").draft or TARGET) == "eagle"
 
 
 def test_a_smaller_model_is_loaded_whole_and_keeps_all_its_layers() -> None:
@@ -123,7 +179,8 @@ def test_a_draft_is_stored_in_its_own_format_whatever_the_models() -> None:
     "draft, name",
     [
         (spec_of("Qwen/Qwen3-0.6B"), "Qwen/Qwen3-0.6B"),
-        (EAGLE_3, "z-lab/Llama-3.1-8B-DFlash"),
+        (EAGLE_3, "z-lab/Llama-3.1-8B-DFlash2"),
+        (msgspec.structs.replace(EAGLE_3, architecture="Eagle3DeepseekV3ForCausalLM"), NAME),
         (msgspec.structs.replace(EAGLE_3, task="encode"), "acme/encoder"),
     ],
 )
@@ -146,3 +203,9 @@ def test_a_draft_needs_a_number_of_tokens_and_heads_that_the_ranks_divide(
     with pytest.raises(UnsupportedError) as refused:
         check_draft(with_draft(TARGET, EAGLE_3, NAME), workload(**changes))
     assert refused.value.parameter == field
+
+
+def test_drafted_tokens_widen_the_batches_that_are_captured() -> None:
+    """16 requests of 4 tokens: as many batches as of 64 requests of one."""
+    drafting = captured(workload(max_num_seqs=16))
+    assert drafting == captured(workload(max_num_seqs=64, speculative_tokens=0))

@@ -19,12 +19,14 @@ from fitgauge.engine.serving.sglang.container import CONTAINER
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.sglang.settings import LADDERS
 from fitgauge.engine.serving.sglang.weights import shard_weights
+from fitgauge.engine.serving.vllm.speculative import with_draft
 
 ENGINE = Engine(
     name="sglang",
-    options=frozenset(
-        {"enforce_eager", "kv_offload_gib", "disaggregation", "rope_scaling_factor"}
-    ),
+    options=frozenset({
+        "enforce_eager", "kv_offload_gib", "disaggregation", "rope_scaling_factor",
+        "speculative_tokens",
+    }),
     kv_offload=KvOffload(),
     title="SGLang",
     aliases=("sgl", "srt"),
@@ -65,6 +67,7 @@ ENGINE = Engine(
         "quark": (7, 0), "int8": (7, 5), "int4": (7, 5), "bitsandbytes": (7, 0), "gguf": (6, 0),
     },
     served_formats=("fp8", "w8a8", "awq", "gptq", "nvfp4", "mxfp4"),
+    with_draft=with_draft,
     split=SplitEstimate(
         memory.loaded_stages, memory.stage_memory, for_accelerator=memory.for_accelerator
     ),

@@ -14,6 +14,7 @@ from fitgauge.engine.serving.launch import (
     shell,
 )
 from fitgauge.engine.serving.sglang.mem_fraction import GRAPHS_WITHIN_REQUESTS
+from fitgauge.engine.serving.sglang.speculative import algorithm
 from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
@@ -95,8 +96,25 @@ def command(launch: Launch) -> str:
         flags += ["--enable-hierarchical-cache", "--hicache-size", hicache_gigabytes(workload)]
     if workload.disaggregation:
         flags += ["--disaggregation-mode", workload.disaggregation]
+    if workload.speculative_tokens:
+        flags += _drafting(launch)
     if attention_replicas:
         flags.append("--enable-dp-attention")
     if launch.model.spec.task == "encode":
         flags.append("--is-embedding")
     return shell([*flags, "--disable-cuda-graph"] if workload.enforce_eager else flags)
+
+
+def _drafting(launch: Launch) -> Flags:
+    """Return how tokens are drafted, in one chain; DFlash drafts its block in one step."""
+    tokens, name = launch.workload.speculative_tokens, algorithm(launch.model.spec)
+    in_steps = name != "DFLASH"
+    return [
+        *("--speculative-algorithm", name),
+        *optional(
+            ("--speculative-draft-model-path", launch.settings.draft_model),
+            ("--speculative-num-steps", tokens if in_steps else None),
+            ("--speculative-eagle-topk", 1 if in_steps else None),
+        ),
+        *("--speculative-num-draft-tokens", tokens + 1),
+    ]

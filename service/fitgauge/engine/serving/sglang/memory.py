@@ -25,7 +25,7 @@ from fitgauge.engine.serving.runtime import (
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
 from fitgauge.engine.serving.sglang.degrees import check_parallel
-from fitgauge.engine.serving.sglang.gpus import architecture, is_large_hopper
+from fitgauge.engine.serving.sglang.gpus import Architecture, architecture, is_large_hopper
 from fitgauge.engine.serving.sglang.mem_fraction import (
     mem_fraction_static,
     running_requests,
@@ -34,8 +34,10 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
+from fitgauge.engine.serving.sglang.speculative import draft_term
 from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
+from fitgauge.engine.serving.vllm.speculative import check_draft
 from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -92,14 +94,25 @@ def loaded_stages(
     images = feature_bytes(spec, accelerator, running_requests(spec, workload, accelerator))
     stored = on_gpu(spec, sharded, architecture(accelerator))
     check_parallel(spec, stored, workload.tensor_parallel, workload.expert_parallel)
+    check_draft(spec, workload)
+    of_gpu = architecture(accelerator)
     return stored.once(
-        (*loading_degrees(workload), images, workload.rope_scaling_factor),
-        lambda: _loaded(spec, stored, workload, images),
+        (
+            *loading_degrees(workload),
+            images,
+            workload.rope_scaling_factor,
+            workload.speculative_tokens > 0,
+        ),
+        lambda: _loaded(spec, stored, workload, images, of_gpu),
     )
 
 
 def _loaded(
-    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, images: int
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    workload: Workload,
+    images: int,
+    of_gpu: Architecture,
 ) -> tuple[tuple[Term, ...], ...]:
     def buffers() -> Term:
         size = buffer_bytes(scaled_tables(spec, workload.rope_scaling_factor))
@@ -115,6 +128,11 @@ def _loaded(
         (
             weights_term(sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
             buffers(),
+            *(
+                (draft_term(spec, sharded.scheme, workload, of_gpu),)
+                if workload.speculative_tokens and stage.last
+                else ()
+            ),
             *(_multimodal(images) if images else ()),
         )
         for stage in stages_of(spec, workload)

@@ -18,6 +18,12 @@ from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.kv_cache import given_pool, state_bytes
 from fitgauge.engine.serving.sglang import compressed
 from fitgauge.engine.serving.sglang.gpus import architecture, is_blackwell
+from fitgauge.engine.serving.sglang.speculative import (
+    RUNNING_REQUESTS,
+    checked_tokens,
+    own_layers,
+    priced_layers,
+)
 from fitgauge.engine.serving.token_pool import (
     cell_formula,
     full_token_bytes,
@@ -35,6 +41,27 @@ STATE_SHARE = 0.9
 STATES_PER_REQUEST = 3
 """State slots a running request may take: its own and two that the radix cache holds of its
 prefix."""
+
+TRACKING = 2
+"""Further slots of a request of the `_TRACKED` architectures, in which states of its prefix are
+kept by turns while steps overlap."""
+
+TRACKED_SINCE = (0, 5, 23)
+"""From here on such slots are counted; the releases before were not read for it."""
+
+_TRACKED = frozenset({
+    "KimiLinearForCausalLM", "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM", "Qwen3_5ForCausalLM",
+    "Qwen3NextForCausalLM", "Qwen4ExpForConditionalGeneration",
+    "InternS2PreviewForConditionalGeneration", "MiniCPMV4_6ForConditionalGeneration",
+    "MiniCPMV4_7ForConditionalGeneration", "BailingMoeV2_5ForCausalLM", "BailingMoeV3ForCausalLM",
+    "BailingMoeV3VLForConditionalGeneration", "FalconH1ForCausalLM",
+    "GraniteMoeHybridForCausalLM", "Glm5NextForConditionalGeneration", "NemotronHForCausalLM",
+    "NemotronHPuzzleForCausalLM", "NemotronH_Omni_Reasoning_V3", "KimiK3ForConditionalGeneration",
+    "InklingForConditionalGeneration",
+})  # fmt: skip
+"""Source: srt/arg_groups/overrides.py, _mamba_radix_cache_resolution (extra_buffer);
+kv_cache_configurator.py, _calculate_mamba_ratio."""
 
 WINDOWED = frozenset({
     "Llama4ForConditionalGeneration", "GptOssForCausalLM", "MiMoV2FlashForCausalLM",
@@ -64,6 +91,8 @@ class SglangPools(Struct, frozen=True, kw_only=True):
     """Bytes of a token in the pool of sliding layers."""
     slot: int
     """Bytes of a state slot."""
+    slots_per_request: int = STATES_PER_REQUEST
+    """State slots a running request may take."""
     window: int
     """Tokens of the longest window."""
     context_length: int
@@ -76,6 +105,10 @@ class SglangPools(Struct, frozen=True, kw_only=True):
     """Tokens of the images that a request attends to across, which lie in the same pool."""
     formula: str = ""
     """`cell` by its factors."""
+    checked: int = 0
+    """Tokens of a request that a step checks with a draft, whose states are apart; 0 without."""
+    running: int = 0
+    """Requests at once whose tokens are checked at most."""
 
     @property
     def keeps(self) -> bool:
@@ -89,16 +122,26 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         return self.full + self.window_share * self.windowed if self.full else self.windowed
 
     def slots(self, pool_bytes: int) -> int:
-        """State slots: 0.9 / 1.9 of the pool less one slot of padding, over the bytes of a slot."""
+        """State slots: 0.9 / 1.9 of the pool less one slot of padding, over the bytes of a slot;
+        with a draft both with the states of the tokens that are checked, of as many requests as
+        have slots."""
         if not self.slot:
             return 0
-        return max(0, int((pool_bytes * STATE_SHARE / (1 + STATE_SHARE) - self.slot) // self.slot))
+        budget = pool_bytes * STATE_SHARE / (1 + STATE_SHARE) - self.slot * (1 + self.checked)
+        return max(0, int(budget // (self.slot * (1 + self.checked / self.slots_per_request))))
+
+    def state_bytes(self, pool_bytes: int) -> int:
+        """Return what states take of the pool: the slots, one of padding, and the states of the
+        tokens that are checked of every running request and one more."""
+        slots = self.slots(pool_bytes)
+        running = min(self.running, slots // self.slots_per_request) + 1 if self.checked else 0
+        return (slots + 1 + running * self.checked) * self.slot
 
     def tokens(self, pool_bytes: int) -> int:
         """`max_total_num_tokens`: what the states leave, over the cell; a request's context where
         nothing is kept of a token. Source: pool_configurator.py, _zero_kv_max_tokens."""
         pool_bytes -= self.fixed
-        rest = pool_bytes - (self.slots(pool_bytes) + 1) * self.slot if self.slot else pool_bytes
+        rest = pool_bytes - self.state_bytes(pool_bytes)
         if not self.cell:
             return self.context_length if self.slots(pool_bytes) else 0
         return max(0, int(rest // self.cell))
@@ -115,10 +158,11 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         needed = int(tokens * self.cell) + 1 + self.fixed if self.cell else 0
         if not self.slot:
             return needed
-        states = (STATES_PER_REQUEST * concurrency + 2) * self.slot
+        slots = self.slots_per_request * concurrency + 1
+        states = slots * (1 + self.checked / self.slots_per_request) + 1 + self.checked
         return max(
-            int(states * (1 + STATE_SHARE) / STATE_SHARE),
-            int((needed + self.slot) * (1 + STATE_SHARE)),
+            int(states * self.slot * (1 + STATE_SHARE) / STATE_SHARE),
+            int((needed + self.slot * (1 + self.checked)) * (1 + STATE_SHARE)),
         )
 
     def pool_formula(self, concurrency: int, context_length: int) -> str:
@@ -145,7 +189,7 @@ class SglangPools(Struct, frozen=True, kw_only=True):
             tokens_in_window = int(self.window_share * tokens) if self.full else tokens
             counts.append(tokens_in_window // min(context_length, self.window))
         if self.slot:
-            counts.append(self.slots(pool_bytes) // STATES_PER_REQUEST)
+            counts.append(self.slots(pool_bytes) // self.slots_per_request)
         return min(counts, default=0)
 
 
@@ -179,8 +223,9 @@ def radix_pool(
     """Return the pools of one rank's `layers` (None: all). raw_rows: see `has_raw_rows`;
     requests: --max-running-requests, None where it is not set."""
     dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
+    drafted = priced_layers(spec, workload)
     if any(isinstance(mixer, CompressedAttention) for mixer, _ in held(spec, layers)):
-        return _of_compressed(held(spec, layers), workload, requests)
+        return _of_compressed(held(spec, layers), workload, requests, drafted)
     split = spec.architecture in WINDOWED
     full = windowed = window = 0
     layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
@@ -199,29 +244,58 @@ def radix_pool(
             full += size
         layers_of[1 if width else 0].append((mixer, count))
     slot = sum(
-        count * state_bytes(mixer, kv_cache_dtype(spec, "auto"), tensor_parallel)
+        count * state_bytes(_with_dtypes(mixer), "BF16", tensor_parallel)
         for mixer, count in held(spec, layers)
         if isinstance(mixer, Recurrent)
     )
+    own = sum(
+        count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True)
+        for mixer, count in own_layers(spec)
+    )
+    if drafted and layers_of[0]:
+        full += own or int(full * drafted / sum(count for _, count in layers_of[0]))
     return SglangPools(
         full=full,
         windowed=windowed,
         slot=slot,
+        slots_per_request=_slots_per_request(spec, workload),
         window=window,
         context_length=workload.context_length,
         source=_source_tokens(spec),
-        formula=_cell_formula(*layers_of, dtype, tensor_parallel, scaled=not raw_rows),
+        formula=_cell_formula(*layers_of, dtype, tensor_parallel, scaled=not raw_rows)
+        + (f" with {counted(drafted, 'layer')} more that draft" if drafted else ""),
+        checked=checked_tokens(workload),
+        running=requests or RUNNING_REQUESTS,
     )
 
 
+def _with_dtypes(mixer: Recurrent) -> Recurrent:
+    """Return a recurrent layer whose state is in float32 where its config names no dtype, but for
+    the convolution's inputs. Source: srt/configs/mamba_utils.py, mamba2_state_dtype."""
+    states = tuple(
+        structs.replace(
+            state, dtype=state.dtype or (None if state.name.startswith("conv") else "F32")
+        )
+        for state in mixer.states
+    )
+    return structs.replace(mixer, states=states)
+
+
+def _slots_per_request(spec: ModelSpec, workload: Workload) -> int:
+    tracked = spec.architecture in _TRACKED and workload.engine_version >= TRACKED_SINCE
+    return STATES_PER_REQUEST + (TRACKING if tracked else 0)
+
+
 def _of_compressed(
-    layers: list[tuple[Mixer, int]], workload: Workload, requests: int | None
+    layers: list[tuple[Mixer, int]], workload: Workload, requests: int | None, drafted: int
 ) -> SglangPools:
-    """Return the pools of compressed attention."""
+    """Return the pools of compressed attention, which a draft makes larger by its share of the
+    layers."""
     pools = compressed.compressed_pools(layers, requests)
+    more = 1 + drafted / sum(count for _, count in layers)
     return SglangPools(
-        full=pools.full,
-        windowed=pools.windowed,
+        full=pools.full * more,
+        windowed=pools.windowed * more,
         slot=0,
         window=max(mixer.window for mixer, _ in layers if isinstance(mixer, CompressedAttention)),
         context_length=workload.context_length,
@@ -309,10 +383,11 @@ def cache_terms(pool: SglangPools, workload: Workload) -> tuple[Term, ...]:
     formula = pool.pool_formula(requests, workload.context_length)
     if not pool.slot:
         return (exact_term("kv_cache", size, "computed", formula, source),)
-    states = min(size, (pool.slots(size) + 1) * pool.slot)
+    states = min(size, pool.state_bytes(size))
+    checked = f" + {pool.checked} tokens checked of every request" if pool.checked else ""
     state_formula = (
-        f"({pool.slots(size)} slots + 1) x {pool.slot} B; {STATE_SHARE:g} of the KV cache,"
-        f" {STATES_PER_REQUEST} slots a request"
+        f"({pool.slots(size)} slots + 1{checked}) x {pool.slot} B; {STATE_SHARE:g} of the KV cache,"
+        f" {pool.slots_per_request} slots a request"
     )
     formula = f"{exactly(size)} of both pools - {exactly(states)} of states; {formula}"
     return (

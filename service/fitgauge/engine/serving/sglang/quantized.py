@@ -11,6 +11,7 @@ from fitgauge.engine.quantization.scheme import LINEARS, Names, Rule, Scheme, na
 from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.vllm.quantized import (
     CHANNEL_SCALES,
+    IN_16_BIT_BESIDE_MXFP4,
     UNQUANTIZED,
     halved_group,
     marlin_reads,
@@ -44,7 +45,7 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     rules = [each for rule in rules for each in _registered(rule, later, ordered=ordered)]
     if scheme.name in ("mxfp4", "compressed-tensors"):
         rules = [_with_biases(rule, spec) for rule in rules]
-    whole = [Rule(form=None, names=UNQUANTIZED)]
+    whole = [Rule(form=None, names=names) for names in (UNQUANTIZED, IN_16_BIT_BESIDE_MXFP4)]
     if quirks(spec).unquantized_experts:
         whole.append(Rule(form=None, kinds=(Kind.EXPERT,)))
     if names := quirks(spec).unquantized:

@@ -103,6 +103,8 @@ def buffer_bytes(spec: ModelSpec) -> int:
     """Return the bytes of rotary tables, which are in float32 whatever the model is in. Source:
     srt/layers/rotary_embedding/base.py."""
     tables = (
-        size_of(table.positions * table.dim, table.dtype or "F32") for table in spec.rotary_tables
+        size_of(table.positions * table.dim, table.dtype or "F32")
+        for table in spec.rotary_tables
+        if table.tower or vllm.rotates(spec, table, None)
     )
     return position_bytes(spec) + sum(tables)

@@ -22,7 +22,8 @@ def captured(workload: Workload) -> Captured | None:
     """Return the graphs that a launch captures, and those of the runs that were measured; None for
     the releases whose graphs do not depend on max_num_seqs.
 
-    Batches are captured up to twice max_num_seqs; by the first engine, which captures decode steps
+    Batches are captured up to twice max_num_seqs, times the tokens that a request has of a step
+    where some are drafted; by the first engine, which captures decode steps
     alone, up to the next multiple of 8. The graphs of whole decode steps that come with them since
     0.11, up to max_num_seqs, share their memory."""
     sequences, version = workload.max_num_seqs, workload.engine_version
@@ -31,7 +32,8 @@ def captured(workload: Workload) -> Captured | None:
         return Captured(_count(up_to), _count(_LARGEST_FIRST))
     if version < releases.GRAPHS_BY_SEQUENCES:
         return None
-    return Captured(_count(min(2 * sequences, workload.max_batched_tokens)), len(_SIZES))
+    tokens = 2 * sequences * (1 + workload.speculative_tokens)
+    return Captured(_count(min(tokens, workload.max_batched_tokens)), len(_SIZES))
 
 
 @cache

@@ -15,6 +15,7 @@ from fitgauge.engine.serving.launch import (
 from fitgauge.engine.serving.rope_scaling import config_overrides, scaling
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
+from fitgauge.engine.serving.vllm.speculative import drafting
 from fitgauge.engine.serving.workload import Workload
 
 ONLINE_FORMATS = {"fp8": "fp8", "nf4": "bitsandbytes"}
@@ -97,7 +98,9 @@ def command(launch: Launch) -> str:
         flags += ["--enable-lora", "--max-loras", workload.lora_slots]
         flags += ["--max-lora-rank", workload.lora_rank]
     if workload.speculative_tokens:
-        drafts = {"model": settings.draft_model} if settings.draft_model else {"method": "mtp"}
-        config = {**drafts, "num_speculative_tokens": workload.speculative_tokens}
+        config = {
+            **drafting(launch.model.spec, settings.draft_model),
+            "num_speculative_tokens": workload.speculative_tokens,
+        }
         flags += ["--speculative-config", json.encode(config).decode()]
     return shell([*flags, "--enforce-eager"] if workload.enforce_eager else flags)

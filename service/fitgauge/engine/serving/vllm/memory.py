@@ -40,7 +40,7 @@ from fitgauge.engine.serving.vllm.second_runner import (
     sampler_states,
     warm_up_term,
 )
-from fitgauge.engine.serving.vllm.speculative import check_draft, draft_term
+from fitgauge.engine.serving.vllm.speculative import check_draft, check_heads, draft_term
 from fitgauge.engine.serving.vllm.stage_memory import (
     communicating_ranks,
     graphs_in_budget,
@@ -227,6 +227,7 @@ def _loaded(
     check_checkpoint(spec, sharded.scheme, workload.engine_version)
     check_lora(spec, workload)
     check_draft(spec, workload)
+    check_heads(spec, workload.speculative_tokens)
     here = padded_for(sharded, spec, accelerator.compute_capability)
     return tuple(
         (

@@ -20,16 +20,18 @@ UNQUANTIZED = named(
     (
         "indexer.wk",
         "indexer.weights_proj",
-        "routed_expert_down_proj",
-        "routed_expert_up_proj",
         "re:_res_proj$",
         "eh_proj",
     )
 )
 """Linears that vLLM builds in 16 bit whatever the checkpoint's settings say: the sparse
 indexer's wk and weights_proj, fused into one (models/deepseek_v2.py, Indexer), Kimi K3's
-projections around its latent experts and residuals (as its class registers them), and what joins
-hidden states and embeddings in MTP (models/deepseek_mtp.py and those like it)."""
+projections of residuals (as its class registers them), and what joins hidden states and embeddings
+in MTP (models/deepseek_mtp.py and those like it)."""
+
+IN_16_BIT_BESIDE_MXFP4 = named(("routed_expert_down_proj", "routed_expert_up_proj"))
+"""Kimi K3's projections around its latent experts, which it quantizes in every format but MXFP4:
+there vLLM has methods for experts alone. Source: models/kimi_k3/nvidia/model.py."""
 
 _FIRST_MAMBA = named((r"re:(^|\.)(mamba|mixer)\.(in|x|dt|out)_proj$",))
 """Linears of the first Mamba's mixer, which takes no quantization. Source: layers/mamba/
@@ -111,6 +113,8 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
     if scheme.name == "compressed-tensors" and quirks(spec).experts_unnamed:
         rules = [Rule(form=None, kinds=(Kind.EXPERT,)), *rules]
     whole = [UNQUANTIZED, _FIRST_MAMBA] if _has_first_mamba(spec) else [UNQUANTIZED]
+    if any(rule.form is not None and rule.form.name == "mxfp4" for rule in rules):
+        whole.append(IN_16_BIT_BESIDE_MXFP4)
     return msgspec.structs.replace(
         scheme, rules=(*(Rule(form=None, names=names) for names in whole), *rules)
     )
@@ -155,9 +159,9 @@ def _unquantized_towers(spec: ModelSpec) -> list[Rule]:
     """Return rules for what vLLM's class of a tower or projector builds in 16 bit."""
     special = quirks(spec)
     parts: set[Part] = set()
-    if special.towers_of_transformers:
-        parts.update(TOWERS)
-    if special.towers_of_transformers or special.unquantized_projector:
+    if special.towers_of_transformers or special.unquantized_tower:
+        parts.update((*TOWERS, Part.PROJECTOR))
+    if special.unquantized_projector:
         parts.add(Part.PROJECTOR)
     rules = [Rule(form=None, parts=(Part.PROJECTOR,), names=_PATCH_MERGER)]
     if parts:

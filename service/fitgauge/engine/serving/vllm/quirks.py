@@ -41,6 +41,14 @@ class Quirks(NamedTuple):
     fused_moe/router/gate_linear.py (force_fp32_compute: kernels for 9.0 and 10.x),
     models/nemotron_h.py."""
 
+    unquantized_tower: bool = False
+    """Its class builds tower and projector in 16 bits. Source: mllama4.py,
+    Llama4ForConditionalGeneration (quant_config=None)."""
+
+    cache_dtype_ignored: bool = False
+    """Its attention is built without the settings of the cache, which stays in the model's dtype.
+    Source: falcon.py, FalconAttention."""
+
     padded_tables: bool = False
     """An encoder whose position and type tables are padded like vocabularies, and whose pooler is
     left out. Source: bert.py, roberta.py."""
@@ -219,6 +227,12 @@ _FLAGS: dict[str, str] = {
     "unquantized_projector": """
         kimi_k25
     """,
+    "unquantized_tower": """
+        llama4
+    """,
+    "cache_dtype_ignored": """
+        falcon
+    """,
     "head_without_bias": """
         phi
     """,
@@ -235,7 +249,7 @@ _FLAGS: dict[str, str] = {
         nemotron_h
     """,
     "quantized_router": """
-        k2_horizon lfm2_moe qwen3_moe qwen3_omni_moe qwen3_vl_moe
+        hunyuan_v1_moe k2_horizon lfm2_moe qwen3_moe qwen3_omni_moe qwen3_vl_moe
     """,
 }
 """By flag, the model types for which it is set in addition to `_QUIRKS`."""

@@ -9,7 +9,7 @@ from fitgauge.engine.model.spec import CrossAttention, ModelSpec, Part, Recurren
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.serving.vllm import releases
-from fitgauge.engine.serving.vllm.speculative import is_head
+from fitgauge.engine.serving.vllm.speculative import drafts_in_parallel, is_head
 from fitgauge.engine.serving.workload import Workload
 
 _FUSED = ((8, 0), (12, 1))
@@ -46,12 +46,15 @@ _STATES_SOURCE = "vllm 0.33 vllm/v1/worker/gpu/sample/penalties.py, PenaltiesSta
 
 def runs_second(spec: ModelSpec, models: SecondRunner) -> bool:
     """Return whether this model runs with the second model runner, where that is the default of
-    `models`; with a smaller model that drafts, the first does. Source: config/vllm.py,
-    use_v2_model_runner, _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0)."""
-    if spec.draft is not None and not is_head(spec.draft):
+    `models`. Tokens that a head drafts in parallel, and before `drafts` those of a smaller model,
+    need the first. Source: config/vllm.py, use_v2_model_runner,
+    _get_v2_model_runner_unsupported_features (0.27.0, 0.29.0, 0.33.0)."""
+    if spec.draft is not None and (
+        drafts_in_parallel(spec.draft) or not (is_head(spec.draft) or models == "drafts")
+    ):
         return False
     if models != "dense":
-        return models == "all"
+        return models != "none"
     if spec.task != "generate":
         return False
     language = [block for block in spec.blocks if block.part is Part.LANGUAGE]

@@ -1,10 +1,12 @@
 """Speculative decoding: what vLLM loads to draft tokens, and what that keeps of a request. The
-model's own prediction heads, an EAGLE head trained for it, or a smaller model of the same
+model's own prediction heads, an EAGLE or DFlash head trained for it, or a smaller model of the same
 vocabulary.
 
-Source: vLLM 0.33.0, models/*_mtp.py, llama_eagle.py, llama_eagle3.py; config/speculative.py,
-SpeculativeConfig.__post_init__; v1/worker/gpu/spec_decode/eagle/utils.py, load_eagle_model;
-v1/spec_decode/draft_model.py."""
+Left out: a rotary table that draft and model share, and one that grows to the longest request.
+
+Source: vLLM 0.33.0, models/*_mtp.py, llama_eagle.py, llama_eagle3.py, qwen3_dflash.py;
+config/speculative.py, SpeculativeConfig.__post_init__; v1/worker/gpu/spec_decode/eagle/utils.py,
+load_eagle_model; v1/spec_decode/draft_model.py."""
 
 from collections.abc import Iterator
 
@@ -13,14 +15,15 @@ import msgspec
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
-from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent
+from fitgauge.engine.model.families.eagle import DFLASH
+from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent, Split
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.activations import HALF
 from fitgauge.engine.serving.vllm.compute_capability import padded_for
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
-from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, shard_weights
+from fitgauge.engine.serving.vllm.weights import VLLM, buffer_bytes, rotates, shard_weights
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError, nearest
 from fitgauge.engine.weights.rank_bytes import rank_weights
@@ -38,8 +41,11 @@ _DRAFTS = (
 EAGLE_1 = "EagleLlamaForCausalLM"
 """vLLM's class of heads of the first kind, which their configs call by that of a whole model."""
 
+_SGLANG_EAGLE_1 = "LlamaForCausalLMEagle"
+"""The class that heads of the first kind name for SGLang."""
+
 _NOT_SIZED = (
-    "dflash",
+    "dflash2",
     "dspark",
     "medusa",
     "mlp_speculator",
@@ -57,22 +63,23 @@ def with_draft(spec: ModelSpec, draft: ModelSpec, name: str) -> ModelSpec:
     Raises UnsupportedError for a kind that is not sized here, and for a draft whose
     vocabulary is another."""
     repository = name.lower()
+    if not is_head(draft) and ("eagle-" in repository or draft.architecture == _SGLANG_EAGLE_1):
+        draft = _first_eagle(draft)
     kind = next(
         (word for word in _NOT_SIZED if word in repository or word in draft.architecture.lower()),
         None,
     )
-    if kind or draft.task != "generate":
+    unread = "eagle" in draft.architecture.lower() and not is_head(draft)
+    if kind or unread or draft.task != "generate":
         raise UnsupportedError(
             "draft_model",
-            f"{name} is no draft that is sized here: {kind or draft.architecture}. EAGLE and"
-            " EAGLE-3 heads are, and smaller models of the same family.",
+            f"{name} is no draft that is sized here: {kind or draft.architecture}. EAGLE, EAGLE-3"
+            " and DFlash heads are, and smaller models of the same family.",
         )
-    if draft.architecture not in EAGLE_3 and "eagle-" in repository:
-        draft = _first_eagle(draft)
     if draft.vocabulary_size != spec.vocabulary_size:
         detail = (
-            f"{name} has {draft.vocabulary_size} tokens, the model {spec.vocabulary_size}: vLLM"
-            " drafts with the same vocabulary alone."
+            f"{name} has {draft.vocabulary_size} tokens, the model {spec.vocabulary_size}: a draft"
+            " needs the same vocabulary."
         )
         raise UnsupportedError("draft_model", detail)
     return msgspec.structs.replace(spec, draft=draft)
@@ -144,11 +151,24 @@ def check_draft(spec: ModelSpec, workload: Workload) -> None:
         )
 
 
+def check_heads(spec: ModelSpec, tokens: int) -> None:
+    """Raise UnsupportedError where drafted tokens are more than the model's own heads and no
+    multiple of them: vLLM runs all heads or none a second time. Source: config/speculative.py,
+    SpeculativeConfig.__post_init__ (n_predict)."""
+    own = drafted_layers(spec) if spec.draft is None else 0
+    if own and tokens > own and tokens % own:
+        raise UnsupportedError(
+            "speculative_tokens",
+            f"{tokens} drafted tokens are no multiple of the model's {own} prediction heads.",
+            ({"speculative_tokens": nearest(range(own, 65, own), tokens)},),
+        )
+
+
 def draft_spec(spec: ModelSpec) -> ModelSpec:
     """Return what drafts as a model of its own, less what it shares: the embedding and, of the
     model's own heads, the output head too, with which a head's copies are equal. An EAGLE-3 head
     has an output head of its own, and one of another width an embedding too; a smaller model shares
-    nothing.
+    nothing. Own heads register the rotary tables by which no layer of the model rotates.
 
     A posted log of an EAGLE head of 1.73 GiB, 1.375 of them the embedding of Gemma 4 26B, adds
     0.35 GiB, and says which it keeps."""
@@ -164,14 +184,36 @@ def draft_spec(spec: ModelSpec) -> ModelSpec:
         )
         for block in heads(spec)
     )
-    return msgspec.structs.replace(
-        draft or msgspec.structs.replace(spec, rotary_tables=()), blocks=blocks
-    )
+    if draft is not None:
+        return msgspec.structs.replace(draft, blocks=blocks)
+    unregistered = tuple(table for table in spec.rotary_tables if not rotates(spec, table, None))
+    return msgspec.structs.replace(spec, rotary_tables=unregistered, blocks=blocks)
 
 
 def is_head(draft: ModelSpec) -> bool:
-    """Return whether a draft is an EAGLE head rather than a model of its own."""
-    return draft.architecture == EAGLE_1 or draft.architecture in EAGLE_3
+    """Return whether a draft is an EAGLE or DFlash head rather than a model of its own."""
+    return method(draft) != "draft_model"
+
+
+def method(draft: ModelSpec) -> str:
+    """Return what --speculative-config calls the way a draft drafts."""
+    if draft.architecture in EAGLE_3:
+        return "eagle3"
+    return {EAGLE_1: "eagle", DFLASH: "dflash"}.get(draft.architecture, "draft_model")
+
+
+def drafting(spec: ModelSpec, name: str | None) -> dict[str, object]:
+    """Return how --speculative-config says what drafts: `name` is the draft's repository. vLLM
+    tells most heads by words of their names, which not all have."""
+    if spec.draft is None or name is None:
+        return {"method": "mtp"}
+    parallel = {"parallel_drafting": True} if drafts_in_parallel(spec.draft) else {}
+    return {"model": name, "method": method(spec.draft), **parallel}
+
+
+def drafts_in_parallel(draft: ModelSpec) -> bool:
+    """Return whether an EAGLE-3 head drafts its tokens at once (P-EAGLE)."""
+    return draft.architecture.lower().startswith("peagle")
 
 
 def draft_term(
@@ -186,7 +228,7 @@ def draft_term(
     if draft is not None:
         scheme = published(draft) or Scheme(name="unquantized")
     sharded = padded_for(shard_weights(drafted, scheme), drafted, compute_capability)
-    size = draft_bytes(drafted, sharded, workload)
+    size = draft_bytes(drafted, sharded, workload) + _context_bytes(drafted, workload)
     if draft is not None and drafted is draft:
         return exact_term(
             "draft_weights",
@@ -215,19 +257,56 @@ def draft_term(
     )
 
 
+def _context_bytes(drafted: ModelSpec, workload: Workload) -> int:
+    """Return the copy of its layers' key and value projections, one after the other, by which a
+    DFlash head makes keys and values of the model's hidden states [bytes]; 0 for other drafts.
+    Source: qwen3_dflash.py, _build_context_kv_buffers."""
+    if drafted.architecture != DFLASH:
+        return 0
+    blocks = tuple(
+        msgspec.structs.replace(
+            block,
+            mixers=(),
+            tensors=tuple(
+                tensor
+                for tensor in block.tensors
+                if tensor.split is Split.KV and len(tensor.shape) > 1
+            ),
+        )
+        for block in drafted.blocks
+    )
+    copied = msgspec.structs.replace(drafted, blocks=blocks, rotary_tables=())
+    return draft_bytes(copied, shard_weights(copied, Scheme(name="unquantized")), workload)
+
+
 def read_bytes(spec: ModelSpec, workload: Workload) -> int:
-    """Return the hidden states that the model hands to an EAGLE-3 head, there while it samples:
-    tokens x what the head's `fc` reads x 2 B."""
+    """Return what a head reads, which is there while the model samples: its buffer of hidden
+    states, tokens x its width x 2 B, and those that the model hands to `fc`, of an EAGLE-3 or
+    DFlash head tokens x what `fc` reads x 2 B; 0 where a smaller model drafts, or nothing. Source:
+    spec_decode/target_dependent_ar/speculator.py and dflash/speculator.py (hidden_states)."""
     draft = spec.draft
-    if draft is None or draft.architecture not in EAGLE_3:
+    if not workload.speculative_tokens or (draft is not None and not is_head(draft)):
         return 0
     read = (
         tensor.shape[1]
-        for block in draft.blocks
+        for block in (draft.blocks if draft is not None else ())
         for tensor in block.tensors
         if tensor.name == "fc.weight"
     )
-    return HALF * workload.max_batched_tokens * next(read, 0)
+    joined = next(read, 0) if draft is not None and draft.architecture != EAGLE_1 else 0
+    return HALF * workload.max_batched_tokens * (_handed_width(spec) + joined)
+
+
+def _handed_width(spec: ModelSpec) -> int:
+    """Return the numbers of a token in the buffer of a head: its width, of DeepSeek V4 its residual
+    streams side by side."""
+    streams = (
+        tensor.shape[1]
+        for block in heads(spec)
+        for tensor in block.tensors
+        if tensor.name == "hc_head_fn"
+    )
+    return next(streams, (spec.draft or spec).hidden_size)
 
 
 def draft_bytes(drafted: ModelSpec, sharded: ShardedWeights, workload: Workload) -> int:

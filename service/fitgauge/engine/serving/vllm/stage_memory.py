@@ -87,10 +87,12 @@ def of_any_context(
     stages = stages_of(spec, workload)
     caches = _caches(spec, workload, accelerator, stages, memo)
     memories: dict[Hashable, StageMemory] = {}
+    drafted = drafted_layers(spec) if workload.speculative_tokens else 0
     each = []
     for stage, cache in zip(stages, caches, strict=True):
         place, layers = (stage.first, stage.last), len(stage.layers)
-        alike = layers, count_within(spec.latent_layers, stage.layers)
+        captured_layers = layers + (drafted if stage.last else 0)
+        alike = captured_layers, count_within(spec.latent_layers, stage.layers)
         key = place, alike, id(cache)
         memory = memories.get(key)
         if memory is None:

@@ -140,7 +140,7 @@ def buffer_bytes(
     size = position_bytes(spec) + sum(
         table_bytes(spec, table, version, width)
         for table in spec.rotary_tables
-        if (first if table.tower else _rotates(spec, table, layers))
+        if (first if table.tower else rotates(spec, table, layers))
     )
     if quirks(spec).registers_causal_mask:
         size += spec.max_context_length**2
@@ -161,7 +161,7 @@ def buffer_bytes(
     return size
 
 
-def _rotates(spec: ModelSpec, table: RotaryTable, layers: range | None) -> bool:
+def rotates(spec: ModelSpec, table: RotaryTable, layers: range | None) -> bool:
     """Return whether an attention layer of the stage rotates by the table. What transformers' own
     code registers has one row, and lies outside the layers."""
     return table.positions == 1 or any(

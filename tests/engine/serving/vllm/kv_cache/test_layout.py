@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bundled_models import spec_of
 from fitgauge.engine.model.spec import (
     Attention,
     Block,
@@ -294,3 +295,15 @@ def test_a_dtype_vllm_has_not_is_refused_with_a_hint(dtype):
     with pytest.raises(UnsupportedError) as refused:
         _layout(_model((1, _attention())), kv_cache_dtype=dtype)
     assert "fp8" in refused.value.alternatives[0]["kv_cache_dtype"]
+
+
+def test_falcons_cache_stays_in_the_models_dtype() -> None:
+    spec = spec_of("tiiuae/falcon-7b")
+    plain, fp8 = (
+        kv_layout(
+            spec, tensor_parallel=1, kv_cache_dtype=dtype, max_model_len=2048,
+            max_batched_tokens=2048, max_num_seqs=256, compute_capability=HOPPER,
+        ).block_bytes
+        for dtype in ("auto", "fp8")
+    )  # fmt: skip
+    assert plain == fp8

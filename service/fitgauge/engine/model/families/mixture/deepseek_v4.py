@@ -278,14 +278,16 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
 
 def rotary_tables(config: Config, kinds: list[str]) -> tuple[RotaryTable, ...]:
     """Return one table in F32 for layers that compress (with YaRN, where the config has it), one
-    for those that only slide."""
+    for those that only slide, as prediction heads do."""
     dim = attention(config, kinds[0] if kinds else SPARSE).rope_dim
     compressing = msgspec.structs.replace(table(config, dim, dtype="F32"), windowed=False)
     sliding = RotaryTable(
         positions=stack.context_length(config), dim=dim, dtype="F32", windowed=True
     )
     compresses = any(kind in RATES for kind in kinds)
-    slides = any(kind not in RATES for kind in kinds)
+    slides = any(kind not in RATES for kind in kinds) or bool(
+        config.integer(*mtp.COUNT, default=0, high=64)
+    )
     return (
         *((compressing,) if compresses else ()),
         *((sliding,) if slides else ()),

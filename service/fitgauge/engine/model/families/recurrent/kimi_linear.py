@@ -253,13 +253,12 @@ def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor,
 
 
 def latent_projections(hidden: int, latent: int, *, normed: bool) -> tuple[Tensor, ...]:
-    """Return what stands around experts that work in a narrower space; whole on every rank, and
-    in BF16 where the experts are quantized."""
+    """Return what stands around experts that work in a narrower space; whole on every rank."""
     name = "block_sparse_moe.routed_expert"
     return (
-        Tensor(f"{name}_down_proj.weight", (latent, hidden), Kind.LINEAR, dtype="BF16"),
+        Tensor(f"{name}_down_proj.weight", (latent, hidden), Kind.LINEAR),
         *(parts.norm(f"{name}_norm", latent) if normed else ()),
-        Tensor(f"{name}_up_proj.weight", (hidden, latent), Kind.LINEAR, dtype="BF16"),
+        Tensor(f"{name}_up_proj.weight", (hidden, latent), Kind.LINEAR),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from fitgauge.engine.model.dtypes import BITS, dtype
 from fitgauge.engine.model.spec import Attention, CompressedAttention, LatentAttention, ModelSpec
+from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 
 AUTO = "auto"
@@ -74,6 +75,8 @@ def resolved_format(
     (_canonicalize_sparse_mla_kv_cache_dtype) and `models/deepseek_v4/attention.py`
     (_resolve_dsv4_kv_cache_dtype)."""
     requested = cache_format(name)
+    if quirks(spec).cache_dtype_ignored:
+        return AUTO
     if requested == AUTO and not requantized:
         requested = checkpoint_format(spec.quantization)
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]

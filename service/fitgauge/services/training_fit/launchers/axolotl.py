@@ -2,41 +2,60 @@
 fsdp.py; docs/cli.qmd."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import target_modules
-from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
+from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION, target_modules
+from fitgauge.services.training_fit.launchers.common import (
+    base_format,
+    optimizer_settings,
+    processes_per_node,
+)
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    PREFERENCE,
+    Default,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "axolotl.yaml"
+_ATTENTION = {"flash": "flash_attention_2"}
+_OWN_OPTIMIZERS = ("muon",)
+_DATA = {
+    "dpo": "chat_template.default",
+    "simpo": "chat_template.default",
+    "orpo": "chat_template.argilla",
+    "kto": "chatml.argilla",
+}
+"""Formats of preferences: prompt_strategies/dpo, orpo and kto; docs/rlhf.qmd."""
 
 
 def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """Return the YAML, and `axolotl train`."""
     settings: dict[str, object] = {"base_model": path_of(model)}
-    settings |= {} if setup.algorithm == "sft" else {"rl": setup.algorithm}
+    supervised = setup.algorithm == "sft"
+    settings |= {} if supervised else {"rl": setup.algorithm}
+    settings |= {"remove_unused_columns": False} if setup.algorithm == "kto" else {}
     settings |= _adapters(model, workload)
     settings |= {
-        "datasets": [{"path": "DATASET", "type": "alpaca"}],
+        "datasets": [{"path": "DATASET", "type": _DATA.get(setup.algorithm, "alpaca")}],
         "sequence_len": workload.sequence_length,
-        "sample_packing": True,
-        "pad_to_sequence_len": True,
+        **({"sample_packing": True, "pad_to_sequence_len": True} if supervised else {}),
         "micro_batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "num_epochs": 1,
         "learning_rate": 0.0002,
-        "optimizer": optim(workload) or workload.optimizer,
+        **_optimizer(workload),
         **_precision(workload),
         "gradient_checkpointing": workload.activation_checkpointing != "none",
         "activation_offloading": workload.activation_offload,
-        "attn_implementation": (
-            "flash_attention_2" if workload.attention == "flash" else workload.attention
-        ),
+        "attn_implementation": _ATTENTION.get(workload.attention, workload.attention),
         "torch_compile": workload.compile,
         **_kernels(workload),
         **_sharding(workload),
@@ -56,9 +75,10 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     if not workload.uses_adapters:
         return {}
     stored = base_format(workload)
+    in_4bit = stored in ("nf4", "nf4_double", "fp4")
     config: dict[str, object] = {
-        "adapter": "qlora" if workload.method == "qlora" else "lora",
-        "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
+        "adapter": "qlora" if in_4bit else "lora",  # which refuses 8 bit (schemas/peft.py)
+        "load_in_4bit": in_4bit,
         "load_in_8bit": stored == "int8",
         "lora_r": workload.lora_rank,
         "lora_alpha": workload.lora_rank,
@@ -69,14 +89,32 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
             "bnb_4bit_use_double_quant": False,
             "bnb_4bit_quant_type": stored,
         }
-    every = workload.lora_targets == "all_linear"
-    config |= (
-        {"lora_target_linear": True}
-        if every
-        else {"lora_target_modules": target_modules(model.spec, workload)}
-    )
     config |= {"peft_use_dora": True} if workload.method == "dora" else {}
+    if workload.lora_targets != "all_linear":
+        config["lora_target_modules"] = target_modules(model.spec, workload)
+    elif workload.quantize_experts:  # refuses lora_target_linear (schemas/validation.py)
+        config["lora_target_modules"] = list(USUAL_ATTENTION)
+        config["lora_target_parameters"] = ["experts.gate_up_proj", "experts.down_proj"]
+    else:
+        config["lora_target_linear"] = True
     return config | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
+
+
+def _optimizer(workload: TrainingWorkload) -> dict[str, object]:
+    """Return the Trainer's optimizer, or one of its own (schemas/enums.py,
+    CustomSupportedOptimizers)."""
+    if workload.optimizer in _OWN_OPTIMIZERS:
+        return {"optimizer": workload.optimizer}
+    settings = optimizer_settings(workload)
+    return {{"optim": "optimizer"}.get(name, name): value for name, value in settings.items()}
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+    if workload.kernels == "lora" and base_format(workload) == "int8":
+        message = "axolotl's kernels of adapters refuse an 8-bit base: the command has them off."
+        notes.append(lacking("kernels", message))
+    return notes
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:
@@ -107,7 +145,8 @@ def _kernels(workload: TrainingWorkload) -> dict[str, object]:
         config["plugins"] = ["axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin"]
     if workload.uses_adapters:
         config |= dict.fromkeys(
-            ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"), workload.kernels == "lora"
+            ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel"),
+            workload.kernels == "lora" and base_format(workload) != "int8",
         )
     return config
 
@@ -141,8 +180,10 @@ AXOLOTL = Tool(
     command=axolotl_command,
     run_names=RunNames("yaml", {**TRAINER_NAMES, "epochs": "num_epochs"}),
     algorithms=PREFERENCE - {"reward"},
+    # context parallelism is a ring of flash attention (utils/schemas/validation.py)
+    supports=lambda workload: workload.context_parallel == 1 or workload.attention == "flash",
     kernels="lora",
-    unsupported=unsupported_by_trainer,
+    unsupported=_unsupported,
     sets_allocator=True,
     defaults=(
         Default("precision", "bf16",
@@ -168,6 +209,9 @@ AXOLOTL = Tool(
         Default("kernels", "lora",
             "src/axolotl/utils/schemas/config.py, check_auto_enable_lora_kernels",
                 ("lora", "qlora"), supervised=True),
+        Default("fsdp_version", 2,
+            "src/axolotl/utils/schemas/config.py, check_multigpu_lora_kernels: refuses FSDP1",
+                gpus="several"),
         Default("lora_rank", 32, "examples/llama-3: lora_r (none in the schema)", ADAPTERS),
         Default("lora_targets", "all_linear", "examples/llama-3: lora_target_linear", ADAPTERS),
         Default("expandable_segments", True,

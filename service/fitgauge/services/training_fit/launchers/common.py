@@ -14,6 +14,10 @@ OPTIMIZERS = {
     "adamw_torch_4bit": "adamw_torch_4bit",
 }  # fmt: skip
 """transformers training_args.py, OptimizerNames."""
+_OPTIMIZER_ARGUMENTS = {
+    "adamw_bf16": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False",
+    "sgd_momentum": "momentum=0.9",
+}
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -22,6 +26,16 @@ def optim(workload: TrainingWorkload) -> str | None:
     name = OPTIMIZERS.get(workload.optimizer)
     fused = name == "adamw_torch" and workload.optimizer_implementation == "fused"
     return "adamw_torch_fused" if fused else name
+
+
+def optimizer_settings(workload: TrainingWorkload) -> dict[str, str]:
+    """Return the Trainer's arguments of the optimizer; empty where it has none for it."""
+    settings = {} if (name := optim(workload)) is None else {"optim": name}
+    if workload.optimizer in _OPTIMIZER_ARGUMENTS:
+        settings["optim_args"] = _OPTIMIZER_ARGUMENTS[workload.optimizer]
+    if workload.optimizer == "galore_adamw":
+        settings["optim_target_modules"] = "all-linear"
+    return settings
 
 
 def base_format(workload: TrainingWorkload) -> str | None:

@@ -8,6 +8,7 @@ from fitgauge.services.common.shell import joined, path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     base_format,
+    nodes,
     processes_per_node,
     sequences_per_step,
 )
@@ -32,6 +33,34 @@ _PARTS = {
 }  # fmt: skip
 
 
+_OPTIMIZERS = {
+    "adamw": "AdamW", "sgd": "SGD", "adafactor": "Adafactor",
+    "adamw_8bit": "bitsandbytes.optim.AdamW8bit", "paged_adamw": "bitsandbytes.optim.PagedAdamW",
+    "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit", "lion": "bitsandbytes.optim.Lion",
+    "lion_8bit": "bitsandbytes.optim.Lion8bit",
+}  # fmt: skip
+"""Names in torch.optim, or with their module (litgpt/utils.py, instantiate_torch_optimizer and
+instantiate_bnb_optimizer)."""
+
+
+def litgpt_supports(workload: TrainingWorkload) -> bool:
+    """Return whether its scripts have these settings: data parallelism with whole shards, and a
+    quantized base on one GPU, without mixed precision (litgpt/finetune/lora.py, setup)."""
+    quantized = base_format(workload) is not None
+    divided = workload.tensor_parallel * workload.context_parallel * workload.pipeline_parallel
+    return (
+        workload.framework == ("fsdp" if workload.gpus > 1 else "transformers")
+        and workload.zero_stage in (0, 3)
+        and divided * workload.data_parallel_replicate == 1
+        and workload.offload == "none"
+        and workload.optimizer in _OPTIMIZERS
+        and workload.precision in _PRECISIONS
+        and workload.method != "dora"
+        and not (quantized and (workload.gpus > 1 or workload.precision.startswith("mixed")))
+        and base_format(workload) in (None, *_FORMATS)
+    )
+
+
 def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """`litgpt finetune_full` or `litgpt finetune_lora`; several GPUs are FSDP's."""
     words: list[object] = [
@@ -41,10 +70,13 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
     ]
     words += [
         "--precision",
-        _PRECISIONS.get(workload.precision, "bf16-true"),
+        _PRECISIONS[workload.precision],
         "--devices",
         processes_per_node(workload),
+        *(["--num_nodes", nodes(workload)] if nodes(workload) > 1 else []),
     ]
+    if workload.optimizer != "adamw":
+        words += ["--optimizer", _OPTIMIZERS[workload.optimizer]]
     stored = base_format(workload)
     words += ["--quantize", _FORMATS[stored]] if stored in _FORMATS else []
     if workload.uses_adapters:
@@ -76,6 +108,7 @@ LITGPT = Tool(
     framework="transformers",
     framework_on_several="fsdp",
     command=litgpt_command,
+    supports=litgpt_supports,
     run_names=RunNames(
         "flags",
         {

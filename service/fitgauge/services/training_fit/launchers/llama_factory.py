@@ -1,23 +1,25 @@
 """LLaMA-Factory: one YAML. Source: LLaMA-Factory 0.9.6, src/llamafactory/hparams/*.py; examples."""
 
 from fitgauge.engine.model.spec import Model
+from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate_config
-from fitgauge.services.training_fit.launchers.common import base_format, optim
+from fitgauge.services.training_fit.launchers.common import base_format, optimizer_settings
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
-from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
+from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 
 _FILE = "llama_factory.yaml"
 _STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": "dpo"},
     "kto": {"stage": "kto"}, "ppo": {"stage": "ppo"},
            "orpo": {"stage": "dpo", "pref_loss": "orpo"},
            "simpo": {"stage": "dpo", "pref_loss": "simpo"}}  # fmt: skip
+_OWN_OPTIMIZERS = {"muon": "use_muon", "adam_mini": "use_adam_mini"}
 _ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
 
 
@@ -28,7 +30,10 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         **_STAGES.get(setup.algorithm, _STAGES["sft"]),
         "do_train": True,
     }
+    settings |= {"reward_model": "REWARD_MODEL"} if setup.algorithm == "ppo" else {}
     settings |= _adapters(model, workload)
+    # DeepSpeed casts by itself, and ZeRO-3 refuses pure_bf16 (hparams/parser.py, get_train_args)
+    deepspeed_in_bf16 = workload.framework == "deepspeed" and workload.precision == "bf16"
     settings |= {
         "dataset": "DATASET",
         "template": "default",
@@ -36,10 +41,10 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         "output_dir": "outputs",
         "per_device_train_batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
-        "optim": optim(workload) or workload.optimizer,
-        "bf16": workload.precision in ("mixed_bf16", "fp8"),
+        **_optimizer(workload),
+        "bf16": workload.precision in ("mixed_bf16", "fp8") or deepspeed_in_bf16,
         "fp16": workload.precision == "mixed_fp16",
-        "pure_bf16": workload.precision == "bf16",
+        "pure_bf16": workload.precision == "bf16" and not deepspeed_in_bf16,
         "disable_gradient_checkpointing": (
             workload.activation_checkpointing == "none" or workload.framework == "fsdp"
         ),
@@ -58,6 +63,18 @@ def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup
         files.append(written(DEEPSPEED, deepspeed_config(workload) + "\n"))
     several = "FORCE_TORCHRUN=1 " if workload.gpus > 1 else ""
     return "\n".join([*files, f"{several}llamafactory-cli train {_FILE}"])
+
+
+def _optimizer(workload: TrainingWorkload) -> dict[str, object]:
+    """Return the Trainer's optimizer, or one of its own (hparams/finetuning_args.py)."""
+    if workload.optimizer in _OWN_OPTIMIZERS:
+        return {_OWN_OPTIMIZERS[workload.optimizer]: True}
+    return dict(optimizer_settings(workload))
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+    return notes + fused_by_liger(workload)
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
@@ -91,7 +108,7 @@ LLAMA_FACTORY = Tool(
     command=llama_factory_command,
     run_names=RunNames("yaml", TRAINER_NAMES),
     algorithms=PREFERENCE | {"ppo"},
-    unsupported=unsupported_by_trainer,
+    unsupported=_unsupported,
     steps_under_deepspeed=True,  # examples/deepspeed/ds_z3_config.json
     defaults=(
         Default("precision", "mixed_bf16",
@@ -100,6 +117,9 @@ LLAMA_FACTORY = Tool(
             "src/llamafactory/model/patcher.py, compute_dtype; adapter.py", ADAPTERS),
         Default("quantization", "nf4_double",
             "src/llamafactory/hparams/model_args.py, double_quantization", ("qlora",)),
+        Default("loss", "fused",
+            "src/llamafactory/model/model_utils/liger_kernel.py, apply_liger_kernel",
+            supervised=True, kernels="liger"),
         Default("activation_checkpointing", "full",
             "src/llamafactory/hparams/model_args.py, disable_gradient_checkpointing: False"),
         Default("lora_rank", 8, "src/llamafactory/hparams/finetuning_args.py, lora_rank", ADAPTERS),

@@ -1,25 +1,31 @@
 """ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments;
 examples/train."""
 
+from collections.abc import Mapping
+
 from fitgauge.engine.model.spec import Model
-from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.note import Note
+from fitgauge.engine.training.algorithms.rollout import steps_sampled
+from fitgauge.engine.training.algorithms.setup import Setup, Sleep
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import joined, path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
     base_format,
-    optim,
+    optimizer_settings,
     processes_per_node,
 )
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
-from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
+from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 
 _ATTENTION = {"flash": "flash_attn", "sdpa": "sdpa", "eager": "eager"}
 _TYPES = {"reward": "rm"}
+_OWN_OPTIMIZERS = ("muon",)
+_SLEEP: Mapping[Sleep, int] = {"off": 0, "level_1": 1, "level_2": 2}
 
 
 def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
@@ -48,10 +54,10 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         switch(workload.precision == "mixed_fp16"),
     ]
     words += [
-        "--max_length",
-        workload.sequence_length,
+        "--max_length",  # of the prompt alone where completions are sampled
+        setup.prompt_length if setup.sampled else workload.sequence_length,
         "--packing",
-        switch(setup.algorithm == "sft"),
+        switch(setup.algorithm == "sft" and workload.attention == "flash"),
     ]
     words += [
         "--per_device_train_batch_size",
@@ -59,7 +65,8 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "--gradient_accumulation_steps",
         workload.micro_batches,
     ]
-    words += ["--optim", optim(workload) or workload.optimizer]
+    for name, value in _optimizer(workload).items():
+        words += [f"--{name}", value]
     words += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
     words += ["--attn_impl", _ATTENTION[workload.attention]]
     words += (
@@ -73,12 +80,50 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         if workload.context_parallel > 1
         else []
     )
+    words += _sampled(workload, setup) if setup.sampled else []
     if workload.framework == "fsdp":
         words += ["--fsdp", "fsdp2"]
     if workload.framework == "deepspeed":
         words += ["--deepspeed", DEEPSPEED]
         return "\n".join([written(DEEPSPEED, deepspeed_config(workload) + "\n"), joined(words)])
     return joined(words)
+
+
+def _optimizer(workload: TrainingWorkload) -> dict[str, str]:
+    """Return the Trainer's optimizer, or one of its own (swift/optimizers/mapping.py)."""
+    if workload.optimizer in _OWN_OPTIMIZERS:
+        return {"optimizer": workload.optimizer}
+    return optimizer_settings(workload)
+
+
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
+    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+    return notes + fused_by_liger(workload)
+
+
+def _sampled(workload: TrainingWorkload, setup: Setup) -> list[object]:
+    """Completions, their reward, and what samples them (swift/arguments/rlhf_args.py;
+    swift/rlhf_trainers/args_mixin.py)."""
+    words: list[object] = ["--max_completion_length", setup.completion_length]
+    words += ["--reward_model", "REWARD_MODEL"] if setup.rewarded else []
+    if setup.algorithm == "ppo":
+        return words
+    words += [] if setup.rewarded else ["--reward_funcs", "accuracy"]
+    words += ["--num_generations", setup.group_size]
+    words += ["--beta", 0] if setup.reference == "none" else []
+    steps = steps_sampled(workload, setup)
+    words += ["--steps_per_generation", steps] if steps > workload.micro_batches else []
+    rollout = setup.rollout
+    if rollout is None or not rollout.serves:
+        return words
+    return [
+        *words,
+        *("--use_vllm", "true", "--vllm_mode", "colocate"),
+        *("--vllm_gpu_memory_utilization", rollout.memory_utilization),
+        *("--vllm_tensor_parallel_size", rollout.tensor_parallel),
+        *("--vllm_max_model_len", setup.prompt_length + setup.completion_length),
+        *("--sleep_level", _SLEEP[rollout.sleep]),
+    ]
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
@@ -114,7 +159,7 @@ MS_SWIFT = Tool(
     command=ms_swift_command,
     run_names=TRAINER_FLAGS,
     algorithms=PREFERENCE | {"ppo", "grpo"},
-    unsupported=unsupported_by_trainer,
+    unsupported=_unsupported,
     steps_under_deepspeed=True,  # swift/config/zero3.json
     defaults=(
         Default("precision", "bf16",
@@ -126,6 +171,9 @@ MS_SWIFT = Tool(
             " (PEFT)", ADAPTERS),
         Default("quantization", "nf4_double",
             "swift/arguments/base_args/quant_args.py, bnb_4bit_use_double_quant", ("qlora",)),
+        Default("loss", "fused",
+            "transformers integrations/liger.py, apply_liger_kernel: fused_linear_cross_entropy",
+            supervised=True, kernels="liger"),
         Default("activation_checkpointing", "full",
             "swift/trainers/arguments.py, gradient_checkpointing"),
         Default("lora_rank", 8, "swift/arguments/tuner_args.py, lora_rank", ADAPTERS),

@@ -66,6 +66,8 @@ class Default:
     """Not to a request without activation checkpointing."""
     divided: bool = False
     """To a request with tensor parallelism only."""
+    kernels: str | None = None
+    """To a request with these kernels only."""
 
     def applies(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
         """Return whether it applies to a request of this method, on `count` GPUs, for this
@@ -79,6 +81,7 @@ class Default:
             and (self.accumulates or (request.micro_batches or 1) == 1)
             and not (self.checkpointed and request.activation_checkpointing == "none")
             and not (self.divided and (request.tensor_parallel or 1) == 1)
+            and self.kernels in (None, word_of(request.kernels or ""))
         )
 
 

@@ -15,6 +15,18 @@ _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"
 _IMPLEMENTATIONS = {"for_loop": "for-loop"}
 
 
+def torchtitan_supports(workload: TrainingWorkload) -> bool:
+    """Return whether its trainer has these settings: AdamW under FSDP2, in bf16 or fp32
+    (config/configs.py, dtype and mixed_precision_param; components/optimizer/optimizer.py)."""
+    return (
+        not workload.uses_adapters
+        and workload.framework == "fsdp"
+        and workload.fsdp_version == 2
+        and workload.optimizer == "adamw"
+        and workload.precision in ("mixed_bf16", "bf16", "fp32")
+    )
+
+
 def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """Return run_train.sh, which sets the allocator by itself; MODULE and CONFIG name the model
     (torchtitan/models/*/config_registry.py). The policy of activation checkpointing is a
@@ -39,6 +51,8 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
         tokens = workload.sequence_length * workload.micro_batch_size * workload.micro_batches
         words += ["--training.num_tokens_per_train_step", tokens * workload.data_parallel]
     words += ["--training.dtype", "bfloat16" if workload.precision == "bf16" else "float32"]
+    if workload.precision == "fp32":
+        words += ["--training.mixed_precision_param", "float32"]
     words += ["--optimizer.implementation", implementation]
     words += ["--parallelism.data_parallel_replicate_degree", workload.data_parallel_replicate]
     words += [
@@ -97,7 +111,7 @@ TORCHTITAN = Tool(
     framework="fsdp",
     aliases=("titan",),
     command=torchtitan_command,
-    supports=lambda workload: not workload.uses_adapters,
+    supports=torchtitan_supports,
     unsupported=_unsupported,
     placeholders="MODULE and CONFIG",
     sets_allocator=True,

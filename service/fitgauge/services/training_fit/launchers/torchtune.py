@@ -16,9 +16,11 @@ _OPTIMIZERS = {
     "adamw": "torch.optim.AdamW", "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
     "paged_adamw": "bitsandbytes.optim.PagedAdamW",
     "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit", "sgd": "torch.optim.SGD",
+    "sgd_momentum": "torch.optim.SGD",
+    "adamw_torch_8bit": "torchao.optim.AdamW8bit", "adamw_torch_4bit": "torchao.optim.AdamW4bit",
+    "adamw_torch_fp8": "torchao.optim.AdamWFp8",
     "adafactor": "torch.optim.Adafactor",
     "lion": "bitsandbytes.optim.Lion", "lion_8bit": "bitsandbytes.optim.Lion8bit",
-    "muon": "torch.optim.Muon",
 }  # fmt: skip
 _LOSSES = {
     "full": "torch.nn.CrossEntropyLoss",
@@ -27,6 +29,20 @@ _LOSSES = {
 _OWN_NAMES = {"o_proj": "output_proj"}
 _FILE = "torchtune.yaml"
 _MLP = ("gate_proj", "up_proj", "down_proj")
+
+
+def torchtune_supports(workload: TrainingWorkload) -> bool:
+    """Return whether its recipes have these settings: FSDP2 alone on several GPUs, sharded whole,
+    and NF4 with quantized scalers as the only format of a base (modules/peft/lora.py)."""
+    several = workload.gpus > 1
+    return (
+        workload.framework == ("fsdp" if several else "transformers")
+        and workload.pipeline_parallel * workload.context_parallel == 1
+        and workload.data_parallel_replicate == 1
+        and workload.precision in ("bf16", "fp32")
+        and workload.optimizer in _OPTIMIZERS
+        and base_format(workload) in (None, "nf4_double")
+    )
 
 
 def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
@@ -47,6 +63,8 @@ def torchtune_command(model: Model, workload: TrainingWorkload, setup: Setup) ->
     tuned = tuned_model(model.id)
     if tuned is None or tuned.rate(kind) is None:
         overrides = [f"{name}={_override(value)}" for name, value in settings.items()]
+        if workload.optimizer != "adamw" and (several or workload.uses_adapters):
+            overrides.append("~optimizer.fused")  # of CONFIG's AdamW: no other takes it
         return joined([*run, "CONFIG", *overrides])
     file = written(_FILE, yaml_of(settings_of(tuned, kind, settings)))
     return "\n".join([file, tuned.download(), joined([*run, _FILE])])
@@ -66,13 +84,15 @@ def _settings(model: Model, workload: TrainingWorkload, setup: Setup) -> dict[st
         "batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "dtype": "fp32" if workload.precision == "fp32" else "bf16",
-        "optimizer": _OPTIMIZERS.get(workload.optimizer, workload.optimizer),
+        "optimizer": _OPTIMIZERS[workload.optimizer],
         "enable_activation_checkpointing": workload.activation_checkpointing != "none",
         "enable_activation_offloading": workload.activation_offload,
         "compile": workload.compile,
     }
     if setup.algorithm == "sft":
         settings["loss"] = _LOSSES.get(workload.loss, _LOSSES["chunked"])
+    if workload.optimizer == "sgd_momentum":
+        settings["optimizer.momentum"] = 0.9
     if workload.optimizer == "adamw":
         settings["optimizer.fused"] = workload.optimizer_implementation == "fused"
     if workload.uses_adapters:
@@ -127,6 +147,7 @@ TORCHTUNE = Tool(
     command=torchtune_command,
     run_names=RunNames("overrides", {"epochs": "epochs", "max_steps": "max_steps_per_epoch"}),
     algorithms=frozenset({"sft", "dpo"}),
+    supports=torchtune_supports,
     placeholders="CONFIG",
     steps_in_backward=True,
     defaults=(

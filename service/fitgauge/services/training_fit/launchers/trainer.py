@@ -1,5 +1,7 @@
 """transformers' Trainer, which several tools train by: the settings it has no argument for."""
 
+from collections.abc import Container
+
 from fitgauge.engine.model.spec import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -13,12 +15,15 @@ _NOT_IN_TRAINER = {
 }
 
 
-def unsupported_by_trainer(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    """Return the settings that transformers' Trainer has no argument for."""
+def unsupported_by_trainer(
+    model: Model, workload: TrainingWorkload, setup: Setup, own_optimizers: Container[str] = ()
+) -> list[Note]:
+    """Return the settings that transformers' Trainer has no argument for. own_optimizers: those
+    that a tool around it adds."""
     if workload.framework == "megatron":
         return []
     notes: list[Note] = []
-    if workload.optimizer in _NOT_IN_TRAINER:
+    if workload.optimizer in _NOT_IN_TRAINER and workload.optimizer not in own_optimizers:
         notes.append(
             lacking(
                 "optimizer",
@@ -57,6 +62,20 @@ def unsupported_by_trainer(model: Model, workload: TrainingWorkload, setup: Setu
             )
         )
     return notes + _unsupported_degrees(workload)
+
+
+def fused_by_liger(workload: TrainingWorkload) -> list[Note]:
+    """Return the loss that Liger's kernels replace: their settings apart are a mapping, for which
+    HfArgumentParser has no flag (transformers training_args.py, liger_kernel_config)."""
+    if workload.kernels != "liger" or workload.loss == "fused":
+        return []
+    return [
+        lacking(
+            "loss",
+            "Liger's kernels bring its fused loss: the command computes no whole logits, which"
+            " needs less memory.",
+        )
+    ]
 
 
 def _unsupported_degrees(workload: TrainingWorkload) -> list[Note]:

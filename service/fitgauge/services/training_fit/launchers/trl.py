@@ -10,15 +10,11 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
-from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optim
+from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optimizer_settings
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
-from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
+from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 
-_OPTIMIZER_ARGUMENTS = {
-    "adamw_bf16": "momentum_dtype=bfloat16,variance_dtype=bfloat16,use_kahan_summation=False",
-    "sgd_momentum": "momentum=0.9",
-}
 _SCRIPTS = {
     "sft": ("-m", "trl.scripts.sft"), "dpo": ("-m", "trl.scripts.dpo"),
     "kto": ("-m", "trl.scripts.kto"),
@@ -43,7 +39,7 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
 
 
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    notes = unsupported_by_trainer(model, workload, setup)
+    notes = unsupported_by_trainer(model, workload, setup) + fused_by_liger(workload)
     if workload.uses_adapters and workload.quantize_experts and model.spec.routed_experts:
         notes.append(
             lacking(
@@ -73,15 +69,9 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
         "flash_attention_2" if workload.attention == "flash" else workload.attention,
     ]
     flags += ["--dtype", DTYPES.get(precision_policy(workload).weights, "bfloat16")]
-    if setup.algorithm == "sft" and workload.loss != "fused":
-        flags += [
-            "--loss_type",
-            (
-                "chunked_nll"
-                if workload.kernels != "liger" and workload.loss in ("chunked", "recomputed")
-                else "nll"
-            ),
-        ]
+    if setup.algorithm == "sft" and workload.loss != "fused" and workload.kernels != "liger":
+        in_chunks = workload.loss in ("chunked", "recomputed")
+        flags += ["--loss_type", "chunked_nll" if in_chunks else "nll"]
     if workload.activation_offload:
         flags += ["--activation_offloading", "true"]
     return [*flags, *_algorithm(model, workload, setup), *_adapters(model, workload, setup)]
@@ -110,11 +100,8 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
             '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}',
         ]
     flags += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
-    flags += ["--optim", name] if (name := optim(workload)) else []
-    if workload.optimizer in _OPTIMIZER_ARGUMENTS:
-        flags += ["--optim_args", _OPTIMIZER_ARGUMENTS[workload.optimizer]]
-    if workload.optimizer == "galore_adamw":
-        flags += ["--optim_target_modules", "all-linear"]
+    for name, value in optimizer_settings(workload).items():
+        flags += [f"--{name}", value]
     if workload.precision == "mixed_fp16":
         flags += ["--fp16", "true"]
     else:
@@ -124,11 +111,6 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
         flags += ["--bf16", switch(mixed)]
     if workload.loss == "fused" or workload.kernels == "liger":
         flags += ["--use_liger_kernel", "true"]
-        flags += (
-            ["--liger_kernel_config", '{"fused_linear_cross_entropy": false}']
-            if workload.loss != "fused"
-            else []
-        )
     if workload.compile:
         flags += ["--torch_compile", "true"]
     return flags
@@ -237,6 +219,8 @@ TRL = Tool(
             "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),
         Default("activation_checkpointing", "full",
             "trl/trainer/base_config.py, gradient_checkpointing"),
+        Default("loss", "fused", "trl/trainer/sft_config.py, loss_type with use_liger_kernel: nll",
+            supervised=True, kernels="liger"),
         Default("loss", "recomputed", "trl/trainer/sft_config.py, loss_type: chunked_nll",
             supervised=True),
         Default("lora_rank", 16, "trl/trainer/model_config.py, lora_r", ADAPTERS),

@@ -87,8 +87,9 @@ def _settings(model: Model, workload: TrainingWorkload, setup: Setup) -> dict[st
         "optimizer": _OPTIMIZERS[workload.optimizer],
         "enable_activation_checkpointing": workload.activation_checkpointing != "none",
         "enable_activation_offloading": workload.activation_offload,
-        "compile": workload.compile,
     }
+    if setup.algorithm == "sft" or not several:  # recipes/*_dpo_distributed.py read no `compile`
+        settings["compile"] = workload.compile
     if setup.algorithm == "sft":
         settings["loss"] = _LOSSES.get(workload.loss, _LOSSES["chunked"])
     if workload.optimizer == "sgd_momentum":

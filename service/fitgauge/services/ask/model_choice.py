@@ -21,7 +21,8 @@ _CONTRAST = re.compile(r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지
 """What stands between a model that ran and the one in question."""
 
 _WORKS = re.compile(
-    r"\b(?:sufficient|works?|worked|fine|no problem|success\w*|runs? (?:well|ok))\b(?!\?)"
+    r"\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem|success\w*|runs? (?:well|ok))\b"
+    r"(?!\?)"
     r"|没问题|可以跑|正常",
     re.IGNORECASE,
 )

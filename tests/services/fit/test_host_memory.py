@@ -114,3 +114,18 @@ def test_layers_stay_in_host_memory_where_it_is_offered():
 def test_it_is_said_again():
     assert served(host_memory_gib=64).understood_as["host_memory_gib"] == 64
     assert trained(host_memory_gib=64).understood_as["host_memory_gib"] == 64
+
+
+def test_where_experts_stay_on_the_host_layers_go_by_what_is_left(check_fit):
+    """By layers alone the second GPU would hold its half with all experts."""
+    asked = {
+        "model": "openai/gpt-oss-120b", "gpu": "RTX 3090", "gpu_count": 2, "engine": "llama.cpp",
+        "quantization": "q4_k_m", "cpu_offload_gib": 11.4,
+    }  # fmt: skip
+    answer = check_fit(**asked, detail="full")
+    assert answer.verdict == "fits"
+    first, second = (rank.required_bytes.expected for rank in answer.ranks)
+    assert abs(first - second) < 2 * GIB
+    words = answer.launch.command.split()
+    assert words[words.index("--n-cpu-moe") + 1] == "15"
+    assert words[words.index("--tensor-split") + 1] == "25,12"  # 36 layers and the output

@@ -4,7 +4,7 @@ envconfig/config.go."""
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
-from fitgauge.engine.serving.llamacpp.offload import cpu_layers, layer_split
+from fitgauge.engine.serving.llamacpp.offload import cpu_layers, layer_split, offloaded_split
 from fitgauge.engine.serving.rope_scaling import trained_positions
 
 
@@ -23,9 +23,13 @@ def command(launch: Launch) -> str:
         flags += optional(("--n-cpu-moe", offload.experts or None))
     elif not on_host:
         flags += ["-ngl", "all"]
-    if workload.free_bytes:
+    split = None
+    if launch.weights is not None and offload.experts and workload.pipeline_parallel > 1:
+        split = offloaded_split(spec, launch.weights, workload, offload)
+    elif workload.free_bytes:
         gpus, free = workload.pipeline_parallel, workload.free_bytes
         split = layer_split(spec.layers, gpus, offload.layers, free)
+    if split is not None:
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
     if workload.rope_scaling_factor > 1:
         flags += ["--rope-scaling", "yarn", "--rope-scale", f"{workload.rope_scaling_factor:g}"]

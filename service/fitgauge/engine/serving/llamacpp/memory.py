@@ -18,6 +18,7 @@ from fitgauge.engine.serving.llamacpp.offload import (
     gpu_bytes,
     largest_bytes,
     layer_split,
+    offloaded_split,
     projector_bytes,
 )
 from fitgauge.engine.serving.profile import EngineProfile
@@ -54,9 +55,8 @@ class LlamaEstimate(NamedTuple):
         profile: EngineProfile,
     ) -> Estimate:
         """Return the Estimate of every GPU."""
-        device_count = workload.pipeline_parallel
         offload = cpu_layers(spec, sharded, workload)
-        split = layer_split(spec.layers, device_count, offload.layers, workload.free_bytes)
+        split = offloaded_split(spec, sharded, workload, offload)
         streamed = largest_bytes(sharded) if any(offload) else 0
         windows = self.windows(spec, workload)
         return Estimate(

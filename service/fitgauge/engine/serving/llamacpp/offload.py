@@ -159,6 +159,27 @@ def cpu_layers(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> 
     return Offload(0, count) if mixture else Offload(count, 0)
 
 
+def offloaded_split(
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, offload: Offload
+) -> LayerSplit:
+    """Return the layers of every GPU of a launch that offloads.
+
+    Experts of the first layers on the host leave the first GPUs with little, so the layers are
+    divided by the bytes that stay on GPUs: --tensor-split. A GPU takes the layers up to its equal
+    share of them."""
+    gpus, free = workload.pipeline_parallel, workload.free_bytes
+    if free or gpus == 1 or not offload.experts:
+        return layer_split(spec.layers, gpus, offload.layers, free)
+    held = [
+        gpu_bytes(sharded, range(layer + 1), first=True, last=False, offload=offload)
+        for layer in range(spec.layers)
+    ]
+    whole = gpu_bytes(sharded, range(spec.layers), first=True, last=True, offload=offload)
+    inner = [sum(size <= whole * gpu / gpus for size in held) for gpu in range(1, gpus)]
+    edges = (0, *inner, spec.layers)
+    return LayerSplit(tuple(range(*pair) for pair in pairwise(edges)), gpus - 1)
+
+
 def largest_bytes(sharded: ShardedWeights) -> int:
     """Return the bytes of the largest weight of a layer, all experts of one projection together."""
     return int(

@@ -57,3 +57,15 @@ def test_a_model_size_says_whose_shape_it_has(check_fit):
     one = reading(check_fit(model="7b", gpu="RTX 4090"), "model")
     assert one.sent == "7b"
     assert "Qwen2.5-7B" in one.taken
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("deepseek-r1:671b", "deepseek-ai/DeepSeek-R1 in Q4_K_M fits on 8 x A100"),
+        ("Qwen/Qwen3-32B-AWQ", "Qwen/Qwen3-32B-AWQ fits on 8 x A100"),  # its id says it
+        ("Qwen/Qwen3-32B", "Qwen/Qwen3-32B fits on 8 x A100"),
+    ],
+)
+def test_the_first_words_say_a_format_that_the_id_does_not(check_fit, model, said):
+    assert check_fit(model=model, gpu="8x A100 80GB").summary.startswith(said)

@@ -383,8 +383,10 @@ class _Choice:
             adapters.append("lora")
         if not (adapters or algorithms) and self._quantization() in _QUARTERS:
             adapters.append("qlora")
-        beside = {one.sentence for one in self._of("format") if one.value in _QUARTERS}
-        if adapters[:1] == ["lora"] and any(one.sentence in beside for one in self._of("method")):
+        quantized = {one.sentence for one in self._of("format") if one.value in _QUARTERS}
+        if adapters[:1] == ["lora"] and any(
+            one.sentence in quantized for one in self._of("method")
+        ):
             adapters = ["qlora"]
         algorithm = next(iter(algorithms), None)
         if adapters:

@@ -196,10 +196,10 @@ class FitService:
         asked_format = words.quantization(checked.query.original.quantization)
         repositories = siblings if asked_format is None else ()
         answer.suggestions = suggestions(checked, limits, fewest, self._estimator, repositories)
-        assumed_format, half = _assumed_format(checked.query), half_of(workload)
+        unsaid_format, half = _unsaid_format(checked.query), half_of(workload)
         answer.summary = answers.summary(
             answer.model.id
-            + (f" in {assumed_format}" if assumed_format else "")
+            + (f" in {unsaid_format}" if unsaid_format else "")
             + (f" ({half})" if half else ""),
             checked.query.gpus_in_words + clause(checked) + targets_in_words(answer.speed),
             workload,
@@ -283,6 +283,15 @@ class FitService:
             if tried is not None and tried.refused is None:
                 return engine
         return None
+
+
+def _unsaid_format(query: FitQuery) -> str | None:
+    """Return the format that is served, in words, where neither the question nor the model's id
+    says it: an engine's default, or what a tag of Ollama stands for."""
+    model, form = query.model, query.request.quantization
+    if form is not None and form == model.named_format and query.checkpoint.derived is not None:
+        return form.upper()
+    return _assumed_format(query)
 
 
 def _assumed_format(query: FitQuery) -> str | None:

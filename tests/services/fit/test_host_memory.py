@@ -129,3 +129,5 @@ def test_where_experts_stay_on_the_host_layers_go_by_what_is_left(check_fit):
     words = answer.launch.command.split()
     assert words[words.index("--n-cpu-moe") + 1] == "15"
     assert words[words.index("--tensor-split") + 1] == "25,12"  # 36 layers and the output
+    # Ollama's command divides no layers
+    assert check_fit(**{**asked, "engine": "ollama"}).verdict == "does_not_fit"

@@ -23,13 +23,11 @@ def command(launch: Launch) -> str:
         flags += optional(("--n-cpu-moe", offload.experts or None))
     elif not on_host:
         flags += ["-ngl", "all"]
-    split = None
-    if launch.weights is not None and offload.experts and workload.pipeline_parallel > 1:
+    gpus, free = workload.pipeline_parallel, workload.free_bytes
+    split = layer_split(spec.layers, gpus, offload.layers, free)
+    if launch.weights is not None and offload.experts:
         split = offloaded_split(spec, launch.weights, workload, offload)
-    elif workload.free_bytes:
-        gpus, free = workload.pipeline_parallel, workload.free_bytes
-        split = layer_split(spec.layers, gpus, offload.layers, free)
-    if split is not None:
+    if free or (offload.experts and gpus > 1):
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
     if workload.rope_scaling_factor > 1:
         flags += ["--rope-scaling", "yarn", "--rope-scale", f"{workload.rope_scaling_factor:g}"]

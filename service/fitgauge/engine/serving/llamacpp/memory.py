@@ -46,6 +46,9 @@ class LlamaEstimate(NamedTuple):
     windows: WindowSizes
     """How it sizes windows."""
 
+    has_tensor_split: bool
+    """Whether its command divides layers by the bytes that stay on GPUs."""
+
     def estimate(
         self,
         spec: ModelSpec,
@@ -56,7 +59,12 @@ class LlamaEstimate(NamedTuple):
     ) -> Estimate:
         """Return the Estimate of every GPU."""
         offload = cpu_layers(spec, sharded, workload)
-        split = offloaded_split(spec, sharded, workload, offload)
+        gpus, free = workload.pipeline_parallel, workload.free_bytes
+        split = (
+            offloaded_split(spec, sharded, workload, offload)
+            if self.has_tensor_split
+            else layer_split(spec.layers, gpus, offload.layers, free)
+        )
         streamed = largest_bytes(sharded) if any(offload) else 0
         windows = self.windows(spec, workload)
         return Estimate(
@@ -96,7 +104,7 @@ def llama_windows(spec: ModelSpec, workload: Workload) -> Windows:
     return Windows(sequences=workload.max_num_seqs, memory=0, ubatch=workload.max_batched_tokens)
 
 
-LLAMA_CPP = LlamaEstimate(llama_windows)
+LLAMA_CPP = LlamaEstimate(llama_windows, has_tensor_split=True)
 
 
 def loaded_stages(

@@ -40,4 +40,4 @@ def ollama_windows(spec: ModelSpec, workload: Workload) -> Windows:
     )
 
 
-OLLAMA = LlamaEstimate(ollama_windows)
+OLLAMA = LlamaEstimate(ollama_windows, has_tensor_split=False)

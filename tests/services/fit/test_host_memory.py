@@ -131,3 +131,11 @@ def test_where_experts_stay_on_the_host_layers_go_by_what_is_left(check_fit):
     assert words[words.index("--tensor-split") + 1] == "25,12"  # 36 layers and the output
     # Ollama's command divides no layers
     assert check_fit(**{**asked, "engine": "ollama"}).verdict == "does_not_fit"
+
+
+def test_what_sglang_takes_in_whole_gib_is_judged_so(check_fit):
+    asked = {"model": "Qwen/Qwen3-32B", "gpu": "L40S", "engine": "sglang"}
+    answer, whole = (check_fit(**asked, cpu_offload_gib=amount) for amount in (29.1, 30))
+    assert "--cpu-offload-gb 30" in answer.launch.command
+    assert answer.launch.command == whole.launch.command
+    assert answer.per_gpu.required_bytes == whole.per_gpu.required_bytes

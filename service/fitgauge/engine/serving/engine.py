@@ -305,6 +305,9 @@ class Engine(NamedTuple):
     supports_cpu_offload: bool = False
     """Keeps a number of bytes of every rank's layers in host memory."""
 
+    offloads_whole_gib: bool = False
+    """Whether it takes that amount in whole GiB alone: a part of one counts as a whole."""
+
     cpu_layers: Callable[[ModelSpec, ShardedWeights, Workload], Offload] | None = None
     """What the CPU multiplies, of the weights that a workload keeps in host memory; None: GPUs
     read those over their link."""

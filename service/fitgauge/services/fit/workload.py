@@ -2,6 +2,7 @@
 work."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from msgspec import structs
 
@@ -93,7 +94,7 @@ def base_workload(
         gpu_memory_utilization=request.gpu_memory_utilization or profile.gpu_memory_utilization,
         max_batched_tokens=tokens,
         max_num_seqs=sequences,
-        cpu_offload_bytes=int((request.cpu_offload_gib or 0) * GIB),
+        cpu_offload_bytes=_offloaded_bytes(request.cpu_offload_gib or 0, row),
         kv_cache_memory_bytes=(
             int(request.kv_cache_memory_gib * GIB)
             if request.kv_cache_memory_gib and row.preallocates_kv_cache
@@ -133,6 +134,12 @@ def with_context(
         max_num_seqs=sequences,
         **_rope_scaling(request, spec, row, context_length),
     )
+
+
+def _offloaded_bytes(amount_gib: float, row: Engine) -> int:
+    """Return what is to stay in host memory of each GPU's weights, as the engine takes it
+    [bytes]."""
+    return int((ceil(amount_gib) if row.offloads_whole_gib else amount_gib) * GIB)
 
 
 def _rope_scaling(

@@ -113,4 +113,5 @@ ENGINE = Engine(
     decode_measured=True,
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
+    offloads_whole_gib=True,
 )  # fmt: skip

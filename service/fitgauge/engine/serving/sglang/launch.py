@@ -1,10 +1,9 @@
 """How to start SGLang. Source: sglang 0.5.23, srt/arg_groups/fields."""
 
-from math import ceil
-
 from msgspec import json
 
 from fitgauge.engine.model.spec import ModelSpec, Recurrent
+from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving import rope_scaling
 from fitgauge.engine.serving.launch import (
     HEAD,
@@ -89,7 +88,7 @@ def command(launch: Launch) -> str:
         ("--max-running-requests", settings.max_num_seqs),
         ("--cuda-graph-max-bs", None if follows else settings.max_num_seqs),
         ("--chunked-prefill-size", settings.max_batched_tokens),
-        ("--cpu-offload-gb", ceil(settings.cpu_offload_gib or 0) or None),  # whole GB alone
+        ("--cpu-offload-gb", workload.cpu_offload_bytes // GIB or None),
         ("--max-total-tokens", launch.pool_tokens),
     )
     if launch.nodes > 1:

@@ -6,7 +6,8 @@ from functools import cache
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.hub import Hub, HubSettings
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.facade import Services

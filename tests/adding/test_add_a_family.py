@@ -8,7 +8,7 @@ from bundled_models import offline_questions
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.model import families
 from fitgauge.engine.model.families.dense.dense import Dialect, read_dense
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.services.common.schemas import FitRequest
 
 CONFIG = {

@@ -8,7 +8,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of

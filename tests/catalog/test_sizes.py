@@ -4,7 +4,7 @@ import pytest
 
 from fitgauge.catalog.sizes import nominal_model, parse_size, shapes
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.engine.model.spec import Attention
+from fitgauge.engine.model.mixers import Attention
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.model_readings import size_model
 

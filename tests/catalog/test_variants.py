@@ -8,7 +8,7 @@ import pytest
 from fitgauge.catalog import variants
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.weights.sharding import stored_bytes

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import HubBusyError, HubUnreachableError, UnknownModelError
 from fitgauge.hub import Reference
 from fitgauge.hub.cache import MAX_FILE, SCHEMA, CachedModel, Disk, Memory, NegativeCache, deep_size

@@ -7,13 +7,8 @@ everything; MLA by its heads) need = weights x 1.2 pool = GPU x gpu_memory_utili
 
 from accuracy.score import Error, Interval, Judged, estimates
 from accuracy.truth import GIB, Run, model
-from fitgauge.engine.model.spec import (
-    Attention,
-    CompressedAttention,
-    LatentAttention,
-    ModelSpec,
-    Part,
-)
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.services.fit.query import FitEstimate
 
 OVERHEAD = 1.2

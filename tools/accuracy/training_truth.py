@@ -16,7 +16,8 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.layers.traits import is_supported
 from fitgauge.engine.training.autograd.vision.styles import tower_of
 from fitgauge.engine.training.estimate import TrainingStage, training_stages

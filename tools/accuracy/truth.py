@@ -21,7 +21,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, Stored
+from fitgauge.engine.model.model import Model, Stored
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest

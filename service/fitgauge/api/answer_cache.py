@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from fitgauge.api.callers import while_connected
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.services.common.answered import AnswerFacts, facts_of, note
 from fitgauge.services.facade import Services
 from fitgauge.services.serving_questions import CacheDependencies

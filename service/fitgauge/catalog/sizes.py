@@ -6,17 +6,9 @@ from importlib.resources import files
 from math import exp, log
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    Kind,
-    Mlp,
-    Model,
-    ModelSpec,
-    Part,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
 from fitgauge.errors import InvalidRequestError
 

@@ -19,7 +19,8 @@ from fitgauge.catalog.model_names import Footprint, ModelReading, Names
 from fitgauge.catalog.name_parts import Name, says_all
 from fitgauge.catalog.near_names import NearNames
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, ModelSpec, Part, Stored
+from fitgauge.engine.model.model import Model, Stored
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.weights.sharding import stored_bytes
 

@@ -12,7 +12,7 @@ import msgspec
 
 from fitgauge.commands.local_catalog import local_catalog
 from fitgauge.commands.local_services import on_hub
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.hub import Hub
 from fitgauge.hub.local_files import is_path, read_local

@@ -19,7 +19,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import msgspec
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.metadata import RepoMetadata, model_of
 from fitgauge.hub.reference import Reference

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from huggingface_hub.constants import SAFETENSORS_MAX_HEADER_LENGTH
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import MalformedModelError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
 from fitgauge.hub.description import refuse_without_weights, weight_files

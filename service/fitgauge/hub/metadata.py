@@ -9,7 +9,8 @@ import msgspec
 
 from fitgauge.engine.model.dtypes import dtype
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, ModelSpec, Stored
+from fitgauge.engine.model.model import Model, Stored
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import MalformedModelError

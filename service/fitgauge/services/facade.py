@@ -34,7 +34,7 @@ from fitgauge.spans import span
 if TYPE_CHECKING:
     from fitgauge.catalog.catalog import Catalog
     from fitgauge.catalog.engines import Engines
-    from fitgauge.engine.model.spec import Model
+    from fitgauge.engine.model.model import Model
     from fitgauge.engine.serving.start_log.measurements import StartLog
     from fitgauge.services.ask.schemas import AskAnswer, AskRequest
     from fitgauge.services.ask.service import AskService

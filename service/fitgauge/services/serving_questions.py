@@ -10,7 +10,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError

@@ -17,7 +17,8 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model import bounds
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.unsupported import UnsupportedError

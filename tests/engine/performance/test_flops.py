@@ -5,7 +5,7 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.sizes import nominal_model
-from fitgauge.engine.model.spec import Attention, LatentAttention, Recurrent
+from fitgauge.engine.model.mixers import Attention, LatentAttention, Recurrent
 from fitgauge.engine.performance.flops import (
     achieved_tflops,
     attention_flops,

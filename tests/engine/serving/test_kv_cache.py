@@ -6,19 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
-    Block,
     CompressedAttention,
     CrossAttention,
     Indexer,
     LatentAttention,
     Mixer,
-    ModelSpec,
-    Part,
     Recurrent,
     State,
 )
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.serving.kv_cache import (
     cache_bytes,
     cross_bytes,

@@ -9,7 +9,7 @@ from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.algorithms.phases import algorithm_stages
 from fitgauge.engine.training.algorithms.roles import headless, policy_workload

@@ -4,7 +4,8 @@ import pytest
 
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.layers import single
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Stored, Tensor
+from fitgauge.engine.model.model import Stored
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme

@@ -6,7 +6,7 @@ from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from fitgauge.engine.model.config import MAX_EXPERTS, MAX_HEADS
-from fitgauge.engine.model.spec import Block, Mixer, ModelSpec, Part, Recurrent
+from fitgauge.engine.model.mixers import Mixer, Recurrent
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.errors import MalformedModelError
 
 MAX_DIMENSION = 2**30

@@ -7,19 +7,15 @@ import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
-    Block,
     CompressedAttention,
     CrossAttention,
-    Kind,
     LatentAttention,
     Mixer,
-    ModelSpec,
-    Part,
     Recurrent,
-    Tensor,
 )
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Tensor
 
 Checkpointing = Literal["none", "selective", "full"]
 Arithmetic = Literal["bf16", "fp16", "tf32", "fp8", "fp4", "int8"]

@@ -9,15 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    Kind,
-    LatentAttention,
-    ModelSpec,
-    Part,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Tensor
 from fitgauge.engine.quantization.formats import (
     GGUF_FILE_BITS,
     Format,

@@ -1,16 +1,8 @@
 """The peak of a forward pass when serving: what the widest layer holds, what the sampler holds,
 what experts need in addition to it."""
 
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    CompressedAttention,
-    LatentAttention,
-    Mixer,
-    Mlp,
-    ModelSpec,
-    Part,
-)
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
+from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile
 

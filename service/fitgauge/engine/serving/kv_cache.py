@@ -7,17 +7,15 @@ cache round these up (fitgauge.engine.serving.vllm)."""
 from collections.abc import Callable, Iterable
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
-    Part,
     Recurrent,
-    count_within,
 )
+from fitgauge.engine.model.spec import ModelSpec, Part, count_within
 from fitgauge.engine.quantity import counted, exactly
 
 CACHED_PARTS = frozenset({Part.LANGUAGE, Part.ENCODER})

@@ -3,7 +3,7 @@
 import shlex
 from typing import NamedTuple, Protocol
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
     Recurrent,
-    count_within,
 )
+from fitgauge.engine.model.spec import ModelSpec, count_within
 from fitgauge.engine.serving.kv_cache import (
     CACHED_PARTS,
     cross_bytes,

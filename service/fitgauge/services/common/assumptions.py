@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.services.common.schemas import Assumption
 

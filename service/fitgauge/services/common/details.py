@@ -4,7 +4,9 @@ from fitgauge.catalog.instances import Offer, Offers, PriceRange
 from fitgauge.catalog.variants import file_type
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Model, Part, Recurrent, Stored
+from fitgauge.engine.model.mixers import Recurrent
+from fitgauge.engine.model.model import Model, Stored
+from fitgauge.engine.model.spec import Part
 from fitgauge.engine.serving.kv_cache import state_bytes, token_bytes
 from fitgauge.engine.weights.sharding import stored_bytes
 from fitgauge.services.common.gpu_schemas import CardHour, GpuDetail, OfferAnswer

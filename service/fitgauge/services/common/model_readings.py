@@ -8,7 +8,7 @@ from fitgauge.catalog.model_names import ModelReading
 from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.near_names import may_stand_for, named_sizes
 from fitgauge.catalog.sizes import nominal_model, parse_size
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.same_format import holds_format

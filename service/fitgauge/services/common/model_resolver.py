@@ -12,7 +12,7 @@ from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.scope import closed_size, out_of_scope
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.errors import (
     FitgaugeError,

@@ -8,7 +8,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.snapshot import Snapshot
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.requested import is_gguf_format
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.errors import FitgaugeError, UnknownAcceleratorError

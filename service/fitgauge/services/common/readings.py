@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 

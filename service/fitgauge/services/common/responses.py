@@ -4,7 +4,7 @@ from msgspec import UNSET
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import Bytes, Term, gib
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate
 from fitgauge.engine.serving.fit import ServingLimits, Verdict

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 
 _VARIABLES = ("$NODE_RANK", "$MASTER_ADDR")
 MODEL_PATH = "path/to/model"

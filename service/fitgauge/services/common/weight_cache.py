@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fitgauge.catalog.variants import file_type
 from fitgauge.engine.memo import MOST_ENTRIES, Memo, MixedMemo, WeakMemo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import requested_scheme

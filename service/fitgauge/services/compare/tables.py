@@ -7,7 +7,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.long_questions import LongQuestions, queue_full

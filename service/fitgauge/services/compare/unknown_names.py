@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError
 from fitgauge.services.compare.schemas import CompareRequest, CompareRow, RowError

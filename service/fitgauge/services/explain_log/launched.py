@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.measurements import StartLog

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import MIB, gib
 from fitgauge.engine.quantization.published import published

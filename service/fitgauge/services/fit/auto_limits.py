@@ -3,7 +3,7 @@ ladders. Asked again, they fit."""
 
 from math import inf
 
-from fitgauge.engine.model.spec import Attention, LatentAttention
+from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.limits import (

@@ -10,7 +10,8 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.doubt import doubted, least_doubt

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fitgauge.catalog.format_names import take_formats
 from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import (
     UNQUANTIZED,

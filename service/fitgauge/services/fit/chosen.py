@@ -4,7 +4,8 @@ engine's defaults would have done."""
 from collections.abc import Iterator
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.model.spec import LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES

@@ -1,6 +1,6 @@
 """What was understood: a question with every default filled in, as fields to send again."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.options import sent_options
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload

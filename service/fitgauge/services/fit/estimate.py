@@ -11,7 +11,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, shared
 from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.engine.serving.doubt import with_doubt
 from fitgauge.engine.serving.estimate import Estimate, StageEstimate, on_gpus

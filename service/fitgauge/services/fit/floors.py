@@ -1,12 +1,8 @@
 """Memory below which GPUs are too small for a launch whatever else it holds: what no engine does
 without of weights and cache, so that most launches need no estimate."""
 
-from fitgauge.engine.model.spec import (
-    Attention,
-    LatentAttention,
-    ModelSpec,
-    Part,
-)
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, request_bytes
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName

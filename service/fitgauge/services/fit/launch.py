@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fitgauge.catalog.checkpoints import checkpoint_name
 from fitgauge.catalog.name_parts import is_tag
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name

@@ -2,7 +2,7 @@
 
 import re
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 

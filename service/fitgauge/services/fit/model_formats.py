@@ -2,7 +2,7 @@
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.memo import MixedMemo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.workload import EngineName

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.serving.registry import ENGINES

@@ -7,7 +7,8 @@ from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import NOTHING, Bytes
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict

@@ -8,7 +8,7 @@ from msgspec import structs
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.engine.serving.support import runs_engine

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS, SILENT, Name, scaled
 from fitgauge.catalog.releases import release_month
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint

@@ -8,7 +8,7 @@ from math import ceil, floor
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker

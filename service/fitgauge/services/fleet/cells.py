@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.support import context_refusal
 from fitgauge.engine.serving.workload import EngineName, Workload

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import structs
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.engine.unsupported import UnsupportedError

@@ -13,7 +13,7 @@ from fitgauge import __version__
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import FitgaugeError

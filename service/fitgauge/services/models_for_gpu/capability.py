@@ -3,7 +3,7 @@
 from math import log2
 
 from fitgauge.catalog.releases import release_month
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.flops import token_flops
 
 MONTHS_TO_DOUBLE = 7.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.requested import requested_form
 from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.serving.platforms import maker

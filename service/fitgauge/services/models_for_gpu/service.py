@@ -11,7 +11,8 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Block, Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import Block, ModelSpec
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers

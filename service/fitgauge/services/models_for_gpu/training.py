@@ -3,7 +3,7 @@
 from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.fit import LISTED
 from fitgauge.engine.training.workload import Method
 from fitgauge.services.common import parsing as words

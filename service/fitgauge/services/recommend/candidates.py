@@ -9,7 +9,7 @@ from typing import get_args
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.quality import recovery
 from fitgauge.engine.accelerator import Accelerator, Availability, most_gpus
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.recommend.option_schemas import Fields

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus
 from fitgauge.services.common.schemas import FitRequest, Suggestion

@@ -1,7 +1,7 @@
 """How fast a deployment reads prompts, and how long one waits for its first token."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.decode import EFFICIENCY, DecodeSpeed
 from fitgauge.engine.performance.prefill import (
     Seconds,

@@ -8,7 +8,7 @@ from msgspec import convert, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.quality import recovery
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.quantity import Bytes, gib
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.serving.workload import EngineName

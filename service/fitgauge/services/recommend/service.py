@@ -10,7 +10,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.training import load_training
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.memo import Memo
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common import responses as answers

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator, most_gpus
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import Method
 from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.need_schemas import Fields, SmallestGpus

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stage, training_stages

@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.flops import peak_tflops, token_flops
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.odds import Demand

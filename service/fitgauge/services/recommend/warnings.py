@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import inf
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.performance.decode import EFFICIENCY, LAYER_SECONDS, SPREAD
 from fitgauge.engine.performance.prefill import compute_efficiency

@@ -1,6 +1,7 @@
 """Warnings about the activation recipe of a model and its assumptions."""
 
-from fitgauge.engine.model.spec import CompressedAttention, ModelSpec, Recurrent
+from fitgauge.engine.model.mixers import CompressedAttention, Recurrent
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.requested import BITSANDBYTES
 from fitgauge.engine.training.autograd.layers.traits import TRAITS, is_supported, traits_of

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import gib
 from fitgauge.services.training_fit.disk import disk_in_words, training_disk

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.assumptions import size_assumed

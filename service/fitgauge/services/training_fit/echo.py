@@ -1,7 +1,7 @@
 """understood_as: the request with every default filled in."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.rules_of_thumb import rule_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit import images, megatron, rl_setup

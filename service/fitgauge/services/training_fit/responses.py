@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes

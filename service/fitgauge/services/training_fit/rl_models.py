@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from fitgauge.catalog.engines import Engines
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import fit_probability
 from fitgauge.engine.serving.registry import ENGINES

@@ -9,7 +9,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator, shared
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import verdict
 from fitgauge.engine.training.estimate import training_stages

@@ -2,7 +2,7 @@
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.display_memory import desktop_note, drives_screens

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance.flops import peak_tflops
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.search.layouts import (

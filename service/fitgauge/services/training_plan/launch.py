@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate_config

@@ -5,7 +5,7 @@ from msgspec import UNSET, UnsetType, convert, structs
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.instances import Offers
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving.fit import Verdict, verdict
 from fitgauge.engine.training.estimate import training_need, training_stages

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Arithmetic, TokenFlops
 from fitgauge.errors import InvalidRequestError

@@ -3,7 +3,7 @@ budget take?"""
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.performance import flops as engine
 from fitgauge.engine.performance.flops import Exchange

@@ -9,7 +9,8 @@ import pytest
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import READERS, read_config
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part, Split
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
 from fitgauge.errors import MalformedModelError
 
 DATA = Path(__file__).parent / "data"

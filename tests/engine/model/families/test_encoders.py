@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Attention, CrossAttention, Part
+from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.spec import Part
 
 DATA = Path(__file__).parent / "data"
 MODELS = [

@@ -4,7 +4,8 @@
 from collections import Counter
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part
+from fitgauge.engine.model.mixers import LatentAttention
+from fitgauge.engine.model.spec import ModelSpec, Part
 
 CONFIG = {
     "model_type": "hy_v4",

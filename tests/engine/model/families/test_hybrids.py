@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Attention, LatentAttention, Part, Recurrent, Split
+from fitgauge.engine.model.mixers import Attention, LatentAttention, Recurrent
+from fitgauge.engine.model.spec import Part, Split
 from fitgauge.engine.serving.kv_cache import state_bytes
 from fitgauge.errors import MalformedModelError
 

@@ -12,16 +12,8 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.mixture import interleaved_attention as alternating
 from fitgauge.engine.model.families.mixture import latent
 from fitgauge.engine.model.families.mixture import minimax_m3 as sparse
-from fitgauge.engine.model.spec import (
-    Attention,
-    CompressedAttention,
-    Kind,
-    LatentAttention,
-    ModelSpec,
-    Part,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.serving.vllm.weights import rotates
 from fitgauge.errors import MalformedModelError
 

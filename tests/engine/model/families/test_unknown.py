@@ -9,7 +9,8 @@ import pytest
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.families.fallback import read_fallback
-from fitgauge.engine.model.spec import Attention, LatentAttention, Part
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import Part
 from fitgauge.errors import MalformedModelError
 from notes import codes
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bundled_models import spec_of
 from fitgauge.catalog.engines import load_engines
-from fitgauge.engine.model.spec import Stored
+from fitgauge.engine.model.model import Stored
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.serving.engine_facts import Offload

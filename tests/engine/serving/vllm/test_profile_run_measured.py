@@ -11,7 +11,7 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.engine.model.spec import LatentAttention
+from fitgauge.engine.model.mixers import LatentAttention
 from fitgauge.engine.serving.vllm.profile_run import (
     attending_peak,
     expanded_bytes,

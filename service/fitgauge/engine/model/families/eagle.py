@@ -15,7 +15,8 @@ from fitgauge.engine.model.families.dense.dense import (
     grouped_attention,
     qk_norms,
 )
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
 
 ARCHITECTURES = frozenset({

@@ -27,7 +27,8 @@ from fitgauge.engine.model.families.mixture import latent
 from fitgauge.engine.model.families.multimodal import vit
 from fitgauge.engine.model.families.recurrent import gated_delta
 from fitgauge.engine.model.families.stack import is_recurrent
-from fitgauge.engine.model.spec import Block, Mixer, Mlp, ModelSpec, Part, Tensor
+from fitgauge.engine.model.mixers import Mixer
+from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Tensor
 from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
 

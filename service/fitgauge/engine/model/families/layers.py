@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from sys import intern
 
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mixer, Mlp, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention, Mixer
+from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import architecture_name
-from fitgauge.engine.model.spec import (
-    Attention,
-    Kind,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
 

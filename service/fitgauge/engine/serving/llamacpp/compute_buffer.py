@@ -4,15 +4,8 @@ Source: src/llama-context.cpp, graph_reserve (n_ubatch tokens, n_parallel output
 ggml/src/ggml-alloc.c. The counts of live tensors below are those that llama.cpp itself reports
 for 22 architectures and sizes (tests/engine/serving/llamacpp/data/llamacpp_buffers.jsonl)."""
 
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    CompressedAttention,
-    LatentAttention,
-    Mixer,
-    ModelSpec,
-    Part,
-)
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exactly
 from fitgauge.engine.serving.llamacpp.kv_cache import LlamaKvCache, padded
 from fitgauge.engine.serving.profile import Coefficient

@@ -8,15 +8,15 @@ engine: kvcache/causal.go."""
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
     Recurrent,
 )
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS
 from fitgauge.engine.serving.kv_cache import cross_bytes
 from fitgauge.engine.serving.token_pool import held

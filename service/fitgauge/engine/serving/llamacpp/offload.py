@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.model.spec import Block, ModelSpec, Part, Stored
+from fitgauge.engine.model.model import Stored
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.workload import Workload

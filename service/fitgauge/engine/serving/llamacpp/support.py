@@ -5,7 +5,8 @@ Source: llama.cpp as llama-cpp-python 0.3.36 ships it, src/llama-context.cpp
 (GGML_CUDA_MAX_DEVICES)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, ModelSpec
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.formats import GGUF_BLOCKS
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError

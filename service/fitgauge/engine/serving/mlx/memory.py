@@ -10,15 +10,15 @@ import re
 import msgspec
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
     Recurrent,
-    Stored,
 )
+from fitgauge.engine.model.model import Stored
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import exact_term
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import MATRICES, Rule, Scheme

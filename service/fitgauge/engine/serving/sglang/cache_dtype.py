@@ -7,7 +7,8 @@ srt/layers/quantization/modelopt_quant.py and fp8.py (from_config), srt/arg_grou
 from collections.abc import Mapping
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.sglang.gpus import is_blackwell
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload

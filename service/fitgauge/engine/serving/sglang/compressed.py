@@ -7,7 +7,7 @@ srt/mem_cache/deepseek_v4_memory_pool.py. Numbers are those without speculation.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import CompressedAttention, Mixer
+from fitgauge.engine.model.mixers import CompressedAttention, Mixer
 from fitgauge.engine.weights.sharding import round_up
 
 WINDOW_SHARE = 0.1

@@ -5,7 +5,8 @@ srt/arg_groups/overrides.py; allocated after the pools (srt/environ.py,
 SGLANG_ENABLE_POST_CAPTURE_KV_SIZING is off)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, CompressedAttention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.sglang.pools import SglangPools
 from fitgauge.engine.serving.token_pool import held

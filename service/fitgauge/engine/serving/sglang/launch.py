@@ -2,7 +2,8 @@
 
 from msgspec import json
 
-from fitgauge.engine.model.spec import ModelSpec, Recurrent
+from fitgauge.engine.model.mixers import Recurrent
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving import rope_scaling
 from fitgauge.engine.serving.launch import (

@@ -7,7 +7,8 @@ Three rules in turn, read in sglang 0.4.4.post1, 0.4.6.post5, 0.4.8.post1, 0.5.0
 read in."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec, Recurrent
+from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention, Recurrent
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.sglang.gpus import total_mib
 from fitgauge.engine.serving.sglang.multimodal import (
     CAPTURED_MULTIMODAL,

@@ -5,7 +5,8 @@ Source: sglang 0.5.23, srt/models; the modules are named in quirks.py."""
 
 import msgspec
 
-from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.multimodal import WITHOUT_TOWER

@@ -5,15 +5,14 @@ Source: sglang 0.5.23, srt/model_executor/pool_configurator.py."""
 from msgspec import Struct, structs
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
     Mixer,
-    ModelSpec,
-    Part,
     Recurrent,
 )
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.kv_cache import given_pool, state_bytes
 from fitgauge.engine.serving.sglang import compressed

@@ -16,7 +16,8 @@ srt/mem_cache/kv_cache_configurator.py, _handle_max_mamba_cache."""
 import msgspec
 
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.spec import Kind, Mixer, ModelSpec, Part, Split
+from fitgauge.engine.model.mixers import Mixer
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme

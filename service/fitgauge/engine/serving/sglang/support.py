@@ -1,7 +1,8 @@
 """Which models SGLang has no kernels for on an accelerator."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import is_sparse_latent
 from fitgauge.engine.serving.sglang.gpus import architecture

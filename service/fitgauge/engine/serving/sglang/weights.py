@@ -8,13 +8,8 @@ from collections.abc import Hashable
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import (
-    Kind,
-    ModelSpec,
-    Split,
-    Stored,
-    Tensor,
-)
+from fitgauge.engine.model.model import Stored
+from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme

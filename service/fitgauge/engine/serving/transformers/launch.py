@@ -1,7 +1,7 @@
 """How to load a model with transformers. Source: transformers 5.23, modeling_utils.py,
 from_pretrained."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.launch import Flags, Launch, shell
 
 ONLINE_FORMATS = {

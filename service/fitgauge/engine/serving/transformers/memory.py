@@ -5,7 +5,8 @@ Source: transformers 5.23, cache_utils.py (DynamicCache grows with every token; 
 keep a window) and generation/utils.py (logits of the last position only, in float32)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.activations import (

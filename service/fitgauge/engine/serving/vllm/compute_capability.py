@@ -10,13 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
-from fitgauge.engine.model.spec import (
-    Attention,
-    CompressedAttention,
-    LatentAttention,
-    ModelSpec,
-    Split,
-)
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec, Split
 from fitgauge.engine.serving.runtime import captures_graphs, elsewhere
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major, resolved_format

@@ -4,7 +4,8 @@ Source: vllm/engine/arg_utils.py, get_batch_defaults (0.33, OpenAI server);
 model_executor/layers/quantization, get_min_capability."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quirks

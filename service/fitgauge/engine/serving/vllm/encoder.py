@@ -11,7 +11,8 @@ item where that is larger). Before the second engine: vllm/worker/model_runner.p
 from math import prod
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import Block, CrossAttention, ModelSpec, Part
+from fitgauge.engine.model.mixers import CrossAttention
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.serving.activations import HALF, attention_width
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quirks

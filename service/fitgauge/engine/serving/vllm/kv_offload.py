@@ -5,7 +5,8 @@ engine in /dev/shm; before 0.25 pinned memory of every rank); nothing there take
 GPU but what its driver needs to register the region, which no source states."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.vllm import releases

@@ -5,16 +5,8 @@ Source throughout: vLLM 0.33.0, lora/layers/*.py (create_lora_weights) and lora/
 without `--fully-sharded-loras`."""
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import (
-    Block,
-    Kind,
-    ModelSpec,
-    Part,
-    Recurrent,
-    Split,
-    Tensor,
-    count_within,
-)
+from fitgauge.engine.model.mixers import Recurrent
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor, count_within
 from fitgauge.engine.quantity import Term, exact_term
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import served_dtype
 from fitgauge.engine.serving.weights import Stage

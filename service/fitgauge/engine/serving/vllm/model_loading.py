@@ -7,7 +7,8 @@ logs show it; the rest are terms of their own. Source: vllm/v1/worker/gpu_model_
 load_model."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import LatentAttention, ModelSpec, Part
+from fitgauge.engine.model.mixers import LatentAttention
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases

@@ -3,7 +3,8 @@
 Source: vllm 0.33.0, config/model.py (verify_with_parallel_config), the models' own classes
 (SupportsPP), model_executor/layers/attention/attention.py (validate_kv_sharing_target)."""
 
-from fitgauge.engine.model.spec import Attention, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.unsupported import UnsupportedError, nearest
 from fitgauge.engine.weights.rank_bytes import pipeline_stages
 

@@ -5,13 +5,8 @@ Source: vllm/v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run (
 vllm/v1/worker/gpu/model_runner.py, the second model runner (`second_runner`)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import (
-    Attention,
-    LatentAttention,
-    Mixer,
-    ModelSpec,
-    Part,
-)
+from fitgauge.engine.model.mixers import Attention, LatentAttention, Mixer
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import KIB, MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.activations import HALF, activation_bytes, attention_width
 from fitgauge.engine.serving.profile import EngineProfile

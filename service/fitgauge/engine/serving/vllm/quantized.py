@@ -8,7 +8,8 @@ from math import gcd
 
 import msgspec
 
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Recurrent, Split
+from fitgauge.engine.model.mixers import Recurrent
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import Names, Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases

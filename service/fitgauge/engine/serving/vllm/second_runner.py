@@ -5,7 +5,8 @@ max_num_seqs, V words. Source: vllm/v1/worker/gpu/model_runner.py and sample/ (0
 0.33.0)."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import CrossAttention, ModelSpec, Part, Recurrent
+from fitgauge.engine.model.mixers import CrossAttention, Recurrent
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.serving.profile import Coefficient, EngineProfile, SecondRunner
 from fitgauge.engine.serving.vllm import releases

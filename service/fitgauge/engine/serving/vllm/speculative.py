@@ -16,7 +16,8 @@ from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.eagle import ARCHITECTURES as EAGLE_3
 from fitgauge.engine.model.families.eagle import DFLASH
-from fitgauge.engine.model.spec import Block, Kind, Mixer, ModelSpec, Part, Recurrent, Split
+from fitgauge.engine.model.mixers import Mixer, Recurrent
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme

@@ -8,19 +8,21 @@ loading is not counted."""
 import msgspec
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
-    Block,
     CompressedAttention,
-    Kind,
     LatentAttention,
     Mixer,
+    Recurrent,
+)
+from fitgauge.engine.model.model import Stored
+from fitgauge.engine.model.spec import (
+    Block,
+    Kind,
     ModelSpec,
     Part,
-    Recurrent,
     RotaryTable,
     Split,
-    Stored,
     count_within,
 )
 from fitgauge.engine.quantization.scheme import Scheme, is_nominal

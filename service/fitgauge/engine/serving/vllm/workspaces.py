@@ -6,7 +6,8 @@ Source: vllm/v1/worker/workspace.py; model_executor/layers/fused_moe (0.19.0, 0.
 from collections.abc import Iterator
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import CompressedAttention, LatentAttention, Mlp, ModelSpec
+from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import Mlp, ModelSpec
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.activations import HALF, expert_width
 from fitgauge.engine.serving.vllm import releases

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import msgspec
 
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.choice import end_recipe
 from fitgauge.engine.training.autograd.layers.gemma4 import (
     handed_on,

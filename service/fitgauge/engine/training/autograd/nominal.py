@@ -4,7 +4,8 @@ gradients as its nominal count of parameters."""
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Split
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Split
 from fitgauge.engine.training.autograd.segment import Segment
 from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype

@@ -8,7 +8,8 @@ import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
 from fitgauge.engine.training.autograd.layers.attention import asks_for_mask
 from fitgauge.engine.training.autograd.layers.choice import layer_recipe

@@ -4,7 +4,8 @@ work."""
 from math import gcd
 
 from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import Attention, ModelSpec, Part, Recurrent
+from fitgauge.engine.model.mixers import Attention, Recurrent
+from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.parallel.pipeline_rules import check_pipeline
 from fitgauge.engine.training.parallel.zero_rules import (
     check_replicas,

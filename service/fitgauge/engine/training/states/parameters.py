@@ -11,16 +11,8 @@ import msgspec
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.families import layers as parts
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    CrossAttention,
-    Kind,
-    ModelSpec,
-    Part,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.quantization.requested import BITSANDBYTES, requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme

@@ -2,7 +2,7 @@
 August 2026, examples/llm_finetune; nemo_automodel/components/distributed/config.py;
 nemo_automodel/components/_peft/lora.py, PeftConfig; README.md, overrides on the command line."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of

@@ -1,7 +1,7 @@
 """axolotl: one YAML. Source: axolotl 0.18, src/axolotl/utils/schemas/config.py, peft.py,
 fsdp.py; docs/cli.qmd."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from fitgauge.engine.accelerator import USUAL_NODE
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -1,7 +1,7 @@
 """LitGPT: flags of `litgpt finetune_*`. Source: litgpt 0.5, litgpt/finetune/full.py and lora.py,
 litgpt/args.py."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of, switch

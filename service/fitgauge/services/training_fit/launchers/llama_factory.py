@@ -1,6 +1,6 @@
 """LLaMA-Factory: one YAML. Source: LLaMA-Factory 0.9.6, src/llamafactory/hparams/*.py; examples."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -1,7 +1,9 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and
 preferences, which that script has not."""
 
-from fitgauge.engine.model.spec import Attention, Block, LatentAttention, Model, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of

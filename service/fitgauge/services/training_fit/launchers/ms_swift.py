@@ -3,7 +3,7 @@ examples/train."""
 
 from collections.abc import Mapping
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup, Sleep

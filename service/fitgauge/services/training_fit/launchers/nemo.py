@@ -5,7 +5,8 @@ the settings: src/megatron/bridge/training/config.py, ConfigContainer, on Megatr
 transformer_config.py, optimizer_config.py and distributed_data_parallel_config.py; which of them a
 flag of Megatron-LM's is: scripts/translate_mlm_to_bridge.py."""
 
-from fitgauge.engine.model.spec import Model, Part
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.services.training_fit.launchers.common import processes_per_node, sequences_per_step

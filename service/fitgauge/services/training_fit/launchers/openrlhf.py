@@ -1,7 +1,7 @@
 """OpenRLHF without sampling: flags of `openrlhf.cli.train_sft`. Source: openrlhf 0.11,
 openrlhf/cli/train_sft.py."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from fitgauge.engine.model.spec import Model, ModelSpec
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
     OWN_ROLLOUT,

@@ -1,7 +1,7 @@
 """torchtitan: run_train.sh with the configuration of a model, and what it says otherwise.
 Source: torchtitan, config/configs.py."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS

@@ -1,7 +1,7 @@
 """torchtune: a recipe, the configuration of a model, and what it says otherwise. Source:
 torchtune 0.7, recipes and recipes/configs."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined

@@ -1,7 +1,8 @@
 """TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
 1.10, trl/scripts and trl/trainer."""
 
-from fitgauge.engine.model.spec import Model, Part
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup

@@ -1,7 +1,7 @@
 """Unsloth: a script of its own. Source: unsloth 2026.8, unsloth/models/loader.py and llama.py;
 its notebooks."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload

@@ -1,7 +1,7 @@
 """verl without sampling: overrides of `verl.trainer.sft_trainer`. Source: verl 0.7,
 verl/trainer/config/sft_trainer_engine.yaml."""
 
-from fitgauge.engine.model.spec import Model
+from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of

@@ -9,18 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundled_models import spec_of
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
-    Block,
     CrossAttention,
     Indexer,
     LatentAttention,
     Mixer,
-    ModelSpec,
-    Part,
     Recurrent,
     State,
 )
+from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import checkpoint_format
 from fitgauge.engine.serving.vllm.kv_cache.layout import KvCacheConfig

@@ -12,17 +12,8 @@ from typing import Literal
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.rotary_tables import inverse_frequencies, rotary_tables
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 
 Reader = Callable[[Config], ModelSpec]
 Switch = bool | str

@@ -11,7 +11,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_dense
-from fitgauge.engine.model.spec import Attention, Kind, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 
 _POST_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 _FOUR_NORMS = (

@@ -8,7 +8,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import stack
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _DEFAULTS = {
     "vocab_size": 151808, "hidden_size": 1536, "intermediate_size": 4096,

@@ -9,7 +9,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
 from fitgauge.engine.model.families.mixture import latent
-from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Mlp, ModelSpec
 
 
 def read_minicpm3(config: Config) -> ModelSpec:

@@ -6,7 +6,7 @@ configuration class."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fitgauge.engine.model.spec import Attention
+from fitgauge.engine.model.mixers import Attention
 
 UNPOOLED = {
     "ForMaskedLM": "masked",

@@ -13,16 +13,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.heads import label_count
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    CrossAttention,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Tensor
 from fitgauge.engine.note import Note
 
 

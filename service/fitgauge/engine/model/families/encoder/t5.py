@@ -16,7 +16,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
 from fitgauge.engine.model.families.encoder.heads import label_count
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
 
 

@@ -11,7 +11,8 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture.fused_experts import packed_projection
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
 
 def read_bailing(config: Config) -> ModelSpec:

@@ -17,17 +17,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import table
-from fitgauge.engine.model.spec import (
-    Block,
-    CompressedAttention,
-    Indexer,
-    Kind,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import CompressedAttention, Indexer
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable, Split, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 129280, "hidden_size": 4096, "moe_intermediate_size": 2048,

@@ -12,7 +12,8 @@ from fitgauge.engine.model.families import experts, stack
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 GRANITE: Mapping[str, Any] = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,

@@ -15,7 +15,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables, table
-from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 
 GPT_OSS: Mapping[str, Any] = {
     "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36,

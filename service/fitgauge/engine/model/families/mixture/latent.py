@@ -17,16 +17,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table
-from fitgauge.engine.model.spec import (
-    Indexer,
-    Kind,
-    LatentAttention,
-    Mlp,
-    ModelSpec,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Indexer, LatentAttention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
 CORRECTED = Naming(correction="gate.e_score_correction_bias")
 

@@ -16,7 +16,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.spec import Block, Indexer, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Indexer
+from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Split, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072,

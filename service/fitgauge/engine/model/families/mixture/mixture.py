@@ -17,7 +17,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    Kind,
-    Mlp,
-    ModelSpec,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
 STEP: Mapping[str, Any] = {
     "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264,

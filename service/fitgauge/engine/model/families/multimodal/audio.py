@@ -8,7 +8,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.stack import filled
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
 
 def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:

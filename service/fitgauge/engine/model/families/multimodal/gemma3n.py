@@ -12,7 +12,8 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _NORMS = (
     "input_layernorm",

@@ -14,17 +14,8 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer
 from fitgauge.engine.model.families.multimodal.vit import Vit, vit, whole
 from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds, vector
-from fitgauge.engine.model.spec import (
-    Attention,
-    Block,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    RotaryTable,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
 _NORMS = (

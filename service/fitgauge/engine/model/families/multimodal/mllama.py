@@ -12,16 +12,8 @@ from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.vit import Vit, patch_count, patches, vit, whole
 from fitgauge.engine.model.families.stack import decoder, filled, heads
-from fitgauge.engine.model.spec import (
-    Block,
-    CrossAttention,
-    Kind,
-    Mlp,
-    ModelSpec,
-    Part,
-    Split,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import CrossAttention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _EXTRA_ROWS = 8
 """Rows of the embedding beyond the vocabulary: the image token and what pads it."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.stack import vector
-from fitgauge.engine.model.spec import Attention, Block, Kind, Mlp, Part, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
 

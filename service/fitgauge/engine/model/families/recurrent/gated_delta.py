@@ -23,16 +23,8 @@ from fitgauge.engine.model.families.stack import (
     rotary,
     vector,
 )
-from fitgauge.engine.model.spec import (
-    Block,
-    Mlp,
-    ModelSpec,
-    Part,
-    Recurrent,
-    Split,
-    State,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import Recurrent, State
+from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Part, Split, Tensor
 
 Projections = Literal["joined", "apart"]
 """Qwen3-Next stores q, k, v and gate in one matrix, b and a in another; Qwen3.5 stores qkv, z, b

@@ -8,7 +8,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import convolution, decoder, filled, heads, rotary, vector
-from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Recurrent, Split, State, Tensor
+from fitgauge.engine.model.mixers import Recurrent, State
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
 
 
 def read_recurrent_gemma(config: Config) -> ModelSpec:

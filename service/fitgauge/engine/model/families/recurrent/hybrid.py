@@ -27,7 +27,8 @@ from fitgauge.engine.model.families.recurrent.mamba import (
     mamba2_tensors,
 )
 from fitgauge.engine.model.families.stack import decoder, filled, heads, is_recurrent, kinds, rotary
-from fitgauge.engine.model.spec import Attention, Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
 
 def read_jamba(config: Config) -> ModelSpec:

@@ -20,17 +20,8 @@ from fitgauge.engine.model.families.stack import (
     overruled,
     vector,
 )
-from fitgauge.engine.model.spec import (
-    Kind,
-    LatentAttention,
-    Mlp,
-    ModelSpec,
-    Part,
-    Recurrent,
-    Split,
-    State,
-    Tensor,
-)
+from fitgauge.engine.model.mixers import LatentAttention, Recurrent, State
+from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 
 def read_kimi_linear(config: Config) -> ModelSpec:

@@ -5,7 +5,8 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.stack import decoder, filled, vector
-from fitgauge.engine.model.spec import Mlp, ModelSpec, Recurrent, Split, State
+from fitgauge.engine.model.mixers import Recurrent, State
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Split
 
 
 def read_rwkv(config: Config) -> ModelSpec:

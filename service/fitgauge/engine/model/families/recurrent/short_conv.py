@@ -16,7 +16,8 @@ from fitgauge.engine.model.families.stack import (
     kinds,
     rotary,
 )
-from fitgauge.engine.model.spec import Mlp, ModelSpec, Recurrent, Split, State, Tensor
+from fitgauge.engine.model.mixers import Recurrent, State
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
 
 def read_lfm2(config: Config) -> ModelSpec:

@@ -9,7 +9,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors
 from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
-from fitgauge.engine.model.spec import Attention, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
 _BLOCK = "shared_transformer"
 

@@ -4,7 +4,8 @@ GPU, and how wide a token is in it."""
 from collections.abc import Mapping
 
 from fitgauge.engine.model.dtypes import BITS, dtype
-from fitgauge.engine.model.spec import Attention, CompressedAttention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 

@@ -8,14 +8,14 @@ block, P bytes of the pool on one rank. Source throughout: vLLM 0.33.0,
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
     Recurrent,
 )
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import counted, exactly
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases

@@ -9,15 +9,15 @@ from enum import IntEnum
 from math import lcm
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import (
+from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
     CrossAttention,
     LatentAttention,
     Mixer,
-    ModelSpec,
     Recurrent,
 )
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.kv_cache import rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (

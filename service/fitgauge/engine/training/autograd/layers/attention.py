@@ -4,7 +4,7 @@ Source: transformers 5.23, models/*/modeling_*.py and integrations/."""
 
 from typing import NamedTuple
 
-from fitgauge.engine.model.spec import Attention, LatentAttention
+from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.training.autograd.layers.context import (
     repeated_heads,
     ring_backward_bytes,

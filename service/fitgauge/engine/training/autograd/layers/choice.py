@@ -3,7 +3,8 @@ traits do not suffice."""
 
 from collections.abc import Mapping
 
-from fitgauge.engine.model.spec import ModelSpec, Recurrent
+from fitgauge.engine.model.mixers import Recurrent
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.layers.fused import FusedLayer
 from fitgauge.engine.training.autograd.layers.gemma4 import Gemma4Layer
 from fitgauge.engine.training.autograd.layers.layer import Layer

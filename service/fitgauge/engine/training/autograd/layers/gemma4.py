@@ -7,7 +7,8 @@ has an input of its own. Source: transformers 5.23, models/gemma4/modeling_gemma
 
 from collections.abc import Sequence
 
-from fitgauge.engine.model.spec import Attention, Kind
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value

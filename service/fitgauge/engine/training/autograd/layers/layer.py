@@ -7,7 +7,8 @@ transformers 5.23, models/*/modeling_*.py."""
 
 from collections.abc import Callable
 
-from fitgauge.engine.model.spec import Attention, Kind, LatentAttention
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.attention import AttentionModules
 from fitgauge.engine.training.autograd.layers.feed_forward import FeedForwardModules
 from fitgauge.engine.training.autograd.operations import Value

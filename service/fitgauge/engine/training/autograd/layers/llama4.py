@@ -2,7 +2,8 @@
 times the router's score. Source: transformers 5.23, models/llama4/modeling_llama4.py
 (Llama4TextMoe, Llama4TextExperts, apply_rotary_emb, Llama4TextL2Norm)."""
 
-from fitgauge.engine.model.spec import Attention, Kind
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter

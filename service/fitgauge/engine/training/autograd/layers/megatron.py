@@ -6,7 +6,8 @@ their fusions on, rotation fused. Source: Megatron-LM megatron/training/argument
 (bias_swiglu_fusion, apply_rope_fusion). What layers keep was measured on megatron-core's own
 modules: tools/accuracy/measure_megatron_activations.py."""
 
-from fitgauge.engine.model.spec import Attention, Kind, LatentAttention, Split
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import Kind, Split
 from fitgauge.engine.training.autograd.layers.attention import expanded
 from fitgauge.engine.training.autograd.layers.context import (
     passed_backward_bytes,

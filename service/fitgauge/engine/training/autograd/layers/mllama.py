@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from fitgauge.engine.model.spec import Attention, CrossAttention
+from fitgauge.engine.model.mixers import Attention, CrossAttention
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.operations import Value
 

@@ -18,7 +18,8 @@ from math import ceil
 
 import msgspec
 
-from fitgauge.engine.model.spec import Attention, Kind, Recurrent
+from fitgauge.engine.model.mixers import Attention, Recurrent
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter

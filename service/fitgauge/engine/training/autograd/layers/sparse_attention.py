@@ -5,7 +5,8 @@ all the same.
 Source: transformers 5.23, models/deepseek_v32/modeling_deepseek_v32.py and
 models/glm_moe_dsa/modeling_glm_moe_dsa.py."""
 
-from fitgauge.engine.model.spec import Attention, LatentAttention, ModelSpec
+from fitgauge.engine.model.mixers import Attention, LatentAttention
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.operations import FLOAT, Value

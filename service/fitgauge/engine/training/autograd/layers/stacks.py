@@ -12,7 +12,8 @@ from dataclasses import replace
 import msgspec
 
 from fitgauge.engine.model.dtypes import size_of
-from fitgauge.engine.model.spec import Attention, CrossAttention, Kind, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value

@@ -1,6 +1,7 @@
 """One layer of a vision tower, written on a tape."""
 
-from fitgauge.engine.model.spec import Attention, Kind
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Kind
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.operations import FLOAT, Value

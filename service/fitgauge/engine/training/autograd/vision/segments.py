@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import msgspec
 
-from fitgauge.engine.model.spec import Attention, Block, Kind, ModelSpec, Part
+from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.layers.modules import LayerContext
 from fitgauge.engine.training.autograd.layers.traits import Traits
 from fitgauge.engine.training.autograd.operations import FLOAT, Value

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from math import isqrt, prod
 from typing import Literal, NamedTuple
 
-from fitgauge.engine.model.spec import CrossAttention, Kind, ModelSpec, Part, Tensor
+from fitgauge.engine.model.mixers import CrossAttention
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Tensor
 
 USUAL_SIDE = 768
 """Pixels of a side of an image for towers of any size. Source: LLaMA-Factory,

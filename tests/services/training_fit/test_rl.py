@@ -193,7 +193,41 @@ def test_sleep_is_suggested_where_the_rollout_engine_is_in_the_way(train):
     assert train(**asked, **changes[0].request).verdict == changes[0].verdict == "fits"
 
 
-def test_a_reference_beside_the_policy_may_go_to_the_host_or_be_computed_beforehand(train):
+@pytest.mark.parametrize(
+    ("sent", "reference"),
+    [
+        ({}, "none"),
+        ({"trainer": "trl"}, "none"),
+        # trl/trainer/dpo_trainer.py: "Liger DPO loss does not support precomputing"
+        ({"kernels": "liger"}, "resident"),
+        ({"loss": "fused"}, "resident"),
+        ({"loss": "fused", "method": "lora"}, "adapter"),
+        ({"trainer": "unsloth", "loss": "fused"}, "none"),
+        ({"trainer": "axolotl"}, "none"),
+        ({"trainer": "axolotl", "algorithm": "kto"}, "resident"),
+        # src/llamafactory/train/dpo/trainer.py: precompute_ref_log_probs = False
+        ({"trainer": "llama-factory"}, "resident"),
+        ({"trainer": "ms-swift"}, "resident"),
+    ],
+    ids=str,
+)
+def test_a_reference_is_where_the_printed_command_has_it(train, sent, reference):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "8x H200", "method": "full", "algorithm": "dpo"}
+    answer = train(**asked | {"reference": "none"} | sent)
+    assert answer.understood_as["reference"] == reference
+    assert ("precompute_ref_log_probs" in answer.launch.command) == (reference == "none")
+    notes = [note for note in answer.warnings if note.field == "reference"]
+    assert [note.code for note in notes] == ["command-lacks-flag"] * (reference != "none")
+
+
+def test_the_routers_loss_is_off_where_ligers_preference_loss_refuses_it(train):
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "B300", "method": "lora", "algorithm": "dpo"}
+    command = train(**asked, kernels="liger").launch.command
+    assert "--router_aux_loss_coef 0" in command
+    assert "--router_aux_loss_coef" not in train(**asked).launch.command
+
+
+def test_a_reference_beside_the_policy_may_be_computed_beforehand(train):
     asked = {
         "model": "Qwen/Qwen3-1.7B",
         "gpu": "A100 40GB",
@@ -204,7 +238,9 @@ def test_a_reference_beside_the_policy_may_go_to_the_host_or_be_computed_beforeh
     }
     answer = train(**asked)
     assert answer.verdict != "fits"
-    assert any("reference" in suggestion.request for suggestion in answer.suggestions)
+    references = {one.request.get("reference") for one in answer.suggestions}
+    assert "none" in references
+    assert "offloaded" not in references
 
 
 def test_models_of_their_own_are_counted_as_they_are(train):

@@ -4,8 +4,11 @@ fits is taken. Each is re-estimated before it is returned."""
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.services.training_fit.launchers.tool import Tool
 
 _SHORTEST = 512
 """Tokens below which a shorter sequence is no suggestion."""
@@ -39,17 +42,23 @@ def ladders(
     setup: Setup,
     count: int,
     *,
+    tool: Tool,
     mixture: bool,
     min_gpu_count: int | None,
 ) -> Iterator[Ladder]:
     """Yield the ladders, cheapest first.
 
-    mixture: the model has routed experts. min_gpu_count: the fewest GPUs on which it fits with
-    nothing else changed, where that is known.
+    tool: whose command runs it. mixture: the model has routed experts. min_gpu_count: the fewest
+    GPUs on which it fits with nothing else changed, where that is known.
     """
-    settings = [*_of_algorithm(workload, setup), *_settings(workload)]
+    settings = [*_of_algorithm(workload, setup, tool), *_settings(workload)]
     for change in settings:
         yield Ladder((change,))
+    fused = replace(workload, loss="fused")
+    if {"reference": "none"} in [change.fields for change in settings] and not (
+        tool.places_reference("none", fused, setup.algorithm)
+    ):
+        settings = [change for change in settings if "loss" not in change.fields]
     if len(settings) > 1:
         combined: Fields = {}
         for change in settings:
@@ -106,7 +115,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[Change]:
         yield Change("use the fused optimizer", {"optimizer_implementation": "fused"})
 
 
-def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
+def _of_algorithm(workload: TrainingWorkload, setup: Setup, tool: Tool) -> Iterator[Change]:
     """Yield savings of the models other than the policy."""
     rollout = setup.rollout
     if rollout is not None and rollout.serves:
@@ -128,12 +137,12 @@ def _of_algorithm(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
             "offload parameters and optimizer states while completions are sampled",
             {"offload": "cpu"},
         )
-    if setup.reference == "resident":
+    if setup.reference != "resident":
+        return
+    if tool.places_reference("offloaded", workload, setup.algorithm):
         yield Change("keep the reference in host memory", {"reference": "offloaded"})
-        if setup.algorithm in ("dpo", "kto"):
-            yield Change(
-                "compute the reference's log-probabilities beforehand", {"reference": "none"}
-            )
+    if tool.computes_reference_first(workload, setup.algorithm):
+        yield Change("compute the reference's log-probabilities beforehand", {"reference": "none"})
 
 
 def _room_for_rollout(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:

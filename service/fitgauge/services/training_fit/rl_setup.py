@@ -1,6 +1,8 @@
 """Turn a training request into the Setup of its algorithm: fill in the trainer's defaults, refuse
 impossible combinations."""
 
+from msgspec.structs import replace
+
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
@@ -18,7 +20,12 @@ from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit import rl_parsing as words
-from fitgauge.services.training_fit.launchers.registry import tool_named, tool_of
+from fitgauge.services.training_fit.launchers.registry import (
+    tool_named,
+    tool_of,
+    tool_running,
+)
+from fitgauge.services.training_fit.launchers.tool import lacking
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 DEFAULT_PROMPT = 512
@@ -111,7 +118,7 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
     return Setup(
         algorithm=algorithm,
         trainer=trainer,
-        reference=_reference(request, workload, algorithm, trainer),
+        reference=_reference(request, workload, algorithm),
         rewarded=_rewarded(request, algorithm, trainer),
         criticized=algorithm == "ppo",
         group_size=request.group_size or _GROUPS.get(algorithm, 1),
@@ -152,19 +159,7 @@ def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
 ) -> list[Note]:
     """Return warnings about the algorithm."""
-    notes = list[Note]()
-    if (
-        setup.trainer == "verl"
-        and setup.reference == "offloaded"
-        and request.reference not in (None, "offloaded", "cpu")
-    ):
-        notes.append(
-            Note(
-                "reference-offloaded",
-                "reference",
-                "verl's FSDP workers keep the reference in host memory.",
-            )
-        )
+    notes = _reference_notes(request, setup, workload)
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     sent = request.micro_batch_size is not None or request.group_size is not None
     if sent and setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
@@ -244,9 +239,10 @@ def _lengths(request: TrainingRequest, sequence: int) -> tuple[int, int]:
 
 
 def _reference(
-    request: TrainingRequest, workload: TrainingWorkload, algorithm: Algorithm, trainer: Trainer
+    request: TrainingRequest, workload: TrainingWorkload, algorithm: Algorithm
 ) -> Reference:
-    """Return where the reference is: as requested, else by the trainer's default.
+    """Return where the reference is: as requested where the tool's command has it there, else by
+    the tool's default.
 
     TRL takes the policy's base where an adapter is trained, else loads a second model
     (trl/trainer/dpo_trainer.py, grpo_trainer.py). GRPO has one where beta is above 0, which it
@@ -254,29 +250,33 @@ def _reference(
     (trainer/config/ppo_trainer.yaml, use_kl_in_reward), and keeps it in host memory
     (workers/fsdp_workers.py); OpenRLHF's algo.kl.init_coef of 0.01 wants one."""
     requested = words.reference(request.reference)
-    possible = algorithm in REFERRING or algorithm in SAMPLED
-    if not possible:
+    if algorithm not in REFERRING and algorithm not in SAMPLED:
         if requested not in (None, "none"):
-            detail = f"{algorithm} has no reference model."
             raise InvalidRequestError(
-                detail,
+                f"{algorithm} has no reference model.",
                 hint="Leave reference out, or send algorithm dpo, kto, ppo, grpo or rloo.",
                 field="reference",
             )
         return "none"
     if requested == "adapter" and not workload.uses_adapters:
-        detail = "reference adapter requires adapters: full training changes the base weights."
         raise InvalidRequestError(
-            detail,
+            "reference adapter requires adapters: full training changes the base weights.",
             hint="Send reference resident, offloaded or none, or method lora.",
             field="reference",
         )
-    if requested is not None:
-        return (
-            "offloaded"
-            if trainer == "verl" and requested == "resident" and workload.framework == "fsdp"
-            else requested
-        )
+    tool = tool_running(request, algorithm)
+    if requested is None:
+        return _default_reference(workload, algorithm, tool.trainer)
+    if tool.trainer == "verl" and requested == "resident" and workload.framework == "fsdp":
+        return "offloaded"
+    if tool.places_reference(requested, workload, algorithm):
+        return requested
+    return "adapter" if workload.uses_adapters else "resident"
+
+
+def _default_reference(
+    workload: TrainingWorkload, algorithm: Algorithm, trainer: Trainer
+) -> Reference:
     has_reference = (
         algorithm in ("dpo", "kto")
         or trainer == "openrlhf"
@@ -287,6 +287,36 @@ def _reference(
     if workload.uses_adapters:
         return "adapter"
     return "offloaded" if trainer == "verl" else "resident"
+
+
+def _reference_notes(
+    request: TrainingRequest, setup: Setup, workload: TrainingWorkload
+) -> list[Note]:
+    """Return what the tool's command does with the reference instead of what was requested."""
+    requested = words.reference(request.reference)
+    if setup.trainer == "verl" and setup.reference == "offloaded":
+        if requested in (None, "offloaded"):
+            return []
+        message = "verl's FSDP workers keep the reference in host memory."
+        return [Note("reference-offloaded", "reference", message)]
+    if requested in (None, setup.reference):
+        return []
+    tool = tool_running(request, setup.algorithm)
+    if requested == "offloaded":
+        missing = "keeps the reference in host memory"
+    elif tool.computes_reference_first(
+        replace(workload, loss="full", kernels="none"), setup.algorithm
+    ):
+        missing = "computes the reference's log-probabilities beforehand with Liger's loss"
+    else:
+        missing = "computes the reference's log-probabilities beforehand"
+    instead = (
+        "takes the frozen base with the adapter off"
+        if setup.reference == "adapter"
+        else "has the reference on the GPU"
+    )
+    message = f"{tool.title} has no flag that {missing}: the command {instead}."
+    return [lacking("reference", message)]
 
 
 def _rewarded(request: TrainingRequest, algorithm: Algorithm, trainer: Trainer) -> bool:

@@ -21,6 +21,7 @@ from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
 from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
 from fitgauge.services.training_fit.launchers.command import launch
+from fitgauge.services.training_fit.launchers.registry import tool_running
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -123,6 +124,7 @@ class SettingsSearch:
             trained.workload,
             trained.setup,
             trained.count,
+            tool=tool_running(self.request, trained.setup.algorithm),
             mixture=self.model.spec.routed_experts > 0,
             min_gpu_count=min_gpu_count,
         )

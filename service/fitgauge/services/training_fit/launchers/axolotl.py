@@ -42,6 +42,8 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     supervised = setup.algorithm == "sft"
     settings |= {} if supervised else {"rl": setup.algorithm}
     settings |= {"remove_unused_columns": False} if setup.algorithm == "kto" else {}
+    if setup.algorithm == "dpo" and setup.reference == "none":
+        settings["precompute_ref_log_probs"] = True
     settings |= _adapters(model, workload)
     settings |= {
         "datasets": [{"path": "DATASET", "type": _DATA.get(setup.algorithm, "alpaca")}],
@@ -183,6 +185,8 @@ AXOLOTL = Tool(
     # context parallelism is a ring of flash attention (utils/schemas/validation.py)
     supports=lambda workload: workload.context_parallel == 1 or workload.attention == "flash",
     kernels="lora",
+    # core/trainers/dpo/__init__.py, set_training_args_kwargs: DPO alone
+    computes_reference_first=lambda workload, algorithm: algorithm == "dpo",
     unsupported=_unsupported,
     sets_allocator=True,
     defaults=(

@@ -178,6 +178,7 @@ OPENRLHF = Tool(
     ),
     supports=openrlhf_supports,
     trainer="openrlhf",
+    offloads_reference=True,
     # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py
     rollout=RolloutDefaults("vllm", 0.5, "level_1", tensor_parallel=2, batched_tokens=None),
     sampling_command=openrlhf_command,

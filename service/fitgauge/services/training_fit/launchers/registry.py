@@ -8,6 +8,7 @@ from msgspec import structs
 
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
+from fitgauge.engine.training.algorithms.setup import SAMPLED, Algorithm
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.launchers.automodel import AUTOMODEL
@@ -107,6 +108,15 @@ def tool_of(request: TrainingRequest) -> Tool | None:
     tool = tool_named(request.trainer)
     of_torch = word_of(request.framework or "").startswith(("fsdp", "transformers"))
     return AUTOMODEL if tool is NEMO and of_torch else tool
+
+
+def tool_running(request: TrainingRequest, algorithm: Algorithm) -> Tool:
+    """Return the tool whose command runs the algorithm: the one that a request names, else TRL."""
+    tool = tool_of(request)
+    if tool is None:
+        return TRL
+    samples = algorithm in SAMPLED and tool.sampling_command is not None
+    return tool if samples or algorithm in tool.algorithms else TRL
 
 
 def not_modelled(text: str) -> InvalidRequestError | None:

@@ -11,6 +11,8 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import (
     OWN_ROLLOUT,
+    Algorithm,
+    Reference,
     RolloutEngine,
     Setup,
     Sleep,
@@ -172,6 +174,11 @@ class Tool:
     """Its DeepSpeed configurations name no optimizer, so transformers' Trainer makes it."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
+    computes_reference_first: Callable[[TrainingWorkload, Algorithm], bool] = lambda *_: False
+    """Whether its command computes the reference's log-probabilities before this algorithm's
+    training."""
+    offloads_reference: bool = False
+    """Its command keeps a reference in host memory."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -181,6 +188,16 @@ class Tool:
     def framework_on(self, count: int) -> Framework:
         """Return the framework under it on `count` GPUs."""
         return (self.framework_on_several or self.framework) if count > 1 else self.framework
+
+    def places_reference(
+        self, reference: Reference, workload: TrainingWorkload, algorithm: Algorithm
+    ) -> bool:
+        """Return whether its command has the reference of an algorithm there."""
+        if reference == "offloaded":
+            return self.offloads_reference
+        if reference != "none" or algorithm in ("grpo", "rloo") or self.trainer != "trl":
+            return True
+        return self.computes_reference_first(workload, algorithm)
 
     def defaults_for(
         self, request: TrainingRequest, method: str, count: int, spec: ModelSpec

@@ -53,14 +53,6 @@ def unsupported_by_trainer(
                 "The command trains the vision tower too: freeze it in code (requires_grad False).",
             )
         )
-    if setup.reference == "offloaded":
-        notes.append(
-            lacking(
-                "reference",
-                "TRL has no flag that keeps the reference in host memory: the command keeps it on"
-                " the GPU.",
-            )
-        )
     return notes + _unsupported_degrees(workload)
 
 

@@ -5,7 +5,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
-from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
@@ -50,6 +50,16 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list
             )
         )
     return notes
+
+
+def computes_reference_first(workload: TrainingWorkload, algorithm: Algorithm) -> bool:
+    """Return whether DPO and KTO take `precompute_ref_log_probs`: Liger's loss refuses it
+    (trl/trainer/dpo_trainer.py, kto_trainer.py)."""
+    return algorithm in ("dpo", "kto") and not _uses_liger(workload)
+
+
+def _uses_liger(workload: TrainingWorkload) -> bool:
+    return workload.loss == "fused" or workload.kernels == "liger"
 
 
 def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -110,7 +120,7 @@ def _trainer(workload: TrainingWorkload) -> list[object]:
             workload.framework == "deepspeed" and workload.precision == "bf16"
         )
         flags += ["--bf16", switch(mixed)]
-    if workload.loss == "fused" or workload.kernels == "liger":
+    if _uses_liger(workload):
         flags += ["--use_liger_kernel", "true"]
     if workload.compile:
         flags += ["--torch_compile", "true"]
@@ -122,7 +132,11 @@ def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[o
     above 0."""
     match setup.algorithm:
         case "dpo" | "kto":
-            return ["--precompute_ref_log_probs", "true"] if setup.reference == "none" else []
+            if setup.reference == "none":
+                return ["--precompute_ref_log_probs", "true"]
+            # Liger's losses refuse the routers' loss, which is on by default (dpo_trainer.py)
+            routed = model.spec.routed_experts > 0 and _uses_liger(workload)
+            return ["--router_aux_loss_coef", 0] if routed else []
         case "simpo":
             return ["--loss_type", "simpo", "--cpo_alpha", 0]
         case "ppo":
@@ -215,6 +229,7 @@ TRL = Tool(
     version="1.10",
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
+    computes_reference_first=computes_reference_first,
     defaults=(
         Default("precision", "mixed_bf16",
             "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),

@@ -32,6 +32,8 @@ _TRAINERS = {
     "rloo": "RLOO",
 }
 
+_REFERRING = ("dpo", "kto")
+
 
 def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """Return the script, and python, or torchrun with a copy of the model on every GPU."""
@@ -64,6 +66,8 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         settings |= {"steps_per_generation": steps} if steps > workload.micro_batches else {}
     else:
         settings["max_length"] = workload.sequence_length
+    if setup.algorithm in _REFERRING and setup.reference == "none":
+        settings["precompute_ref_log_probs"] = True
     rollout = setup.rollout
     variables = {}
     if workload.loss in ("full", "in_place"):
@@ -129,6 +133,8 @@ UNSLOTH = Tool(
     run_names=RunNames("arguments", TRAINER_NAMES),
     algorithms=PREFERENCE | {"grpo", "rloo"},
     kernels="unsloth",
+    # of TRL's DPOConfig and KTOConfig, which its trainers take
+    computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
     # unsloth/models/loader.py, gpu_memory_utilization; unsloth_zoo/vllm_utils.py,

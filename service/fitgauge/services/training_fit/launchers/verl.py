@@ -194,6 +194,7 @@ VERL = Tool(
     ),
     supports=verl_supports,
     trainer="verl",
+    offloads_reference=True,
     # rollout/rollout.yaml; free_cache_engine is sleep level 2 (vllm_async_server.py)
     rollout=RolloutDefaults("vllm", 0.5, "level_2", tensor_parallel=2, batched_tokens=8192),
     sampling_command=verl_command,

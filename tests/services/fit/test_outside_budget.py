@@ -137,12 +137,13 @@ def graphs(answer) -> int:
 
 
 def test_graphs_are_captured_up_to_twice_max_num_seqs(check_fit):
+    """Of 10 requests 1, 2, 4, 8, 10 and 16."""
     sizes = {
         sequences: graphs(check_fit(model=SMALL, gpu="RTX 4090", max_num_seqs=sequences))
         for sequences in (1, 10, 256, 512)
     }
     layers = (sizes[256] - sizes[1]) / (51 - 2)
-    assert sizes[10] == pytest.approx(sizes[1] + (5 - 2) * layers, abs=8)
+    assert sizes[10] == pytest.approx(sizes[1] + (6 - 2) * layers, abs=8)
     assert sizes[512] == sizes[256]
 
 

@@ -146,7 +146,7 @@ def graph_term(
         parts.append((told_apart, "layers of latent attention", wide))
     sums = " + ".join(f"{count} {kind} x {fitted(one.expected)}" for count, kind, one in parts)
     scale = 1.0
-    if captured is not None and captured.sizes < captured.measured:
+    if captured is not None and captured.sizes != captured.measured:
         sums = f"({sums})" if len(parts) > 1 else sums
         sums += f" x {captured.sizes} / {captured.measured} batch sizes"
         scale = captured.sizes / captured.measured

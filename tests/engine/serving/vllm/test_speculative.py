@@ -11,7 +11,6 @@ from engine.model.families.test_eagle import HEAD
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.vllm.cuda_graphs import captured
 from fitgauge.engine.serving.vllm.speculative import (
     check_draft,
     check_heads,
@@ -203,9 +202,3 @@ def test_a_draft_needs_a_number_of_tokens_and_heads_that_the_ranks_divide(
     with pytest.raises(UnsupportedError) as refused:
         check_draft(with_draft(TARGET, EAGLE_3, NAME), workload(**changes))
     assert refused.value.parameter == field
-
-
-def test_drafted_tokens_widen_the_batches_that_are_captured() -> None:
-    """16 requests of 4 tokens: as many batches as of 64 requests of one."""
-    drafting = captured(workload(max_num_seqs=16))
-    assert drafting == captured(workload(max_num_seqs=64, speculative_tokens=0))

@@ -1,41 +1,67 @@
 """How many batch sizes vLLM captures as CUDA graphs, which follows from max_num_seqs.
 
-Source: vllm/config/vllm.py, _set_cudagraph_sizes (0.19, 0.25, 0.33), config/__init__.py (0.11);
-worker/model_runner.py (0.6), _BATCH_SIZES_TO_CAPTURE; v1/cudagraph_dispatcher.py,
+Source: vllm/config/vllm.py, _set_cudagraph_sizes (0.19, 0.25 to 0.29, 0.33), config/__init__.py
+(0.11); worker/model_runner.py (0.6), _BATCH_SIZES_TO_CAPTURE; v1/cudagraph_dispatcher.py,
 initialize_cudagraph_keys."""
 
 from functools import cache
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.serving.runtime import Captured
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.kv_cache.dtypes import cuda_major
 from fitgauge.engine.serving.workload import Workload
 
-_LARGEST, _LARGEST_FIRST = 512, 256
-"""The largest captured batch, and that of the first engine [tokens]."""
+_LARGEST, _LARGEST_FIRST, _LARGEST_BLACKWELL = 512, 256, 1024
+"""The largest captured batch, that of the first engine, and that of compute capability 10.x since
+`releases.WIDE_GRAPHS` [tokens]."""
 
-_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, _LARGEST + 1, 16))
-"""Batches of the runs that the profiles' graphs were measured in, which had 256 sequences and
-more."""
+_BLACKWELL = 10
 
 
-def captured(workload: Workload) -> Captured | None:
-    """Return the graphs that a launch captures, and those of the runs that were measured; None for
-    the releases whose graphs do not depend on max_num_seqs.
+def captured(workload: Workload, accelerator: Accelerator) -> Captured | None:
+    """Return the graphs that a launch captures, and those of the runs that were measured, which had
+    256 sequences and more; None for the releases whose graphs do not depend on max_num_seqs.
 
     Batches are captured up to twice max_num_seqs, times the tokens that a request has of a step
-    where some are drafted; by the first engine, which captures decode steps
-    alone, up to the next multiple of 8. The graphs of whole decode steps that come with them since
-    0.11, up to max_num_seqs, share their memory."""
+    where some are drafted; by the first engine, which captures decode steps alone, up to the next
+    multiple of 8. The graphs of whole decode steps that come with them since 0.11, up to
+    max_num_seqs, share their memory."""
     sequences, version = workload.max_num_seqs, workload.engine_version
     if version < releases.SECOND_ENGINE:
         up_to = min(-(-sequences // 8) * 8, _LARGEST_FIRST)
-        return Captured(_count(up_to), _count(_LARGEST_FIRST))
+        return Captured(len(_grid(up_to)), len(_grid(_LARGEST_FIRST)))
     if version < releases.GRAPHS_BY_SEQUENCES:
         return None
-    tokens = 2 * sequences * (1 + workload.speculative_tokens)
-    return Captured(_count(min(tokens, workload.max_batched_tokens)), len(_SIZES))
+    ceiling = _ceiling(accelerator, version)
+    step = 1 + workload.speculative_tokens
+    largest = min(_steps(workload), ceiling, workload.max_batched_tokens)
+    sizes = set(_grid(largest))
+    if version >= releases.DECODE_STEPS_CAPTURED:
+        requests = min(sequences, ceiling)
+        sizes |= {step * count for count in (*_grid(requests), requests)}
+    return Captured(sum(size <= largest for size in sizes), len(_grid(_LARGEST)))
+
+
+def captures_more(workload: Workload, accelerator: Accelerator) -> bool:
+    """Return whether a launch may capture more batches here than on GPUs of another generation."""
+    ceiling = _ceiling(accelerator, workload.engine_version)
+    return not workload.enforce_eager and min(ceiling, _steps(workload)) > _LARGEST
+
+
+def _steps(workload: Workload) -> int:
+    """Return twice the tokens of a step of all requests."""
+    return 2 * workload.max_num_seqs * (1 + workload.speculative_tokens)
+
+
+def _ceiling(accelerator: Accelerator, version: tuple[int, ...]) -> int:
+    """Return the largest batch that is captured by default [tokens]."""
+    wide = cuda_major(accelerator.compute_capability) == _BLACKWELL
+    return _LARGEST_BLACKWELL if wide and version >= releases.WIDE_GRAPHS else _LARGEST
 
 
 @cache
-def _count(largest: int) -> int:
-    return sum(size <= largest for size in _SIZES)
+def _grid(largest: int) -> tuple[int, ...]:
+    """Return the usual batches up to `largest` [tokens]."""
+    sizes = (1, 2, 4, *range(8, 256, 8), *range(256, _LARGEST_BLACKWELL + 1, 16))
+    return tuple(size for size in sizes if size <= largest)

@@ -27,7 +27,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     padded_for,
     shares_memory,
 )
-from fitgauge.engine.serving.vllm.cuda_graphs import captured
+from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
 from fitgauge.engine.serving.vllm.kv_cache.specs import differs_by_generation
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
@@ -131,7 +131,7 @@ def terms_outside_budget(
         and captures_graphs(accelerator)
     ):
         latent = min(layers, count_within(spec.latent_layers, range(spec.layers)))
-        graphs = graph_term(profile, layers, captured(workload), latent)
+        graphs = graph_term(profile, layers, captured(workload, accelerator), latent)
         terms.append(structs.replace(graphs, low=0))
     if holds_states(spec, profile) and not states_in_budget(spec, workload, profile):
         terms.append(sampler_states(spec, workload))
@@ -148,10 +148,11 @@ def terms_outside_budget(
 def workload_kind(spec: ModelSpec, accelerator: Accelerator, workload: Workload) -> AcceleratorKind:
     """Return the kind of an accelerator as far as it decides what this workload holds in addition
     to what is loaded: without its links under one rank, what its matrix units multiply, and from
-    Hopper on its generation where no kernel is another."""
+    Hopper on its generation where no kernel is another and as many graphs are captured."""
     differs = (
         spec.has_experts
         or workload.speculative_tokens > 0
+        or captures_more(workload, accelerator)
         or _BY_GENERATION.get_or_compute(spec, None, lambda: differs_by_generation(spec))
     )
     return _of_workload(accelerator_kind(accelerator), communicating_ranks(workload) > 1, differs)

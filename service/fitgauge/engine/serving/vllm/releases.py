@@ -132,6 +132,14 @@ HYBRID_PREFIX_CACHING = (0, 27)
 request 50991, merged August 2026 after 0.26.0; a log of 0.27.1 (198,529 tokens of Qwen3.8-27B at
 150,000) holds two states a request."""
 
+WIDE_GRAPHS = (0, 28)
+"""The first release that captures graphs of up to 1,024 tokens on data-centre Blackwell. Source:
+0.27.0 and 0.28.0, config/vllm.py, _set_cudagraph_sizes (vLLM pull request 49390)."""
+
+DECODE_STEPS_CAPTURED = (0, 29)
+"""The first release that also captures whole decode steps whose size lies between the usual ones.
+Source: 0.28.0 and 0.29.0, config/vllm.py, _set_cudagraph_sizes (vLLM pull request 50488)."""
+
 LARGE_TIER = (0, 28)
 """Of the versions read, the first with larger batches from 160 GiB (0.25 has none)."""
 

@@ -172,7 +172,7 @@ def _processes(
         accelerator_kind(accelerator),
         communicating_ranks(workload),
         graphs,
-        graphs and captured(workload),
+        graphs and captured(workload, accelerator),
     )
     processes: Processes = memo.get_or_compute(key, dict)
     return processes
@@ -193,7 +193,7 @@ def _process(
         layers=layers,
         ranks=communicating_ranks(workload),
         graphs=takes_graphs(spec, workload, accelerator, profile),
-        captured=captured(workload),
+        captured=captured(workload, accelerator),
         latent=latent,
         unified_memory=accelerator.unified_memory,
         symmetric=accelerator_kind(accelerator).symmetric,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fitgauge.api.connection_limits import BoundedConnection
-from live import serving
+from live import PATIENCE, serving
 
 DATA = Path(__file__).parent / "data"
 CLIENTS = sorted(DATA.glob("*.http"))
@@ -37,18 +37,30 @@ def post(*lines, body=BODY, path="/v1/fit"):
 
 
 def exchange(port, *pieces, answers=1):
-    """Return all that comes back: so many answers, and what comes in the moment after them."""
+    """Return all that comes back: so many whole answers, and what comes in the moment after them.
+    The service may close before."""
     with socket.create_connection(("127.0.0.1", port), 5) as link:
-        link.settimeout(10)
+        link.settimeout(PATIENCE)
         received = b""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ConnectionError):
             for piece in pieces:
                 link.sendall(piece)
+            while whole_answers(received) < answers and (part := link.recv(65536)):
+                received += part
+        link.settimeout(0.2)
+        with contextlib.suppress(ConnectionError, TimeoutError):
             while part := link.recv(65536):
                 received += part
-                if len(statuses(received)) >= answers:
-                    link.settimeout(0.2)
     return received
+
+
+def whole_answers(received):
+    """Return how many answers have come with their bodies: head and body are written apart."""
+    heads = re.finditer(rb"HTTP/1\.1 \d{3} .*?\r\n\r\n", received, re.DOTALL)
+    return sum(
+        len(received) >= head.end() + int(re.search(rb"(?i)content-length: (\d+)", head[0])[1])
+        for head in heads
+    )
 
 
 def send_for_ever(link, data):

@@ -13,7 +13,6 @@ from hub_stand_in.server import TOKEN
 from identity_provider import AUDIENCE, ISSUER, QUESTION, bearer
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture(scope="module")

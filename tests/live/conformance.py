@@ -63,7 +63,6 @@ UNDOCUMENTED = (
     *(f"/tools/{host}.json" for host in manifests()),
 )
 """Paths that speak a protocol of their own, or answer a document."""
-PROBLEM = {"$ref": "urn:document#/components/schemas/Problem"}
 
 
 @cache

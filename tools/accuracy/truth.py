@@ -37,7 +37,6 @@ FOLDS = 6
 """Parts that all campaigns are dealt to by a hash: each is left out once."""
 
 Scored = Literal["weights", "planner", "kv_tokens", "activations", "need", "outcome", "training"]
-Outcome = Literal["served", "kv_too_small", "oom"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

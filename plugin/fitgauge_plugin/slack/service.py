@@ -1,14 +1,11 @@
 """The service as the bot asks it: over HTTP, with the caller's key where one is set."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import httpx2
 
 from fitgauge_plugin.calls import Reply, http_call
-
-Fields = Mapping[str, Any]
 
 PATHS = {
     "check_fit": "/v1/fit",

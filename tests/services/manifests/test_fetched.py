@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.services.manifests.fetched import fetched_model
-from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.reading import read_manifests
 
 POD = """kind: Pod
 metadata: {name: chat}
@@ -21,7 +21,7 @@ spec:
 
 
 def fetched(command, path="/models/chat"):
-    (container,) = read_manifest(POD.replace("COMMAND", command)).containers
+    (container,) = read_manifests([POD.replace("COMMAND", command)])[0].containers
     return fetched_model(container, path)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.services.manifests.gpus import gpus_of
-from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.reading import read_manifests
 
 POD = """
 apiVersion: v1
@@ -20,7 +20,7 @@ SPEC
 
 def gpus(resources="{}", spec="", others=""):
     text = POD.replace("RESOURCES", resources).replace("SPEC", spec) + others
-    manifest = read_manifest(text)
+    manifest = read_manifests([text])[0]
     assert manifest.unreadable is None
     (container,) = manifest.containers
     return gpus_of(container, manifest.claims)
@@ -148,6 +148,6 @@ def test_a_claim_of_something_else_is_no_gpu():
 )
 def test_a_service_of_compose_reserves_gpus(service, count):
     text = f"services:\n  a:\n    image: vllm/vllm-openai\n    {service}\n"
-    manifest = read_manifest(text)
+    manifest = read_manifests([text])[0]
     (container,) = manifest.containers
     assert gpus_of(container, manifest.claims).count == count

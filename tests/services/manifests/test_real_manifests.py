@@ -7,7 +7,7 @@ import pytest
 
 from fitgauge.services.manifests.command_line import server_command
 from fitgauge.services.manifests.gpus import gpus_of
-from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.reading import read_manifests
 
 DATA = Path(__file__).parent / "data"
 
@@ -106,7 +106,7 @@ FLAGS = {
 
 
 def servers(name):
-    manifest = read_manifest(DATA.joinpath(name).read_text("utf-8"))
+    manifest = read_manifests([DATA.joinpath(name).read_text("utf-8")])[0]
     assert manifest.unreadable is None
     pairs = ((container, server_command(container)) for container in manifest.containers)
     return [

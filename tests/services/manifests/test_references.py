@@ -3,7 +3,7 @@
 import pytest
 
 from fitgauge.services.manifests.command_line import server_command
-from fitgauge.services.manifests.reading import read_manifest, read_manifests
+from fitgauge.services.manifests.reading import read_manifests
 
 CONFIG = """kind: ConfigMap
 metadata: {name: settings}
@@ -32,7 +32,7 @@ FROM_KEY = f"{VARIABLE}env: [{KEY}]"
 
 
 def command(text):
-    (container,) = read_manifest(text).containers
+    (container,) = read_manifests([text])[0].containers
     return server_command(container)
 
 
@@ -105,7 +105,7 @@ spec:
 
 def test_a_config_map_that_names_itself_is_read():
     text = "kind: ConfigMap\nmetadata: {name: a}\ndata:\n  volumes: [{configMap: {name: a}}]\n"
-    assert read_manifest(text).containers == ()
+    assert read_manifests([text])[0].containers == ()
 
 
 def test_a_runtime_of_another_file_is_shown_where_it_is_named():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitgauge.services.manifests import yaml_text
-from fitgauge.services.manifests.reading import read_manifest
+from fitgauge.services.manifests.reading import read_manifests
 from fitgauge.services.manifests.yaml_text import (
     Text,
     UnreadableYamlError,
@@ -73,7 +73,7 @@ def test_a_file_that_is_too_long_is_refused():
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="vllm serve-:{}[]&*!|>\n \"'$()#,?%@`\t\\0", max_size=300))
 def test_no_text_makes_reading_raise(text):
-    manifest = read_manifest(f"image: vllm/vllm-openai\n{text}")
+    manifest = read_manifests([f"image: vllm/vllm-openai\n{text}"])[0]
     assert manifest.unreadable is None or isinstance(manifest.unreadable.message, str)
 
 

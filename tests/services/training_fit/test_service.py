@@ -15,7 +15,6 @@ def train(questions):
 
 
 SMALL = {"model": "Qwen/Qwen3-0.6B", "gpu": "A100 80GB"}
-PLAIN = {"activation_checkpointing": "none", "loss": "full"}
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,6 @@ class _Parsed(Struct, frozen=True):
     """What there is to say where it is no YAML."""
 
 
-def read_manifest(text: str) -> Manifest:
-    """Return the containers of a manifest. Reads any text, and raises nothing."""
-    return read_manifests([text])[0]
-
-
 def read_manifests(texts: Sequence[str]) -> list[Manifest]:
     """Return the containers of manifests, each of which may name objects of the others. Reads any
     text, and raises nothing."""

@@ -46,11 +46,6 @@ class States(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step_temporaries: int
     """The most that a step adds [bytes]."""
 
-    @property
-    def resident(self) -> int:
-        """All but the step's temporaries."""
-        return self.weights + self.gradients + self.master_weights + self.optimizer_states
-
 
 def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> States:
     """Return the States of these parameters under a workload, unsharded and not offloaded."""

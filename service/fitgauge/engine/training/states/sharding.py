@@ -57,18 +57,6 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host_temporaries: int = 0
     """The most that a step adds on the host [bytes]."""
 
-    @property
-    def resident(self) -> int:
-        """All that stays on the device."""
-        return (
-            self.weights
-            + self.gradients
-            + self.master_weights
-            + self.optimizer_states
-            + self.averages
-            + self.fp8
-        )
-
 
 def tensor_slice(parameter: Parameter, part: Part, workload: TrainingWorkload) -> Parameter:
     """Return the fullest tensor- and expert-parallel rank's piece of a parameter.

@@ -19,7 +19,8 @@ from fitgauge.cli import main
          "llama-server "),
         (["check", "MiniMaxAI/MiniMax-M2", "RTX 4090"], "# take one MI350X instead",
          "vllm serve MiniMaxAI/MiniMax-M2 "),
-        (["train-check", "Qwen/Qwen3-32B", "RTX 4060"], "# take one ", "accelerate launch "),
+        (["train-check", "Qwen/Qwen3-32B", "RTX 4060"],
+             "# use Qwen/Qwen3-4B, a smaller model", "accelerate launch "),
     ],
     ids=lambda value: value[2] if isinstance(value, list) else "",
 )  # fmt: skip

@@ -28,23 +28,20 @@ from fitgauge.services.common.name_readings import (
     model_readings,
     with_named_format,
 )
+from fitgauge.services.common.responses import MOST_WITH_OTHERS
 from fitgauge.services.common.schemas import FitRequest, Suggestion, Verdict
+from fitgauge.services.common.smaller_models import SmallerModels
 from fitgauge.services.common.smallest import helps_here
 from fitgauge.services.common.token_prices import per_million
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.longer_models import LongerModels
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, wants_quantized_repos
 from fitgauge.services.fit.service import FitService
-from fitgauge.services.fit.smaller_models import SmallerModels
 from fitgauge.services.fit.suggest import in_order
 from fitgauge.spans import span
 
 if TYPE_CHECKING:
     from fitgauge.services.recommend.service import Recommender
-
-
-_MOST_WITH_OTHERS = 6
-"""Suggestions of an answer that names smaller models and other GPUs too."""
 
 
 def price_speeds(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
@@ -152,7 +149,7 @@ class ServingQuestions:
 
         more = await self._long.run(others)
         here = answer.suggestions
-        answer.suggestions = in_order(here, request, _MOST_WITH_OTHERS, more)
+        answer.suggestions = in_order(here, request, MOST_WITH_OTHERS, more)
 
     def _verdict(self, request: FitRequest, gpu: GpuMatch, name: str) -> Verdict | None:
         """Return the verdict of a question with another model; None where it has none."""

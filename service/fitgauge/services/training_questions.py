@@ -4,9 +4,13 @@ answer depends on, and the searches that take long."""
 from contextlib import suppress
 
 from fitgauge.catalog.catalog import Catalog
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.catalog.training import load_training
+from fitgauge.engine.model.model import Model
 from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.name_readings import find_gpu, model_readings
+from fitgauge.services.common.responses import MOST_WITH_OTHERS
+from fitgauge.services.common.smaller_models import SmallerModels
 from fitgauge.services.common.smallest import helps_here
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.smallest_training import smallest_training, training_elsewhere
@@ -17,6 +21,7 @@ from fitgauge.services.training_fit.rl_models import RlModels
 from fitgauge.services.training_fit.rl_setup import named_model
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService
+from fitgauge.services.training_fit.smaller_models import smaller_model_to_train
 from fitgauge.services.training_fit.suggest import fitting_first
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
 from fitgauge.services.training_plan.service import Planner
@@ -31,6 +36,7 @@ class TrainingQuestions:
         self._long = shared.long
         self.fit = TrainingFitService(load_training(), shared.engines)
         """What answers check_training_fit about models that are at hand."""
+        self._smaller = SmallerModels(shared.models)
         self._planner = Planner(load_training())
 
     async def check(
@@ -51,12 +57,7 @@ class TrainingQuestions:
             if gpu is not None:
                 answer = training.answer(request, model, gpu, rl_models, catalog.offers)
                 if not helps_here(answer.verdict, answer.suggestions):
-                    method = words.method(str(answer.understood_as["method"]))
-                    with suppress(*IMPOSSIBLE):
-                        others = training_elsewhere(
-                            request, method, model, rl_models, training, catalog
-                        )
-                        answer.suggestions = fitting_first([*answer.suggestions, *others])
+                    self._add_others(answer, request, model, gpu, rl_models, training, catalog)
                 return answer
             judged = training.alone(request, model, rl_models)
             smallest = smallest_training(request, model, rl_models, judged.main, training, catalog)
@@ -70,6 +71,24 @@ class TrainingQuestions:
         ]
         # An answer that depends on further models is not cached: their validity is not checked.
         return dependencies._replace(model=model if alone else None), answer
+
+    def _add_others(
+        self,
+        answer: TrainingAnswer,
+        request: TrainingRequest,
+        model: Model,
+        gpu: GpuMatch,
+        rl_models: RlModels,
+        training: TrainingFitService,
+        catalog: Catalog,
+    ) -> None:
+        """Suggest a smaller model of the family on these GPUs, and other GPUs for this one."""
+        smaller = smaller_model_to_train(request, model, gpu, self._smaller, rl_models, training)
+        others = [] if smaller is None else [smaller]
+        method = words.method(str(answer.understood_as["method"]))
+        with suppress(*IMPOSSIBLE):
+            others += training_elsewhere(request, method, model, rl_models, training, catalog)
+        answer.suggestions = fitting_first([*answer.suggestions, *others], MOST_WITH_OTHERS)
 
     async def _rl_models(self, request: TrainingRequest) -> RlModels:
         """Return the reward model and the critic that a request names. Raises the errors of

@@ -4,7 +4,7 @@ import pytest
 
 from bundled_models import model_of, offline_models
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.fit.smaller_models import SmallerModels
+from fitgauge.services.common.smaller_models import SmallerModels
 
 
 def _smaller(answer):

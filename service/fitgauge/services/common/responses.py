@@ -21,6 +21,8 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
 
 MOST_SUGGESTIONS = 5
+MOST_WITH_OTHERS = 6
+"""Suggestions of an answer, and of one that names smaller models and other GPUs too."""
 
 
 def model_answer(model: Model) -> ModelAnswer:

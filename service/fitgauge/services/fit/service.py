@@ -25,6 +25,7 @@ from fitgauge.services.common.ranks import rank_answers
 from fitgauge.services.common.reading_schemas import Reading, Verdict
 from fitgauge.services.common.readings import gpu_readings, other_verdicts, size_readings
 from fitgauge.services.common.schemas import Assumption, FitRequest, Suggestion
+from fitgauge.services.common.smaller_models import SmallerModels
 from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
@@ -39,7 +40,7 @@ from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 from fitgauge.services.fit.query import FitEstimate, FitQuery
-from fitgauge.services.fit.smaller_models import SmallerModels, smaller_model
+from fitgauge.services.fit.smaller_models import smaller_model
 from fitgauge.services.fit.speed import half_of, in_words, speed_answer, targets_in_words
 from fitgauge.services.fit.suggest import suggest, suggestions, with_host_in_words
 from fitgauge.services.fit.texts import text_answer

@@ -229,6 +229,8 @@ def _shortlist(results: Sequence[_Result]) -> list[Suggestion]:
     )
 
 
-def fitting_first(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return those that fit before tight ones, as many as an answer has."""
-    return sorted(suggestions, key=lambda one: one.verdict != "fits")[:MOST_SUGGESTIONS]
+def fitting_first(
+    suggestions: Sequence[Suggestion], most: int = MOST_SUGGESTIONS
+) -> list[Suggestion]:
+    """Return those that fit before tight ones, so many at most."""
+    return sorted(suggestions, key=lambda one: one.verdict != "fits")[:most]

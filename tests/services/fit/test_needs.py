@@ -105,3 +105,17 @@ def test_every_engine_that_runs_it_has_a_need(check_fit, engine, model):
     answer = check_fit(model=model, engine=engine, settings="auto")
     assert bool(answer.needs) == (answer.verdict is None)
     assert answer.summary
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "tgi"])
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "meta-llama/Llama-3.3-70B-Instruct"])
+def test_a_gpu_of_the_size_needed_holds_the_model_and_a_smaller_one_does_not(
+    check_fit, engine, model
+):
+    """Engines that keep back a part of the GPU keep less of a small one."""
+    (need, *_) = check_fit(model=model, engine=engine, settings="auto").needs
+    size = need.required_bytes.expected / GIB
+    held = check_fit(model=model, gpu=f"{1.05 * size:.2f}GiB", settings="auto", **need.request)
+    short = check_fit(model=model, gpu=f"{0.95 * size:.2f}GiB", settings="auto", **need.request)
+    assert held.verdict in ("fits", "tight")
+    assert short.verdict == "does_not_fit"

@@ -1,9 +1,12 @@
 """What a model needs where no GPU is named: the least that the workload takes, by format."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from msgspec import structs
 
+from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.accelerator import custom
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB
@@ -48,6 +51,12 @@ _UNDERSTOOD = (
     "kv_cache_dtype",
     "rope_scaling_factor",
 )
+
+_ROUNDS = 20
+"""The most sizes of a GPU that are tried for one format."""
+
+_CLOSE = 1.0005
+"""What a need may be of the GPU that it was found on."""
 
 _NARROWER = 0.97
 """A format is listed where its weights take less than this share of the wider one's."""
@@ -166,11 +175,8 @@ def _needs(request: FitRequest, main: FitEstimate, estimator: Estimator) -> Iter
 
 
 def _need(checked: FitEstimate, quantization: str | None, estimator: Estimator) -> MemoryNeed:
-    """Return the least that a question takes: limits of the scheduler at their lowest, no CUDA
-    graphs."""
-    least = min(
-        estimator.ends(checked, others=False) or [checked], key=lambda one: one.required
-    ).estimate.fullest
+    """Return the least that a question takes on the smallest GPU that holds it."""
+    least = _smallest(checked, estimator).estimate.fullest
     sizes = {term.name: term.bytes for term in least.terms}
     sent = {"engine": checked.workload.engine, "quantization": quantization}
     return MemoryNeed(
@@ -181,6 +187,29 @@ def _need(checked: FitEstimate, quantization: str | None, estimator: Estimator) 
         kv_cache_bytes=sizes.get("kv_cache", 0) + sizes.get("state_cache", 0),
         request={name: value for name, value in sent.items() if value is not None},
     )
+
+
+def _smallest(checked: FitEstimate, estimator: Estimator) -> FitEstimate:
+    """Return the least that a question takes on the smallest GPU that holds it. `checked` is on one
+    that holds anything, of which some engines keep a part back: from what is needed without that
+    part on, the GPU grows to what was needed last."""
+    least = _least(estimator.ends(checked, others=False)) or checked
+    kept_back = sum(term.bytes for term in least.estimate.fullest.terms if term.name == "reserve")
+    size = least.required - kept_back
+    for _ in range(_ROUNDS if kept_back else 0):
+        match = GpuMatch(custom(size, "any-size"), 1)
+        least = (
+            _least(estimator.ends_of(replace(checked.query, match=match), others=False)) or least
+        )
+        if least.required <= size * _CLOSE:
+            break
+        size = least.required
+    return least
+
+
+def _least(ends: Sequence[FitEstimate]) -> FitEstimate | None:
+    """Return the end that takes least: limits of the scheduler at their lowest, no CUDA graphs."""
+    return min(ends, key=lambda one: one.required, default=None)
 
 
 def _name(checked: FitEstimate, quantization: str | None) -> str:

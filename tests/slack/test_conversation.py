@@ -1,7 +1,6 @@
 """One whole conversation, as docs/SLACK.md shows it."""
 
 import json
-import re
 from pathlib import Path
 
 from slack_stand_in.transcript import STEPS, transcript
@@ -10,18 +9,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "SLACK.md"
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def headings(text):
-    """Return the verdicts and names that a conversation shows, without figures."""
-    return re.findall(r"^\s*\*([^*]+)\*(?: · ([^\n]+))?$", text, re.MULTILINE)
-
-
 def test_the_conversation_of_the_page_is_what_the_bot_says(bot, slack, tmp_path):
+    """Where it is not: `make slack`."""
     text = transcript(bot, slack)
     told = PAGE.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
-    assert headings(told) == headings(text)
-    assert [line for line in told.splitlines() if line.startswith("> ")] == [
-        line for line in text.splitlines() if line.startswith("> ")
-    ]
+    assert told.strip() == text.strip()
     pictures = slack.wait("files.completeUploadExternal", slack.count("/upload/F1"))
     assert pictures["thread_ts"]
     assert all(picture.startswith(PNG) for picture in slack.pictures)

@@ -99,6 +99,8 @@ def test_the_answer_says_what_is_assumed_and_costs(check_fit):
         ("Qwen/Qwen2.5-7B-Instruct", 131072, 4),
         ("Qwen/Qwen2.5-72B-Instruct-AWQ", 131072, 4),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", 1_010_000, 4),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", 1_000_000, 4),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", 400_000, 2),
         # whose publisher states no such thing
         ("Qwen/Qwen3-1.7B", 65536, 0),
         ("Qwen/Qwen3-Embedding-8B", 65536, 0),

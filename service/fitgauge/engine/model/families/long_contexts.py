@@ -34,6 +34,13 @@ _ROWS: dict[tuple[str, int], tuple[LongContext, frozenset[int]]] = {
         _QWEN, frozenset({4_022_468_096, 8_190_735_360, 14_768_307_200, 32_762_123_264}),
     ),
     ("qwen3_moe", 40_960): (_QWEN, frozenset({30_532_122_624, 235_093_634_560})),
+    # Qwen3-Coder; Qwen3-30B-A3B-2507, of the same layers, is stated to reach as far by dual chunk
+    # attention, which vLLM 0.33 has no more. Source: QwenLM/Qwen3-Coder README.md, "extendable up
+    # to 1M tokens using Yarn"; QwenLM/Qwen3 docs/source/getting_started/concepts.md.
+    ("qwen3_moe", 262_144): (
+        LongContext(positions=262_144, reach=1_000_000),
+        frozenset({30_532_122_624, 480_154_875_392}),
+    ),
     # Source: huggingface.co/Qwen/Qwen3-Next-80B-A3B-Instruct, "Processing Ultra-Long Texts".
     ("qwen3_next", 262_144): (_HYBRID, frozenset({79_674_391_296})),
     # Qwen3.5, 3.6 and 3.8 from 9B up. Source: vllm-project/recipes Qwen/Qwen3.5.md,

@@ -124,16 +124,16 @@ def _cheapest(http: httpx.Client) -> str:
 
 
 def _derived(http: httpx.Client, best: dict) -> list[str]:
-    """Return the arithmetic behind the first option, from config.json, the card's row and the
+    """Return the arithmetic behind the first option, from config.json, the GPU's row and the
     price alone."""
-    card, count = http.get(f"/v1/gpus/{best['gpu']['id']}").json(), best["gpu"]["count"]
+    gpu, count = http.get(f"/v1/gpus/{best['gpu']['id']}").json(), best["gpu"]["count"]
     fit = http.post("/v1/fit", json={**best["request"], "detail": "full"}).json()
     tensor = fit["understood_as"]["tensor_parallel"]
     cache = 2 * LAYERS * KV_HEADS * HEAD_DIM * 2 * 32768 * 16
     weights = MATRICES * BITS[best["quantization"]] / 8
     head = VOCABULARY * HIDDEN * 2
     step = (weights + head + cache) / tensor
-    latency = NVLINK_SECONDS if card.get("nvlink") else PCIE_SECONDS
+    latency = NVLINK_SECONDS if gpu.get("nvlink") else PCIE_SECONDS
     sent = (
         2
         * LAYERS
@@ -143,10 +143,10 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         * 2
         * (tensor - 1)
         / tensor
-        / ((card["interconnect_gbps"] or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)
+        / ((gpu["interconnect_gbps"] or PCIE_GBPS) * 1e9 * LINK_EFFICIENCY)
     )
     exchanged = 2 * LAYERS * latency + sent if tensor > 1 else 0.0
-    read, layers = step / (card["bandwidth_gbps"] * 1e9 * EFFICIENCY), LAYERS * LAYER_SECONDS
+    read, layers = step / (gpu["bandwidth_gbps"] * 1e9 * EFFICIENCY), LAYERS * LAYER_SECONDS
     speed = 16 / (read + layers + exchanged)
     told, cost = best["decode"]["tokens_per_second"]["expected"], best["cost"]
     rental = cost["rentals"][0]
@@ -176,7 +176,7 @@ def _derived(http: httpx.Client, best: dict) -> list[str]:
         ),
         (
             f"- A step reads both and the cache: {step * tensor / 1e9:.1f} x 10^9 bytes, tensor"
-            f" parallel {tensor}, pipeline stages in turn, at {card['bandwidth_gbps']:g} x 10^9"
+            f" parallel {tensor}, pipeline stages in turn, at {gpu['bandwidth_gbps']:g} x 10^9"
             f" bytes/s x {EFFICIENCY}: {read * 1e3:.1f} ms. Its layers take {LAYERS} x"
             f" {LAYER_SECONDS * 1e6:.0f} us = {layers * 1e3:.1f} ms more, its {2 * LAYERS}"
             f" all-reduces {exchanged * 1e3:.1f} ms ({latency * 1e6:.0f} us each, and their bytes):"
@@ -223,7 +223,7 @@ def _on_a_3090(http: httpx.Client) -> str:
     check = (
         f"- {first['model']} in AWQ: {first['parameters'] / 1e9:.2f} x 10^9 parameters x"
         f" {4 + 20 / 128:.4g} bits are at least {weights / 2**30:.1f} GiB, of"
-        f" {first['budget_bytes'] / 2**30:.1f} GiB that vLLM may use of the card; its cache of one"
+        f" {first['budget_bytes'] / 2**30:.1f} GiB that vLLM may use of the GPU; its cache of one"
         f" request of {first['context_length']:,} tokens and the engine's own memory make"
         f" {first['required_bytes']['expected'] / 2**30:.1f} GiB."
     )

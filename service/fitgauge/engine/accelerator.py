@@ -187,9 +187,9 @@ def custom(
     usable_bytes: int | None = None,
     derived_from: tuple[str, ...] = (),
 ) -> Accelerator:
-    """Return a card of which nothing is known but its size [bytes].
+    """Return a GPU of which nothing is known but its size [bytes].
 
-    `name`: the size as it was written ("80 GB"). `usable_bytes`: what `derived_from`, cards sold
+    `name`: the size as it was written ("80 GB"). `usable_bytes`: what `derived_from`, GPUs sold
     with that size, give a process; without it all of the size is usable."""
     usable = size_bytes if usable_bytes is None else usable_bytes
     source = (

@@ -136,5 +136,33 @@ def test_attention_replicas_of_sglang_are_read_back(check_fit: Check) -> None:
     assert again.per_gpu == answer.per_gpu
 
 
+OPTIONS: dict[str, tuple[Question, bool | float | str]] = {
+    "enforce_eager": ({}, True),
+    "lora_slots": ({}, 2),
+    "lora_rank": ({"lora_slots": 2}, 64),
+    "speculative_tokens": ({"model": "zai-org/GLM-4.5-Air", "gpu": "8x H200"}, 1),
+    "pooling": ({}, True),
+    "rope_scaling_factor": ({"context_length": 32_768}, 2.0),
+    "kv_offload_gib": ({}, 16.0),
+    "disaggregation": ({}, "prefill"),
+}
+"""Questions in which each option does something, and a value of it."""
+
+
+@pytest.mark.parametrize(
+    ("engine", "option"),
+    [(engine, option) for engine, row in ENGINES.items() for option in sorted(row.options)],
+)
+def test_an_option_that_an_engine_reads_is_in_its_command(
+    check_fit: Check, engine: str, option: str
+) -> None:
+    fields, value = OPTIONS[option]
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "engine": engine, **fields}
+    without, with_it = check_fit(**asked).launch, check_fit(**asked, **{option: value}).launch
+    assert without is not None
+    assert with_it is not None
+    assert with_it.command != without.command
+
+
 def _is_field(name: str) -> bool:
     return name in FitRequest.__struct_fields__

@@ -3,11 +3,13 @@ what a caller sends stays."""
 
 import asyncio
 import re
+import typing
 
 import pytest
 
 from fitgauge.catalog.sizes import nominal_model
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.ask.vocabulary import TRAINER_PHRASES
 from fitgauge.services.training_fit.launchers.registry import (
     TOOLS,
     defaults_note,
@@ -346,3 +348,13 @@ def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
     }
     plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
     assert {plan.settings["framework"] for plan in plans} == {"deepspeed"}
+
+
+def test_every_tool_is_named_in_the_contract_and_in_sentences():
+    """Lightning is a word of models' names too."""
+    names = [tool.name for tool in TOOLS]
+    meta = typing.get_type_hints(TrainingRequest, include_extras=True)["trainer"].__metadata__[0]
+    assert re.findall(r"[a-z-]+", meta.description.partition(": ")[2].partition(".")[0]) == [
+        *names[:-1], "or", names[-1],
+    ]  # fmt: skip
+    assert set(names) - set(TRAINER_PHRASES.values()) == {"lightning"}

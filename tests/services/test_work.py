@@ -27,7 +27,9 @@ from fitgauge.services.fit.service import FitService
 from fitgauge.services.fit.workload import serving_workload
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
+from fitgauge.services.recommend import gpu_options
 from fitgauge.services.recommend.gpu_options import GpuPool
+from fitgauge.services.recommend.pareto import ParetoFront
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.service import Recommender
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -356,6 +358,22 @@ def test_layers_that_run_the_same_operations_are_recorded_once(monkeypatch, name
     service, gpu = TrainingFitService(load_training(), PROFILES), bundled().find("H100").accelerator
     service.check(request, SNAPSHOT.model(name), gpu, 8)
     assert set(recorded.values()) == {tapes}
+
+
+def test_cards_without_a_price_are_passed_over_by_their_bandwidth(monkeypatch):
+    """346 cards x 16 counts x 12 plans: the best speed is looked up where it changes, not
+    for each (2,500 times before), and few have their speed worked out."""
+    calls, fastest, expected = Counter(), ParetoFront.fastest, gpu_options.expected_speed
+    monkeypatch.setattr(
+        ParetoFront, "fastest", lambda *given: calls.update(["fastest"]) or fastest(*given)
+    )
+    monkeypatch.setattr(
+        gpu_options, "expected_speed", lambda *given: calls.update(["speeds"]) or expected(*given)
+    )
+    request = RecommendRequest(model="Qwen/Qwen3-32B", context_length=32768, concurrency=16)
+    Recommender(PROFILES, bundled()).answer(request, model_of(request.model))
+    assert 0 < calls["fastest"] <= 800
+    assert 0 < calls["speeds"] <= 1500
 
 
 def test_a_question_leaves_no_cycles_behind():

@@ -23,6 +23,7 @@ class Floors:
         self._request = request
         self._caches: dict[int, int] = {}
         self._shares: dict[EngineName, float] = {}
+        self._held: dict[tuple[str | None, EngineName, int], int] = {}
 
     def of_count(
         self, quantization: str | None, engine: EngineName, count: int, tensor_parallel: int
@@ -60,8 +61,11 @@ class Floors:
 
     def _weights(self, quantization: str | None, engine: EngineName, tensor_parallel: int) -> int:
         """Return the least weights of a rank of all layers [bytes]."""
-        prepared = self._fitting.formats.prepared(quantization, engine)
-        return weights_floor(prepared, engine, tensor_parallel)
+        key = quantization, engine, tensor_parallel
+        if key not in self._held:
+            prepared = self._fitting.formats.prepared(quantization, engine)
+            self._held[key] = weights_floor(prepared, engine, tensor_parallel)
+        return self._held[key]
 
     def _cache(self, tensor_parallel: int) -> int:
         """Return the least cache of a rank of all layers [bytes]."""

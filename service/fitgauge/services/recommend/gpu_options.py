@@ -1,7 +1,7 @@
 """The GPUs of a question as its plans see them: which may run on which, how fast each is, and
 what so many of them cost."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
@@ -148,10 +148,9 @@ def gpu_option(
 
 
 def kinds(
-    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, plans: Sequence[Plan]
+    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, engines: Iterable[EngineName]
 ) -> dict[EngineName, list[Hashable]]:
     """Return the kind of every GPU of the pool, by engine."""
-    engines = dict.fromkeys(plan.engine for plan in plans)
     return {
         engine: [fitting.kind(request, engine, limit.accelerator) for limit in pool.limits]
         for engine in engines
@@ -203,15 +202,13 @@ class Rate:
             )
         return self._speeds[place]
 
-    def ceiling(self, option: GpuOption) -> float:
-        """Return no less than the expected speed: what bandwidth and layers allow, and a
-        hundredth for rounding; 0 where it is unknown."""
-        if not self._read or option.bandwidth is None:
+    def bandwidth_of(self, speed: float) -> float:
+        """Return the bandwidth below which a GPU is slower than `speed`, whatever it multiplies,
+        and a hundredth for rounding [10^9 bytes/s]; 0 where nothing is known."""
+        if not self._read or speed <= 0.01:
             return 0.0
-        return (
-            self._concurrency / (self._read / (option.bandwidth * 1e9 * EFFICIENCY) + self._layers)
-            + 0.01
-        )
+        reading = self._concurrency / (speed - 0.01) - self._layers
+        return self._read / (reading * 1e9 * EFFICIENCY) if reading > 0 else inf
 
     def speed(self, option: GpuOption) -> DecodeSpeed | None:
         """Return the speed as an interval."""

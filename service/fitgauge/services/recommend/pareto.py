@@ -65,11 +65,12 @@ class ParetoFront:
             end += 1
         sizes[place:end], speeds[place:end] = [mark[1]], [mark[2]]
 
-    def fastest(self, total_bytes: int) -> float:
-        """Return the best speed that is known of no more memory, whatever it costs; less than 0
-        where none is."""
-        place = bisect_right(self._sizes, total_bytes)
-        return -self._speeds[place - 1] if place else -1.0
+    def fastest(self, total_bytes: int) -> tuple[float, float]:
+        """Return the best speed that is known of no more memory, whatever it costs, less than 0
+        where none is; and the memory from which on a better one is known [bytes]."""
+        sizes, place = self._sizes, bisect_right(self._sizes, total_bytes)
+        best = -self._speeds[place - 1] if place else -1.0
+        return best, sizes[place] if place < len(sizes) else inf
 
     def dominates(self, mark: Criteria) -> bool:
         """Return whether one of them dominates `mark`."""

@@ -2,7 +2,8 @@
 beats."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from fitgauge.services.recommend.gpu_options import (
     gpu_option,
     kinds,
 )
-from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria
+from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria, dominates
 
 MOST_GPUS = 16
 
@@ -84,14 +85,16 @@ class Option(NamedTuple):
         return self.rate.expected(self.gpu)
 
 
-def pareto(options: Sequence[Option]) -> list[Option]:
-    """Return the options that no other dominates, in the order of their criteria: whatever
-    dominates an option stands before it."""
-    front, fronts = [], ParetoFronts(option.plan.bits for option in options)
+def unbeaten(options: Iterable[Option]) -> list[Option]:
+    """Return the options that no other dominates, in the order of their criteria. options: of which
+    none is dominated by one of fewer GPUs or more bits."""
+    front: list[Option] = []
+    alike: defaultdict[tuple[int, float], list[Criteria]] = defaultdict(list)
     for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
-        if not fronts.front(option.plan.bits).dominates(option.criteria):
+        before = alike[option.gpus, option.plan.bits]
+        if not any(dominates(other, option.criteria) for other in before):
             front.append(option)
-            fronts.add(option.criteria)
+            before.append(option.criteria)
     return front
 
 
@@ -135,7 +138,8 @@ class Search:
         self._most = max((limit.most for limit in pool.limits), default=0)
         self._prices = pool.prices
         self._options = gpu_option(request, fitting, pool, plans, by_wheels=not wanted.names_gpus)
-        self._kinds = kinds(request, fitting, pool, plans)
+        engines = {plan.engine for plan, options in self._options.items() if options}
+        self._kinds = kinds(request, fitting, pool, engines)
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
         self._launch_kinds: dict[tuple[EngineName, int, Hashable, bool], LaunchKind | None] = {}
@@ -155,7 +159,7 @@ class Search:
         for count in range(1, self._most + 1):
             for plan in self._plans:
                 options += self._on(count, plan, fronts)
-        return pareto(options)
+        return unbeaten(options)
 
     def _on(self, count: int, plan: Plan, fronts: ParetoFronts) -> list[Option]:
         """Return the options of one plan on `count` GPUs that nothing in `fronts` dominates, and
@@ -167,9 +171,11 @@ class Search:
         tensor = self._tensor_ranks(plan.engine, count)
         if tensor is None:
             return []
-        needed = self._floors.of_count(plan.quantization, plan.engine, count, tensor)
         options = self._left.get((plan, tensor), self._options[plan])
-        if not options or options[-1].usable < needed:
+        if not options:
+            return []
+        needed = self._floors.of_count(plan.quantization, plan.engine, count, tensor)
+        if options[-1].usable < needed:
             return []
         rate, front, of_kind = (
             self._rate(plan, tensor),
@@ -179,17 +185,23 @@ class Search:
         first = bisect_left(options, (needed,))
         left, fitting = options[:first], []
         launches: dict[Hashable, LaunchSteps | None] = {}
+        # Without a price a GPU below this bandwidth is dominated, until so much memory.
+        slowest, until = 0.0, 0.0
         for option in options[first:]:
-            usable, place, _, _, (accelerator, most) = option
+            usable, place, bandwidth, _, (accelerator, most) = option
             if most < count:
                 continue
+            cost, least_cost = self._prices[place][count - 1]
+            if least_cost == inf:
+                if usable * count >= until:
+                    best, until = front.fastest(usable * count)
+                    slowest = rate.bandwidth_of(best)
+                if (bandwidth or 0.0) < slowest:
+                    continue
             kind = of_kind[place]
             is_known, launch = kind in launches, launches.get(kind)
             if is_known and (launch is None or usable < launch.least_usable):
                 left.append(option)
-                continue
-            cost, least_cost = self._prices[place][count - 1]
-            if least_cost == inf and front.fastest(usable * count) > rate.ceiling(option):
                 continue
             mark = criteria(count, usable * count, rate.expected(option), plan.bits, cost)
             if front.dominates(mark):
@@ -204,6 +216,7 @@ class Search:
             fitted = launch.fitted(accelerator) if launch is not None else None
             if fitted is not None:
                 fronts.add(mark)
+                until = 0.0
                 fitting.append(Option(option, count, plan, rate, fitted, mark))
         self._left[plan, tensor] = left
         return fitting

@@ -119,6 +119,8 @@ def test_what_is_left_out_is_as_the_library_has_it(train, asked, said):
         ({"algorithm": "gpro"}, "algorithm"),
         ({"algorithm": "dpo", "rollout_engine": "vllm"}, "rollout_engine"),
         ({"algorithm": "orpo", "reference": "resident"}, "reference"),
+        ({"algorithm": "orpo", "framework": "megatron"}, "framework"),
+        ({"algorithm": "ppo", "framework": "megatron"}, "framework"),
         ({"algorithm": "dpo", "reference": "adapter"}, "reference"),
         ({"algorithm": "grpo", "critic_model": "policy"}, "critic_model"),
         ({"group_size": 4}, "group_size"),

@@ -51,6 +51,6 @@ def test_else_none_is(train, asked):
 
 
 def test_checkpoints_that_were_quantized_to_be_served_are_not(train):
-    answer = train(model="Qwen/Qwen2.5-72B-Instruct", gpu="RTX 3060", method="lora")
+    answer = train(model="Qwen/Qwen2.5-72B-Instruct", gpu="RTX 4090", method="lora")
     (one,) = _smaller(answer)
     assert not one.request["model"].endswith(("AWQ", "Int4", "Int8", "FP8"))

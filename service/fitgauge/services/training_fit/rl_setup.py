@@ -34,6 +34,8 @@ DEFAULT_COMPLETION = 512
 prompt_length and response_length."""
 _GROUPS: dict[Algorithm, int] = {"grpo": 8, "rloo": 2}
 """trl/trainer/grpo_config.py and rloo_config.py, num_generations."""
+_UNDER_MEGATRON = ("sft", "reward", "dpo", "kto", "grpo")
+"""swift/megatron/arguments/rlhf_args.py, rlhf_type."""
 _ROLLOUT_FIELDS = (
     "rollout_engine",
     "rollout_memory_utilization",
@@ -109,6 +111,13 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
             code="unsupported",
         )
     _refuse(request, algorithm)
+    if workload.framework == "megatron" and trainer == "trl" and algorithm not in _UNDER_MEGATRON:
+        raise InvalidRequestError(
+            f"ms-swift's Megatron does not train {algorithm}.",
+            hint=f"Send framework fsdp{' or trainer verl' if sampled else ''}.",
+            field="framework",
+            code="unsupported",
+        )
     prompt, completion = _lengths(request, workload.sequence_length) if sampled else (0, 0)
     offload = workload.offload if trainer == "verl" else "none"
     rollout = _rollout(request, workload, trainer, spec) if sampled else None

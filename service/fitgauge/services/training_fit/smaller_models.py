@@ -8,6 +8,7 @@ from fitgauge.engine.accelerator import shared
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.host_memory import exceeds_host
+from fitgauge.services.common.responses import parameters
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.smaller_models import SmallerModels, smaller_in_words
 from fitgauge.services.common.unsupported import IMPOSSIBLE
@@ -18,6 +19,9 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.service import TrainingFitService
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_fit.workload import training_gpus
+
+_LEAST_PART = 1 / 16
+"""Of the parameters, below which a model is no stand-in for another."""
 
 
 def smaller_model_to_train(
@@ -34,7 +38,8 @@ def smaller_model_to_train(
     count = training_gpus(request, match.count)
     accelerator = shared(match.accelerator, int((request.other_memory_gib or 0) * GIB))
     for other in models.find(model, count * accelerator.usable.high):
-        if _quantizer(other) not in (None, _quantizer(model)):
+        too_small = parameters(other) < _LEAST_PART * parameters(model)
+        if too_small or _quantizer(other) not in (None, _quantizer(model)):
             continue
         changed = structs.replace(request, model=other.id)
         try:

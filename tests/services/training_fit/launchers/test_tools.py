@@ -221,8 +221,15 @@ def test_a_tool_without_a_command_here_says_whose_it_is(answer):
     assert ("command-of-another-tool", "trainer") not in codes(sampled.warnings)
 
 
-@pytest.mark.parametrize("algorithm", ["sft", "dpo", "ppo", "grpo"])
-@pytest.mark.parametrize("tool", [*(tool.name for tool in TOOLS), "megatron", "fsdp"])
+@pytest.mark.parametrize(
+    ("tool", "algorithm"),
+    [
+        (tool, algorithm)
+        for tool in (*(tool.name for tool in TOOLS), "megatron", "fsdp")
+        for algorithm in ("sft", "dpo", "ppo", "grpo")
+        if algorithm != "ppo" or tool not in ("nemo", "megatron")  # which nothing trains
+    ],
+)
 def test_a_command_names_what_to_replace_in_it(answer, tool, algorithm):
     fits = {"gpu_count": 8, "sequence_length": 2048}  # Lightning's fp32 too: a command is printed
     launch = answer(algorithm=algorithm, framework=tool, **fits).launch

@@ -54,10 +54,7 @@ def nemo_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
             "micro_batch_size": workload.micro_batch_size,
             "global_batch_size": sequences_per_step(workload),
         },
-        "dataset": {
-            "seq_length": workload.sequence_length,
-            "enable_offline_packing": workload.micro_batch_size == 1,
-        },
+        "dataset": _dataset(workload),
         "optimizer": _optimizer(workload),
         "ddp": {"use_distributed_optimizer": workload.zero_stage > 0},
         "mixed_precision": _PRECISIONS[workload.precision],
@@ -79,6 +76,18 @@ def nemo_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
             f"torchrun --nproc-per-node {processes_per_node(workload)} {_SCRIPT}",
         ]
     )
+
+
+def _dataset(workload: TrainingWorkload) -> dict[str, object]:
+    """Return how samples are packed, of which a micro-batch is one. Recipes pack to a length of
+    their own, which is the one that is trained on; a packing that is off must have no length
+    (src/megatron/bridge/data/builders/gpt_sft.py)."""
+    length, packs = workload.sequence_length, workload.micro_batch_size == 1
+    return {
+        "seq_length": length,
+        "enable_offline_packing": packs,
+        "offline_packing_specs": {"packed_sequence_size": length} if packs else None,
+    }
 
 
 def _model(model: Model, workload: TrainingWorkload) -> dict[str, object]:

@@ -66,6 +66,8 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         settings |= {"steps_per_generation": steps} if steps > workload.micro_batches else {}
     else:
         settings["max_length"] = workload.sequence_length
+    if setup.algorithm == "simpo":  # a loss of TRL's CPO (trl/trainer/cpo_config.py)
+        settings |= {"loss_type": "simpo", "cpo_alpha": 0.0}
     if setup.algorithm in _REFERRING and setup.reference == "none":
         settings["precompute_ref_log_probs"] = True
     rollout = setup.rollout
@@ -96,6 +98,8 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         adapted: dict[str, object] = {
             "r": workload.lora_rank,
             "lora_alpha": workload.lora_rank,
+            **({"lora_dropout": workload.lora_dropout} if workload.lora_dropout else {}),
+            **({"use_dora": True} if workload.method == "dora" else {}),  # PEFT's LoraConfig
             "target_modules": _LINEARS if every else target_modules(model.spec, workload),
             "use_gradient_checkpointing": checkpoints,
         }

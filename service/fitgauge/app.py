@@ -6,9 +6,10 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib import import_module
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from litestar import Litestar, MediaType, Response, get
@@ -63,7 +64,12 @@ from fitgauge.garbage import collect_rarely
 from fitgauge.hub import Hub
 from fitgauge.mounted_catalog import create_mounted
 from fitgauge.questions import create_hub, create_questions
+from fitgauge.services.facade import Services
 from fitgauge.settings import Settings
+
+if TYPE_CHECKING:
+    from fitgauge.shared_state import ValkeyState
+    from fitgauge.tracing import Tracing
 
 _BODY_BYTES = 16 * 2**20
 """Of request bodies in progress; reading a log takes several times its size."""
@@ -94,44 +100,6 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     services.build()
     answers = AnswerCache(services)
     watch_hub(hub, registry)
-
-    @asynccontextmanager
-    async def hub_running(_: Litestar) -> AsyncIterator[None]:
-        await hub.start()
-        gc.collect()
-        collect_rarely()
-        yield
-        await services.close()
-        await hub.close()
-
-    @asynccontextmanager
-    async def traced(_: Litestar) -> AsyncIterator[None]:
-        if tracing is None:
-            yield
-            return
-        tracing.start()
-        yield
-        await tracing.close()
-
-    @asynccontextmanager
-    async def state_shared(_: Litestar) -> AsyncIterator[None]:
-        if shared is None:
-            yield
-            return
-        models = hub.share(shared)
-        add_shared_state_metrics(shared, models, registry)
-        async with _in_background(shared.follow()):
-            yield
-        await shared.close()
-
-    @asynccontextmanager
-    async def catalog_reloading(_: Litestar) -> AsyncIterator[None]:
-        if mounted is None:
-            yield
-            return
-        _add_catalog_metrics(mounted, registry)
-        async with _in_background(mounted.follow(settings.catalog_seconds, services.use)):
-            yield
 
     @get("/metrics", opt={"open": settings.open_metrics})
     async def metrics() -> Response[bytes]:
@@ -166,10 +134,10 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             services, answers, mounted, settings.public_url, conditions_of(hub, mounted, shared)
         ),
         lifespan=[
-            traced,
-            state_shared,
-            hub_running,
-            catalog_reloading,
+            *([partial(_traced, tracing)] if tracing else []),
+            *([partial(_state_shared, shared, hub, registry)] if shared else []),
+            partial(_hub_running, hub, services),
+            *([partial(_reloading, mounted, settings, services, registry)] if mounted else []),
             *([mcp.running] if mcp else []),
         ],
         exception_handlers={
@@ -198,6 +166,47 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         weights(),
     )(tracing.requests(inner) if tracing else inner)
     return Gateway(observed, settings.trusted_proxies, settings.root_path)
+
+
+@asynccontextmanager
+async def _traced(tracing: "Tracing", _: Litestar) -> AsyncIterator[None]:
+    tracing.start()
+    yield
+    await tracing.close()
+
+
+@asynccontextmanager
+async def _state_shared(
+    shared: "ValkeyState", hub: Hub, registry: CollectorRegistry, _: Litestar
+) -> AsyncIterator[None]:
+    models = hub.share(shared)
+    add_shared_state_metrics(shared, models, registry)
+    async with _in_background(shared.follow()):
+        yield
+    await shared.close()
+
+
+@asynccontextmanager
+async def _hub_running(hub: Hub, services: Services, _: Litestar) -> AsyncIterator[None]:
+    await hub.start()
+    gc.collect()
+    collect_rarely()
+    yield
+    await services.close()
+    await hub.close()
+
+
+@asynccontextmanager
+async def _reloading(
+    mounted: OverlayReload,
+    settings: Settings,
+    services: Services,
+    registry: CollectorRegistry,
+    _: Litestar,
+) -> AsyncIterator[None]:
+    _add_catalog_metrics(mounted, registry)
+    async with _in_background(mounted.follow(settings.catalog_seconds, services.use)):
+        yield
 
 
 def create_access(settings: Settings, shared: SharedCounts | None = None) -> Access | None:

@@ -34,6 +34,25 @@ def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> lis
     UnknownAcceleratorError for an unknown name."""
     most = request.max_gpu_count or MOST_GPUS
     named = [catalog.find(text) for text in words.split_list(request.gpus)]
+    _check_lists(request, names_gpus=bool(named))
+    allowed = [
+        GpuLimit(
+            match.accelerator,
+            min(most, match.count) if match.count > 1 else most_gpus(match.accelerator, most),
+        )
+        for match in named
+    ] or [
+        GpuLimit(accelerator, most_gpus(accelerator, most))
+        for accelerator in _available(request, catalog)
+    ]
+    rented = _rented(_of_vendors(allowed, request, catalog), request, costs)
+    within = _within_quotas(rented, catalog)
+    return list({limit.accelerator.id: limit for limit in within}.values())
+
+
+def _check_lists(request: RecommendRequest, *, names_gpus: bool) -> None:
+    """Raise InvalidRequestError for an empty list, and for owned GPUs that are rented or that
+    `gpus` does not name."""
     for field in ("gpus", "vendors", "clouds"):
         if getattr(request, field) and not words.split_list(getattr(request, field)):
             raise InvalidRequestError(
@@ -42,7 +61,7 @@ def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> lis
                 field=field,
                 code="invalid-value",
             )
-    if request.owned and not named:
+    if request.owned and not names_gpus:
         raise InvalidRequestError(
             "`owned` requires `gpus`.",
             hint="Send `gpus`, with counts: 2x L40S.",
@@ -50,65 +69,65 @@ def gpu_limits(request: RecommendRequest, catalog: Catalog, costs: Costs) -> lis
             code="missing-field",
         )
     if request.owned and request.clouds:
-        message = "`owned` and `clouds` exclude each other: owned GPUs are not rented."
         raise InvalidRequestError(
-            message,
+            "`owned` and `clouds` exclude each other: owned GPUs are not rented.",
             hint="Leave one of them out.",
             field="clouds",
             code="conflicting-fields",
         )
-    if named:
-        allowed = [
-            GpuLimit(
-                match.accelerator,
-                min(most, match.count) if match.count > 1 else most_gpus(match.accelerator, most),
-            )
-            for match in named
-        ]
-    else:
-        allowed = [
-            GpuLimit(accelerator, most_gpus(accelerator, most))
-            for accelerator in _available(request, catalog)
-        ]
+
+
+def _of_vendors(
+    allowed: Sequence[GpuLimit], request: RecommendRequest, catalog: Catalog
+) -> Sequence[GpuLimit]:
+    """Return those of the vendors. Raise InvalidRequestError for none."""
     wanted = _vendors(words.split_list(request.vendors), catalog.all())
     left = [limit for limit in allowed if not wanted or limit.accelerator.vendor.lower() in wanted]
     if not left:
         makers = sorted({limit.accelerator.vendor for limit in allowed})
-        message = f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}."
         raise InvalidRequestError(
-            message,
+            f"`gpus` and `vendors` exclude each other: these GPUs are of {', '.join(makers)}.",
             hint="Leave out `vendors`, or send GPUs of these vendors.",
             field="vendors",
             code="conflicting-fields",
         )
-    rented = [limit for limit in left if costs.rentable(limit.accelerator)]
+    return left
+
+
+def _rented(
+    allowed: Sequence[GpuLimit], request: RecommendRequest, costs: Costs
+) -> Sequence[GpuLimit]:
+    """Return those that the clouds rent. Raise InvalidRequestError for none."""
+    rented = [limit for limit in allowed if costs.rentable(limit.accelerator)]
     if not rented:
-        named_clouds = words.split_list(request.clouds)
-        rent = "rents" if len(named_clouds) == 1 else "rent"
-        message = (
-            f"No option satisfies `clouds`: {', '.join(named_clouds)} {rent} none of the GPUs the"
-            " other constraints allow."
-        )
+        clouds = words.split_list(request.clouds)
+        rent = "rents" if len(clouds) == 1 else "rent"
         raise InvalidRequestError(
-            message,
+            f"No option satisfies `clouds`: {', '.join(clouds)} {rent} none of the GPUs the other"
+            " constraints allow.",
             hint="Leave out `clouds`, or send other GPUs or clouds.",
             field="clouds",
             code="no-option",
         )
+    return rented
+
+
+def _within_quotas(allowed: Sequence[GpuLimit], catalog: Catalog) -> Sequence[GpuLimit]:
+    """Return them with at most as many as their quotas allow. Raise InvalidRequestError where
+    those allow none."""
     within = [
         capped
-        for limit in rented
+        for limit in allowed
         if (capped := GpuLimit(limit.accelerator, min(limit.most, _quota(limit, catalog)))).most
     ]
     if not within:
-        message = "The catalog's quotas allow none of the GPUs the other constraints allow."
         raise InvalidRequestError(
-            message,
+            "The catalog's quotas allow none of the GPUs the other constraints allow.",
             hint="Send other GPUs, or have the quota raised.",
             field="gpus",
             code="over-quota",
         )
-    return list({limit.accelerator.id: limit for limit in within}.values())
+    return within
 
 
 def _available(request: RecommendRequest, catalog: Catalog) -> Sequence[Accelerator]:

@@ -75,7 +75,7 @@ ROUNDED = 1e-4
 
 OWN = re.compile(r"\b(?:service|tools)/[\w./-]+\.(?:py|jsonl?)\b")
 ELSEWHERE = re.compile(r"[\w/-]+\.(?:py|cpp|cc|cu|h|go|rs)\b")
-RELEASE = re.compile(r"\d+\.\d+|\bb\d{4}\b")
+RELEASE = re.compile(r"\d+\.\d+|\bb\d{4,5}\b")
 
 
 def opens(source: str) -> bool:

@@ -266,3 +266,17 @@ def test_older_builds_hold_logits_of_the_whole_micro_batch(
         logits=profile.logits_copies,
     )
     assert term.bytes / MIB == pytest.approx(posted, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("unified", "cells"),
+    [
+        # src/llama-kv-cache-iswa.cpp: min(size_base, n_swa * (unified ? n_seq_max : 1) + n_ubatch)
+        (True, 1024 * 8 + 512),
+        (False, 8 * (1024 + 512)),
+    ],
+)
+def test_a_number_of_slots_gives_each_a_window_of_its_own(unified: bool, cells: int) -> None:
+    windows = Windows(8, 0, 512, unified=unified)
+    cache = LlamaKvCache(spec_of("google/gemma-3-12b-it"), range(48), "F16", windows, 4096)
+    assert cache.window_cells(1024, 8 * 4096, 8) == cells

@@ -4,7 +4,7 @@ Source: llama.cpp ggml.h, ggml_type; docs/build.md (Metal, CUDA, HIP, SYCL, Vulk
 docs.ollama.com, gpu (CUDA, ROCm, Metal, Vulkan)."""
 
 from fitgauge.engine.serving.container import ContainerImage
-from fitgauge.engine.serving.engine import Engine, always_runs, fixed_batch
+from fitgauge.engine.serving.engine import Engine, fixed_batch
 from fitgauge.engine.serving.engine_facts import (
     ANY_CAPABILITY,
     ArchitectureList,
@@ -105,7 +105,8 @@ OLLAMA = ENGINE._replace(
     line_up=ollama.most_free_first,
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
     split=ollama.OLLAMA.split,
-    refusal=always_runs,
+    refusal=ollama.refusal,
+    cpu_layers=ollama.cpu_layers,
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
     checkpoint_kinds=("ollama", "gguf"),
     hub_prefix="hf.co/",

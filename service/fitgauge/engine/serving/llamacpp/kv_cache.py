@@ -36,6 +36,9 @@ class Windows(NamedTuple):
     """Tokens of one forward pass."""
     capped: bool = True
     """Whether they never exceed the full cache."""
+    unified: bool = True
+    """Whether all sequences share one buffer (llama-server's --kv-unified, which a number of slots
+    turns off)."""
 
 
 def padded(tokens: int) -> int:
@@ -139,8 +142,10 @@ class LlamaKvCache:
         return bool(self.full or self.windowed or self.state)
 
     def window_cells(self, window: int, cells: int, sequences: int) -> int:
-        """Cells of a sliding layer: pad256(min(full cells, window x sequences + ubatch)), of a
-        unified cache."""
+        """Cells of a sliding layer: pad256(min(full cells, window x sequences + ubatch)); of every
+        sequence apart where they share no buffer (llama-kv-cache-iswa.cpp, size_swa)."""
+        if not self.windows.unified:
+            return sequences * padded(min(cells // sequences, window + self.windows.ubatch))
         wanted = (self.windows.memory or window) * sequences + self.windows.ubatch
         return padded(min(cells, wanted) if self.windows.capped else wanted)
 

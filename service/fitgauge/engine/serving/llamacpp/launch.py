@@ -34,12 +34,13 @@ def command(launch: Launch) -> str:
         flags += ["--yarn-orig-ctx", trained_positions(spec)]
     cache = None if workload.kv_cache_dtype == "auto" else workload.kv_cache_dtype.lower()
     more = workload.concurrency > workload.max_num_seqs
+    slots = settings.max_num_seqs or (workload.concurrency if more else None)
+    flags += optional(("--cache-type-k", cache), ("--cache-type-v", cache), ("--parallel", slots))
+    if slots and slots > 1:  # a number of slots divides the cache (common/arg.cpp, kv_unified)
+        flags.append("--kv-unified")
     return shell(
         flags
         + optional(
-            ("--cache-type-k", cache),
-            ("--cache-type-v", cache),
-            ("--parallel", settings.max_num_seqs or (workload.concurrency if more else None)),
             ("--ubatch-size", settings.max_batched_tokens),
             ("--cache-ram", workload.kv_offload_bytes * workload.gpus // MIB or None),
         )

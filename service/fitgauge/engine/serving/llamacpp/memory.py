@@ -38,6 +38,10 @@ Qwen3.6-27B's."""
 
 WindowSizes = Callable[[ModelSpec, Workload], Windows]
 """How an engine sizes the windows of a workload."""
+CpuLayers = Callable[[ModelSpec, ShardedWeights, Workload], Offload]
+"""What an engine keeps on the host where a workload offloads."""
+LeftFree = Callable[[Workload], tuple[Term, ...]]
+"""What an engine leaves free on every GPU."""
 
 
 class LlamaEstimate(NamedTuple):
@@ -49,6 +53,12 @@ class LlamaEstimate(NamedTuple):
     has_tensor_split: bool
     """Whether its command divides layers by the bytes that stay on GPUs."""
 
+    left_free: LeftFree = lambda workload: ()
+    """What it leaves free on every GPU."""
+
+    cpu_layers: CpuLayers = cpu_layers
+    """What of the weights it keeps on the host."""
+
     def estimate(
         self,
         spec: ModelSpec,
@@ -58,7 +68,7 @@ class LlamaEstimate(NamedTuple):
         profile: EngineProfile,
     ) -> Estimate:
         """Return the Estimate of every GPU."""
-        offload = cpu_layers(spec, sharded, workload)
+        offload = self.cpu_layers(spec, sharded, workload)
         gpus, free = workload.pipeline_parallel, workload.free_bytes
         split = (
             offloaded_split(spec, sharded, workload, offload)
@@ -72,7 +82,14 @@ class LlamaEstimate(NamedTuple):
             stages=stage_estimates(
                 _loaded(sharded, split, offload),
                 _stage_memories(
-                    spec, split, alike_stages(spec, split), workload, profile, windows, streamed
+                    spec,
+                    split,
+                    alike_stages(spec, split),
+                    workload,
+                    profile,
+                    windows,
+                    streamed,
+                    self.left_free(workload),
                 ),
             ),
             budget=accelerator.usable,
@@ -96,7 +113,9 @@ class LlamaEstimate(NamedTuple):
         split = layer_split(spec.layers, workload.pipeline_parallel)
         alike = memo.get_or_compute(("alike", split), lambda: alike_stages(spec, split))
         windows = self.windows(spec, workload)
-        return _stage_memories(spec, split, alike, workload, profile, windows, 0)
+        return _stage_memories(
+            spec, split, alike, workload, profile, windows, 0, self.left_free(workload)
+        )
 
 
 def llama_windows(spec: ModelSpec, workload: Workload) -> Windows:
@@ -154,6 +173,7 @@ def _stage_memories(
     profile: EngineProfile,
     windows: Windows,
     streamed: int,
+    left_free: tuple[Term, ...],
 ) -> tuple[StageMemory, ...]:
     requests, context = workload.requests_per_replica, workload.context_length
     projector = projector_terms(spec)
@@ -177,6 +197,7 @@ def _stage_memories(
                 logits=profile.logits_copies if number == split.output else None,
             ),
             *runtime_bytes(profile, layers=len(layers), ranks=1, graphs=False),
+            *left_free,
         )
         cache = cache_terms(cells, workload)
         stages.append(StageMemory(len(layers), fixed=fixed, cache=cache, layout=cells))

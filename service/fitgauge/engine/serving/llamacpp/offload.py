@@ -148,11 +148,13 @@ def _layer_split(layers: int, gpu_count: int, start: int, free: tuple[int, ...])
     return LayerSplit(tuple(range(*pair) for pair in pairwise(edges)), output)
 
 
-def cpu_layers(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> Offload:
+def cpu_layers(
+    spec: ModelSpec, sharded: ShardedWeights, workload: Workload, *, experts_first: bool = True
+) -> Offload:
     """Return the fewest layers, of a mixture the experts of the fewest layers, that hold what a
-    workload offloads of all GPUs together."""
+    workload offloads of all GPUs together. experts_first: else whole layers of a mixture too."""
     wanted = workload.cpu_offload_bytes * workload.pipeline_parallel
-    mixture = any(share.experts for share in sharded.shares)
+    mixture = experts_first and any(share.experts for share in sharded.shares)
     count = saved = 0
     while count < spec.layers and saved < wanted:
         saved += int(_layer_bytes(sharded, count, experts=mixture) * sharded.scale)

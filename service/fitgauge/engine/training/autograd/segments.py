@@ -1,18 +1,14 @@
 """A model cut into segments: the embedding, every kind of layer, and the head with its loss,
 each simulated once on a tape."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
-from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.training.autograd.ends import beginning, constant_bytes, head_segment
-from fitgauge.engine.training.autograd.layers.attention import asks_for_mask
-from fitgauge.engine.training.autograd.layers.choice import layer_recipe
 from fitgauge.engine.training.autograd.layers.context import way_of
 from fitgauge.engine.training.autograd.layers.gemma4 import (
     handed_on,
@@ -28,47 +24,29 @@ from fitgauge.engine.training.autograd.layers.stacks import (
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.autograd.nominal import (
     counted_head,
-    counted_layer,
-    drawn_unit,
     is_count,
 )
-from fitgauge.engine.training.autograd.operations import Value
+from fitgauge.engine.training.autograd.recorded_layers import (
+    RecordedLayers,
+    layer_segments,
+    recorded_layers,
+)
 from fitgauge.engine.training.autograd.segment import (
     Segment,
-    stream_width,
-    tape_of,
-    trace_segment,
-    used_again,
 )
-from fitgauge.engine.training.autograd.tape import Pass, Tape
+from fitgauge.engine.training.autograd.tape import Pass
 from fitgauge.engine.training.autograd.vision.segments import (
-    first_has_gradient,
     image_constants,
     image_outputs,
 )
 from fitgauge.engine.training.releases import OLDER
 from fitgauge.engine.training.states.optimizer_states import gradient_dtype
-from fitgauge.engine.training.states.parameters import Unit, units
+from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy, recomputed_modules
 
 _DECODER = (Part.LANGUAGE, Part.EMBEDDING, Part.HEAD)
 _SEVERAL = 2
 """See `expert_spread`."""
-
-
-class _Written(NamedTuple):
-    """Layers of one kind on a tape."""
-
-    unit: Unit
-    """The layers' parameters."""
-    layers: tuple[int, ...]
-    """Numbers of the layers."""
-    tape: Tape
-    """Their operations."""
-    start: Value
-    """What the layer reads."""
-    output: Value
-    """What it returns."""
 
 
 class ModelSegments(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +75,7 @@ _ENDS: WeakMemo[ModelSpec, TrainingWorkload, ModelSegments] = WeakMemo(64)
 _HEADS: WeakMemo[ModelSpec, TrainingWorkload, Segment] = WeakMemo(64)
 """Heads alone, also those of older releases."""
 
-_WRITTEN: "WeakMemo[ModelSpec, TrainingWorkload, tuple[_Written, ...]]" = WeakMemo(32)
+_RECORDED: WeakMemo[ModelSpec, TrainingWorkload, tuple[RecordedLayers, ...]] = WeakMemo(32)
 
 
 def _memoised(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
@@ -246,12 +224,14 @@ def _traced(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     as_shown = _as_alike(
         msgspec.structs.replace(workload, activation_checkpointing=shown, transformers_version=None)
     )
-    written = _WRITTEN.get_or_compute(spec, as_shown, lambda: _written(spec, as_shown))
+    recorded = _RECORDED.get_or_compute(
+        spec, as_shown, lambda: recorded_layers(spec, layer_context(spec, as_shown), as_shown)
+    )
     constants, added = constant_bytes(spec, context)
     held = kind != "none"  # as the inputs of checkpoints
     return msgspec.structs.replace(
         ends,
-        layers=_of_layers(written, spec, workload),
+        layers=layer_segments(recorded, spec, workload),
         constants=constants
         + (added if held else 0)
         + sum(of(spec, context, workload) for of in (picked_bytes, image_constants, bias_bytes)),
@@ -336,89 +316,3 @@ def _traced_head(spec: ModelSpec, workload: TrainingWorkload) -> Segment:
     return msgspec.structs.replace(
         head, backward=Pass(peak=head.backward.peak, end=head.backward.end + own)
     )
-
-
-def _written(spec: ModelSpec, workload: TrainingWorkload) -> tuple[_Written, ...]:
-    """Return the layers of each kind on a tape: the same one for kinds that run the same
-    operations."""
-    context = layer_context(spec, workload)
-    recorded: list[tuple[Unit, _Written]] = []
-    written = []
-    for unit in units(spec, workload):
-        if unit.part is not Part.LANGUAGE or not unit.repeated:
-            continue
-        read = _as_recorded(unit, context, workload)
-        for numbers in filter(None, _alike(unit.layers, workload)):
-            is_first = numbers[0] == 0 and not first_has_gradient(workload)
-            layer = None if is_first else next((one for of, one in recorded if of == read), None)
-            if layer is None:
-                layer = _layer(spec, unit, numbers, context, workload)
-                if not is_first:
-                    recorded.append((read, layer))
-            written.append(layer._replace(unit=unit, layers=numbers))
-    return tuple(written)
-
-
-def _as_recorded(unit: Unit, context: LayerContext, workload: TrainingWorkload) -> Unit:
-    """Return a unit without what its operations do not depend on: the numbers of its layers, and a
-    window without a mask of its own, as all of Megatron's are."""
-    is_megatron = workload.framework == "megatron"
-    mixers = tuple(
-        msgspec.structs.replace(mixer, window=None)
-        if isinstance(mixer, Attention) and (is_megatron or not asks_for_mask(mixer, context))
-        else mixer
-        for mixer in unit.block.mixers
-    )
-    block = msgspec.structs.replace(unit.block, layers=(), mixers=mixers)
-    return msgspec.structs.replace(unit, layers=(), block=block)
-
-
-def _alike(layers: tuple[int, ...], workload: TrainingWorkload) -> tuple[tuple[int, ...], ...]:
-    """Split layers by whether their input gets a gradient: over a frozen base the first layer's
-    gets none."""
-    if first_has_gradient(workload):
-        return (layers,)
-    return tuple(number for number in layers if number == 0), tuple(
-        number for number in layers if number
-    )
-
-
-def _layer(
-    spec: ModelSpec,
-    unit: Unit,
-    numbers: tuple[int, ...],
-    context: LayerContext,
-    workload: TrainingWorkload,
-) -> _Written:
-    """Return the layers `numbers` of one kind, recorded by their layer model."""
-    tape, width = tape_of(workload), stream_width(workload)
-    grad = first_has_gradient(workload) or 0 not in numbers
-    x = tape.input("hidden", context.tokens * spec.hidden_size // context.stream, width, grad=grad)
-    drawn = drawn_unit(unit, workload) if is_count(unit) else unit
-    return _Written(
-        unit, numbers, tape, x, layer_recipe(tape, drawn, spec, context, workload).forward(x)
-    )
-
-
-def _of_layers(
-    written: Iterable[_Written], spec: ModelSpec, workload: TrainingWorkload
-) -> tuple[Segment, ...]:
-    """Return the segments of layers; of those on one tape it is the same but for their numbers."""
-    of_tapes: dict[int, Segment] = {}
-    for layer in written:
-        if id(layer.tape) not in of_tapes:
-            of_tapes[id(layer.tape)] = _segment(layer, spec, workload)
-    return tuple(
-        msgspec.structs.replace(of_tapes[id(layer.tape)], layers=layer.layers) for layer in written
-    )
-
-
-def _segment(written: _Written, spec: ModelSpec, workload: TrainingWorkload) -> Segment:
-    unit, numbers, tape, x, output = written
-    checkpointed = "none" if recomputed_modules(workload) else workload.activation_checkpointing
-    segment = trace_segment(
-        unit.prefix, numbers, tape, x, output, [unit], workload, checkpointed=checkpointed
-    )
-    if is_count(unit):
-        return counted_layer(segment, drawn_unit(unit, workload), spec, workload)
-    return segment if spec.layer_uses == 1 else used_again(segment, spec.layer_uses, unit, workload)

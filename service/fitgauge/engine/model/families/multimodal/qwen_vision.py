@@ -124,6 +124,23 @@ def qwen3_5(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     return qwen3(vision, config, hidden, deepstack=False)
 
 
+def _glm_merger(width: int, out: int, inner: int, merge: int) -> Block:
+    """Return a convolution that merges `merge`^2 patches of `width` features, and a gated MLP."""
+    name = "model.visual.merger"
+    return parts.single(
+        Part.PROJECTOR,
+        "",
+        (
+            *patches("model.visual.downsample", out, width, merge, merge),
+            *parts.linear(f"{name}.proj", out, out, Split.COLUMN),
+            *parts.norm(f"{name}.post_projection_norm", out, bias=True),
+            *parts.linear(f"{name}.gate_proj", inner, out, Split.COLUMN),
+            *parts.linear(f"{name}.up_proj", inner, out, Split.COLUMN),
+            *parts.linear(f"{name}.down_proj", out, inner, Split.ROW),
+        ),
+    )
+
+
 def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """GLM-4.1V and 4.5V: RMS norms, gated MLPs as wide as the output, a convolution that merges
     patches, a gated merger."""
@@ -153,19 +170,10 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
         *parts.norm("model.visual.post_conv_layernorm", width),
         *parts.norm("model.visual.post_layernorm", width),
     )
-    name = "model.visual.merger"
-    merger = (
-        *patches("model.visual.downsample", out, width, merge, merge),
-        *parts.linear(f"{name}.proj", out, out, Split.COLUMN),
-        *parts.norm(f"{name}.post_projection_norm", out, bias=True),
-        *parts.linear(f"{name}.gate_proj", inner, out, Split.COLUMN),
-        *parts.linear(f"{name}.up_proj", inner, out, Split.COLUMN),
-        *parts.linear(f"{name}.down_proj", out, inner, Split.ROW),
-    )
     return (
         parts.single(Part.VISION, "", tower),
         *vit(style, hidden=width, heads=heads, width=out, layers=vision.layers("depth")),
-        parts.single(Part.PROJECTOR, "", merger),
+        _glm_merger(width, out, inner, merge),
     )
 
 
@@ -195,15 +203,6 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
         *patches("model.visual.patch_embed.proj", width, *volume(vision)),
         *parts.norm("model.visual.post_layernorm", width),
     )
-    name = "model.visual.merger"
-    merger = (
-        *patches("model.visual.downsample", out, width, merge, merge),
-        *parts.linear(f"{name}.proj", out, out, Split.COLUMN),
-        *parts.norm(f"{name}.post_projection_norm", out, bias=True),
-        *parts.linear(f"{name}.gate_proj", inner, out, Split.COLUMN),
-        *parts.linear(f"{name}.up_proj", inner, out, Split.COLUMN),
-        *parts.linear(f"{name}.down_proj", out, inner, Split.ROW),
-    )
     return (
         parts.single(Part.VISION, "", tower),
         *vit(
@@ -213,7 +212,7 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
             width=vision.integer("intermediate_size"),
             layers=vision.layers("depth"),
         ),
-        parts.single(Part.PROJECTOR, "", merger),
+        _glm_merger(width, out, inner, merge),
     )
 
 

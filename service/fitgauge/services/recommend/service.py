@@ -238,64 +238,80 @@ class Recommender:
     ) -> InvalidRequestError:
         """Return the error of a request without options: quotas, some of the constraints, else the
         workload."""
-        if self._catalog.quotas and (
-            fitting_ones := Recommender(
-                self._engines, self._catalog.unlimited(), self._checkpoints
-            ).front(request, model, fitting)
-        ):
-            gpus, quota = (
-                answers.gpu_count_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus),
-                self._catalog.quota(fitting_ones[0].accelerator),
+        return (
+            self._over_quota(request, model, fitting)
+            or self._overconstrained(request, model, fitting)
+            or self._too_large(request, model, fitting)
+            or InvalidRequestError(
+                f"No allowed option fits {model.id}.",
+                hint=(
+                    "Send a smaller model, a quantization with fewer bits, or fewer constraints."
+                ),
+                field="model",
+                code="no-option",
             )
-            message = f"No option fits your quotas: this needs {gpus}, the quota is {quota}."
-            return InvalidRequestError(
-                message,
-                hint=("Send a smaller workload or other GPUs, or have the quota raised."),
-                field="gpus",
-                code="over-quota",
-            )
-        if parted := relaxed_constraints(request, lambda less: self.front(less, model, fitting)):
-            names, fitting_ones = parted
-            prompts = self._prompts(request, _question(request, model), model, fitting)
-            best, why = _nearest(names, fitting_ones, prompts)
-            instead = (
-                f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
-                f" {best.plan.engine},"
-            )
-            refused = overconstrained(request, names, model.id, instead, why)
-            if (
-                request.gpus
-                and {"gpus", "max_gpu_count"} & set(names)
-                and (less := self._less(request, model, fitting))
-            ):
-                refused.hint = (
-                    f"{refused.hint} On"
-                    f" {request.gpus if isinstance(request.gpus, str) else 'these GPUs'}, {less}"
-                    " fits."
-                )
-            return refused
+        )
+
+    def _over_quota(
+        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
+    ) -> InvalidRequestError | None:
+        """Return the error of a request that quotas alone leave without options."""
+        if not self._catalog.quotas:
+            return None
+        unlimited = Recommender(self._engines, self._catalog.unlimited(), self._checkpoints)
+        options = unlimited.front(request, model, fitting)
+        if not options:
+            return None
+        gpus = answers.gpu_count_in_words(options[0].accelerator, options[0].gpus)
+        quota = self._catalog.quota(options[0].accelerator)
+        return InvalidRequestError(
+            f"No option fits your quotas: this needs {gpus}, the quota is {quota}.",
+            hint="Send a smaller workload or other GPUs, or have the quota raised.",
+            field="gpus",
+            code="over-quota",
+        )
+
+    def _overconstrained(
+        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
+    ) -> InvalidRequestError | None:
+        """Return the error of a request that has options without some of its constraints."""
+        relaxed = relaxed_constraints(request, lambda less: self.front(less, model, fitting))
+        if relaxed is None:
+            return None
+        names, options = relaxed
+        prompts = self._prompts(request, _question(request, model), model, fitting)
+        best, why = _nearest(names, options, prompts)
+        instead = (
+            f"{answers.gpu_count_in_words(best.accelerator, best.gpus)}, {stored(best)} on"
+            f" {best.plan.engine},"
+        )
+        refused = overconstrained(request, names, model.id, instead, why)
+        of_gpus = request.gpus and {"gpus", "max_gpu_count"} & set(names)
+        if of_gpus and (less := self._less(request, model, fitting)):
+            gpus = request.gpus if isinstance(request.gpus, str) else "these GPUs"
+            refused.hint = f"{refused.hint} On {gpus}, {less} fits."
+        return refused
+
+    def _too_large(
+        self, request: RecommendRequest, model: Model, fitting: BatchEstimator
+    ) -> InvalidRequestError | None:
+        """Return the error of a request that has options for one short request."""
         least = structs.replace(
             request,
             context_length=min(_SHORTEST, request.context_length or _SHORTEST),
             concurrency=1,
         )
-        if least != request and (fitting_ones := self.front(least, model, fitting)):
-            gpus = answers.gpu_count_in_words(fitting_ones[0].accelerator, fitting_ones[0].gpus)
-            hint = (
+        options = self.front(least, model, fitting) if least != request else None
+        if not options:
+            return None
+        gpus = answers.gpu_count_in_words(options[0].accelerator, options[0].gpus)
+        return InvalidRequestError(
+            f"No option fits this workload of {model.id}.",
+            hint=(
                 "Send a shorter `context_length` or a lower `concurrency`: one request of"
                 f" {least.context_length} tokens fits on {gpus}."
-            )
-            return InvalidRequestError(
-                f"No option fits this workload of {model.id}.",
-                hint=hint,
-                field="context_length",
-                code="no-option",
-            )
-        hint = "Send a smaller model, a quantization with fewer bits, or fewer constraints."
-        return InvalidRequestError(
-            f"No allowed option fits {model.id}.",
-            hint=hint,
-            field="model",
+            ),
+            field="context_length",
             code="no-option",
         )
 

@@ -56,15 +56,24 @@ _TABLE = 160
 _PATH = re.compile("|".join(sorted(map(re.escape, _COMMANDS), key=len, reverse=True)))
 
 
+_NAME = re.compile(r"`(\w+)`|(?<![\w`-])(\w+)(?![\w`])")
+"""A word in backticks, or one without them."""
+
+
 @cache
-def _field() -> re.Pattern[str]:
-    """Return what matches a field of a request: in backticks, or of several words without them."""
+def _fields() -> frozenset[str]:
+    """Return the fields of requests that are options."""
     from fitgauge.services.requests import LINKED  # of every service, for the few texts with one
 
     fields = {field.name for request in LINKED.values() for field in structs.fields(request)}
-    names = sorted(fields - ARGUMENTS, key=len, reverse=True)
-    words = "|".join(name for name in names if "_" in name)
-    return re.compile(rf"`({'|'.join(names)})`|(?<![\w`-])({words})(?![\w`])")
+    return frozenset(fields - ARGUMENTS)
+
+
+def _option(name: re.Match[str]) -> str:
+    """Return the option of a field, in backticks or of several words without them; any other word
+    as it is."""
+    is_field = (name[1] or "_" in name[2]) and (name[1] or name[2]) in _fields()
+    return "--" + (name[1] or name[2]).replace("_", "-") if is_field else name[0]
 
 
 def as_typed(text: str) -> str:
@@ -75,7 +84,7 @@ def as_typed(text: str) -> str:
     text = re.sub(r"\bsend (?=`?[a-z_]+`? )", "use ", text)
     if "_" not in text and "`" not in text:
         return text
-    return _field().sub(lambda field: "--" + (field[1] or field[2]).replace("_", "-"), text)
+    return _NAME.sub(_option, text)
 
 
 def open_console() -> "Console":

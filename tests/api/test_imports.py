@@ -11,6 +11,8 @@ OPTIONAL = (
     "aiohttp",
     "attr",
     "pydantic",
+    "huggingface_hub.file_download",
+    "tqdm",
 )
 
 

@@ -1,6 +1,7 @@
 """What people type for a model on the Hub."""
 
 import pytest
+from huggingface_hub import hf_hub_url
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.hub import Reference, parse_reference
+from fitgauge.hub.client import file_url
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -98,3 +100,11 @@ def test_takes_the_ids_that_huggingface_hub_takes(text):
         assert valid
     except InvalidRequestError:
         assert not valid
+
+
+@pytest.mark.parametrize("revision", ["main", COMMIT, "refs/pr/3", "v1.0 beta"])
+@pytest.mark.parametrize("name", ["config.json", "folder/a file+%.gguf", "größe.json"])
+def test_the_address_of_a_file_is_that_of_huggingface_hub(revision: str, name: str) -> None:
+    endpoint = "https://hub.example:8443/mirror"
+    expected = hf_hub_url("acme/tiny", name, revision=revision, endpoint=endpoint)
+    assert file_url(endpoint, "acme/tiny", revision, name) == expected

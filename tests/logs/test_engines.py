@@ -2,10 +2,13 @@
 Each row of the data names its source."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from fitgauge.engine.serving.start_log.lines import Line
+from fitgauge.engine.serving.start_log.measurements import find_readings, rule
 from fitgauge.logs.detect import detect
 from fitgauge.services.explain_log.comparison import Measured
 
@@ -68,3 +71,14 @@ def test_every_reading_stands_in_the_line_it_names(case):
     for reading in read(case).readings:
         assert any(digit.isdigit() for digit in lines[reading.line - 1]), reading
         assert reading.resolution >= 0
+
+
+def test_the_pattern_of_a_line_is_compiled_when_a_log_first_holds_its_key(monkeypatch):
+    compiled, compiles = [], re.compile
+    sought = rule("KV cache", r"KV cache: (?P<kv_pool>NUM) GiB")
+    monkeypatch.setattr(re, "compile", lambda text: compiled.append(text) or compiles(text))
+    assert find_readings([Line(1, "weights: 3 GiB")], (sought,)) == []
+    assert compiled == []
+    for _ in range(2):
+        assert find_readings([Line(2, "KV cache: 1.5 GiB")], (sought,))[0].value == 1.5 * 2**30
+    assert len(compiled) == 1

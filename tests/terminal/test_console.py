@@ -33,6 +33,8 @@ def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         ("`engine` not set: assuming vllm.", "--engine not set: assuming vllm."),
         ("See POST /v1/recommend.", "See `fitgauge recommend`."),
         ("Send gpu_count 4, or send engine vllm.", "Use --gpu-count 4, or use engine vllm."),
+        ("`no_field` and max_num_seqs_more stay", "`no_field` and max_num_seqs_more stay"),
+        ("--max_num_seqs and `max_num_seqs` too", "--max_num_seqs and --max-num-seqs too"),
         ("Qwen/Qwen3-8B at tensor parallel 2", "Qwen/Qwen3-8B at tensor parallel 2"),
     ],
 )  # fmt: skip

@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 import httpx2
 from huggingface_hub import __version__ as hub_version
-from huggingface_hub import hf_hub_url
 from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.utils import get_async_session
 
@@ -100,6 +99,12 @@ class HubRequest:
     """Whether its failures count for the circuit breaker."""
     callers: bool = False
     """Whether the token is a caller's own: its rate limit says nothing of the Hub itself."""
+
+
+def file_url(endpoint: str, repo_id: str, revision: str, name: str) -> str:
+    """Return the address of a file: `hf_hub_url` of huggingface_hub, whose import takes a tenth of
+    an answer."""
+    return f"{endpoint}/{repo_id}/resolve/{quote(revision, safe='')}/{quote(name)}"
 
 
 class Client:
@@ -225,9 +230,7 @@ class Client:
         )
 
     def _url(self, trip: HubRequest, name: str) -> str:
-        return hf_hub_url(
-            trip.repo_id, name, revision=trip.revision, endpoint=self._settings.endpoint
-        )
+        return file_url(self._settings.endpoint, trip.repo_id, trip.revision, name)
 
     async def _get(
         self,

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -60,21 +61,27 @@ class StartLog(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the engine came up or ran out of memory; None: the log does not tell."""
 
 
-class Rule(NamedTuple):
-    """A line to look for."""
+class Rule:
+    """A line to look for, whose pattern is compiled when a log first holds its key: most commands
+    read no log, and there are some seventy of them."""
 
-    key: str
-    """A literal that every match holds, sought first, so that a log costs one pass."""
-    pattern: re.Pattern[str]
-    """Every group is the reading of its name; the group `rank` names whose it is."""
-    unit: str = "GiB"
-    """Unit of the readings, where no group `<name>_unit` holds it."""
+    def __init__(self, key: str, text: str, unit: str) -> None:
+        self.key = key
+        """A literal that every match holds, sought first, so that a log costs one pass."""
+        self._text = text
+        self.unit = unit
+        """Unit of the readings, where no group `<name>_unit` holds it."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Every group is the reading of its name; the group `rank` names whose it is."""
+        return re.compile(self._text)
 
 
 def rule(key: str, pattern: str, unit: str = "GiB") -> Rule:
     """Return a Rule; in `pattern` NUM stands for a number and INT for a whole one with thousands
     separators."""
-    return Rule(key, re.compile(pattern.replace("NUM", NUMBER).replace("INT", COUNT)), unit)
+    return Rule(key, pattern.replace("NUM", NUMBER).replace("INT", COUNT), unit)
 
 
 def no_rank(_: str) -> str:
@@ -88,15 +95,15 @@ def find_readings(
     """Return every reading in the order of the text."""
     result = []
     for line in lines:
-        for key, pattern, unit in rules:
-            if key not in line.text:
+        for sought in rules:
+            if sought.key not in line.text:
                 continue
-            for match in pattern.finditer(line.text):
+            for match in sought.pattern.finditer(line.text):
                 groups = match.groupdict()
                 rank = groups.get("rank") or rank_of(line.text)
                 for name, printed in groups.items():
                     if printed and name != "rank" and not name.endswith("_unit"):
-                        scale = _UNITS.get(groups.get(name + "_unit") or unit, 1)
+                        scale = _UNITS.get(groups.get(name + "_unit") or sought.unit, 1)
                         result.append(_reading(name, printed, scale, rank, line.number))
     return result
 
@@ -118,9 +125,9 @@ def last_start(lines: list[Line], marker: str, rules: tuple[Rule, ...]) -> list[
         return lines
     for begin, end in reversed(list(pairwise([*begins, len(lines)]))):
         if any(
-            key in line.text and pattern.search(line.text)
+            sought.key in line.text and sought.pattern.search(line.text)
             for line in lines[begin:end]
-            for key, pattern, _ in rules
+            for sought in rules
         ):
             return lines[begin:end]
     return lines

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from fitgauge.engine.serving.start_log.lines import Line
-from fitgauge.engine.serving.start_log.measurements import first
+from fitgauge.engine.serving.start_log.measurements import first, rule
 
 _HUB_ID = re.compile(
     r"(?P<owner>[A-Za-z0-9][\w.-]{0,95})/(?P<name>[A-Za-z0-9][\w.-]{0,95})(?P<rest>[@:][\w./-]{1,96})?",
@@ -22,37 +22,27 @@ _FOLDERS = frozenset({
 """Owners that are folders: `models/llama-8b` is a path."""
 
 _GPU_LINES = (
-    (
-        "compute capability",
-        re.compile(r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability"),
+    rule(
+        "compute capability", r"Device (?P<index>\d{1,2}): (?P<gpu>[^,]{2,60}), compute capability"
     ),
-    (
+    rule(
         "using device",
-        re.compile(
-            r"using device (?:CUDA|ROCm|HIP|Vulkan|MTL|Metal)(?P<index>\d{0,2})"
-            r" \((?P<gpu>[^()]{2,60})\)"
-        ),
+        r"using device (?:CUDA|ROCm|HIP|Vulkan|MTL|Metal)(?P<index>\d{0,2})"
+        r" \((?P<gpu>[^()]{2,60})\)",
     ),
-    (
+    rule(
         "MiB free)",
-        re.compile(
-            r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d"
-        ),
+        r"- (?:CUDA|ROCm|HIP|Vulkan|MTL|SYCL)(?P<index>\d{1,2}) +: (?P<gpu>[^()]{2,60}) \(\d",
     ),
-    ("name=", re.compile(r'name="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"')),
-    (
-        "description=",
-        re.compile(r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
-    ),
-    (
+    rule("name=", r'name="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
+    rule("description=", r'description="(?P<gpu>(?:NVIDIA|AMD|Radeon|Tesla|GeForce)[^"]{2,60})"'),
+    rule(
         "GPU ",
-        re.compile(
-            r"\bGPU (?P<index>\d{1,2})(?:-\d{1,2})?: (?P<gpu>(?:NVIDIA|AMD|Tesla|GeForce|Quadro)[\w"
-            r" ./+-]{2,60}?)(?= \(|\s*$)"
-        ),
+        r"\bGPU (?P<index>\d{1,2})(?:-\d{1,2})?: (?P<gpu>(?:NVIDIA|AMD|Tesla|GeForce|Quadro)[\w"
+        r" ./+-]{2,60}?)(?= \(|\s*$)",
     ),
-    ("device_name=", re.compile(r"device_name=(?P<gpu>(?:NVIDIA|AMD)_[\w-]{2,60})")),
-    ("Num GPUs", re.compile(r"(?P<gpu>NVIDIA [\w ./+-]{2,60})\. Num GPUs")),
+    rule("device_name=", r"device_name=(?P<gpu>(?:NVIDIA|AMD)_[\w-]{2,60})"),
+    rule("Num GPUs", r"(?P<gpu>NVIDIA [\w ./+-]{2,60})\. Num GPUs"),
 )
 
 
@@ -70,8 +60,8 @@ def hub_id(text: str | None) -> str | None:
 
 def gpu_name(lines: list[Line]) -> str | None:
     """Return the accelerator, where anything in the log names it."""
-    for key, pattern in _GPU_LINES:
-        match = first(lines, key, pattern)
+    for named in _GPU_LINES:
+        match = first(lines, named.key, named.pattern)
         if match:
             return match["gpu"].replace("_", " ").strip()
     return None
@@ -79,10 +69,10 @@ def gpu_name(lines: list[Line]) -> str | None:
 
 def device_count(lines: Iterable[Line]) -> int | None:
     """Return how many devices llama.cpp lists."""
-    key, pattern = _GPU_LINES[0]
+    device = _GPU_LINES[0]
     seen = {
         match["index"]
         for line in lines
-        if key in line.text and (match := pattern.search(line.text))
+        if device.key in line.text and (match := device.pattern.search(line.text))
     }
     return len(seen) or None

@@ -244,44 +244,21 @@ def _phases(
     """Return the phases of every framework but FSDP.
 
     Main gradients (Megatron) and ZeRO-3's shards are there all the time, other gradients come
-    with the backward pass and stay through all passes of a step with more than one micro-batch.
-    A stage but the first holds its input for every micro-batch in flight."""
-    form, trained = (
-        precision_policy(workload),
-        sum(count * piece.trained for piece, count in slices),
-    )
-    every, largest = (
-        sum(count * piece.elements for piece, count in slices),
-        max((piece.elements for piece, _ in slices), default=0),
-    )
-    width = BITS[form.weights] // 8
-    standing = (
-        workload.framework == "megatron"
-        or (workload.framework == "deepspeed" and workload.zero_stage == 3)
-        or workload.micro_batches > 1
-    )
-    all_gradients = sum(segment.released for segment in line.segments) - line.tied or 1
-    sharded = workload.framework == "deepspeed" and is_sharded("gradients", workload)
-    passes = simulated(
-        line,
-        stays=0
-        if standing or workload.steps_in_backward
-        else rank.gradients / all_gradients
-        if sharded
-        else 1,
-    )
-    received = (
-        0
-        if number == 0
-        else workload.tokens // workload.context_parallel * spec.hidden_size * width
-    )
-    received //= workload.tensor_parallel if workload.sequence_parallel else 1
-    others = int((in_flight - 1) * (passes.between - line.constants + received)) + received
-    swapped = zero.exchange(
-        workload, rank, trained=trained, elements=every, largest=largest, width=width
-    )
+    with the backward pass and stay through all passes of a step with more than one micro-batch."""
+    standing = _gradients_stand(workload)
+    passes = simulated(line, stays=_stays(line, workload, rank, standing=standing))
+    swapped = _swapped(workload, rank, slices)
+    trained = sum(count * piece.trained for piece, count in slices)
+    received = _received_bytes(spec, workload, number)
+    moment = _highest(line, passes, swapped, standing=standing)
+
     resident = all_states(rank, formulas)
     gradients = state("gradients", rank.gradients, formulas)
+    stands = replace(
+        in_words("communication", swapped.standing.expected, _BUCKETS, trained),
+        size=swapped.standing,
+    )
+    buckets = Amount("communication", moment.buckets, described(_BUCKETS, moment.buckets.expected))
     gathered = Amount(
         "gathered_weights",
         swapped.gathered,
@@ -290,62 +267,91 @@ def _phases(
             swapped.gathered.expected,
         ),
     )
-    copies = in_words("communication", swapped.standing.expected, _BUCKETS, trained)
-    stands = replace(copies, size=swapped.standing)
-    flight = f"{in_flight_in_words(in_flight)}: "
-    if others:
-        flight += (
-            f"({in_flight:g} - 1) x ({exactly(passes.between)} between its passes -"
-            f" {exactly(line.constants)} of constants + {exactly(received)} received) +"
-            f" {exactly(received)} received + "
-        )
-    between = f"{passes.between:,} B of each between its passes"
-    forward = amount(
-        "activations",
-        others + passes.forward_peak,
-        f"{flight}{exactly(passes.forward_peak)} at the highest moment of one; {between}",
-    )
-    moment = _highest(line, passes, swapped, standing=standing)
-    back = amount(
-        "activations",
-        others + moment.activations,
-        f"{flight}{exactly(moment.activations)} at the highest moment of one; {between}",
-    )
+    forward = _activations(passes.forward_peak, passes, line.constants, received, in_flight)
+    backward = _activations(moment.activations, passes, line.constants, received, in_flight)
     there = gradients if standing else state("gradients", moment.gradients, formulas)
-    buckets = moment.buckets
-    stepped = (
-        in_words("gradients", rank.master_weights // 2, "one flat copy of the part", rank.stepped)
-        if swapped.frees_gradients
-        else gradients
-    )
-    stepping = "square roots, updates and fp32 copies of gradients that the step makes"
     return (
         phase(
             "forward", [*resident, *([gradients] if standing else []), stands, gathered, forward]
         ),
-        phase(
-            "backward",
-            [
-                *resident,
-                there,
-                stands,
-                Amount("communication", buckets, described(_BUCKETS, buckets.expected)),
-                gathered,
-                back,
-            ],
-        ),
-        phase(
-            "optimizer_step",
-            [
-                *resident,
-                stepped,
-                *([] if swapped.frees_gradients else [stands]),
-                in_words(
-                    "optimizer_temporaries",
-                    rank.step_temporaries + swapped.step_copies,
-                    stepping,
-                    rank.stepped,
-                ),
-            ],
-        ),
+        phase("backward", [*resident, there, stands, buckets, gathered, backward]),
+        phase("optimizer_step", [*resident, *_stepping(rank, swapped, gradients, stands)]),
     )
+
+
+def _gradients_stand(workload: TrainingWorkload) -> bool:
+    """Return whether gradients stay from one micro-batch to the next."""
+    return (
+        workload.framework == "megatron"
+        or (workload.framework == "deepspeed" and workload.zero_stage == 3)
+        or workload.micro_batches > 1
+    )
+
+
+def _stays(
+    line: StageSegments, workload: TrainingWorkload, rank: RankStates, *, standing: bool
+) -> float:
+    """Return the share of a gradient that a backward pass leaves."""
+    if standing or workload.steps_in_backward:
+        return 0
+    if workload.framework == "deepspeed" and is_sharded("gradients", workload):
+        return rank.gradients / (
+            sum(segment.released for segment in line.segments) - line.tied or 1
+        )
+    return 1
+
+
+def _swapped(
+    workload: TrainingWorkload, rank: RankStates, slices: Sequence[tuple[RankUnit, int]]
+) -> zero.Exchange:
+    """Return what the framework exchanges of a stage's parameters."""
+    return zero.exchange(
+        workload,
+        rank,
+        trained=sum(count * piece.trained for piece, count in slices),
+        elements=sum(count * piece.elements for piece, count in slices),
+        largest=max((piece.elements for piece, _ in slices), default=0),
+        width=BITS[precision_policy(workload).weights] // 8,
+    )
+
+
+def _received_bytes(spec: ModelSpec, workload: TrainingWorkload, number: int) -> int:
+    """Return the input that a stage but the first holds for every micro-batch in flight [bytes]."""
+    if number == 0:
+        return 0
+    width = BITS[precision_policy(workload).weights] // 8
+    whole = workload.tokens // workload.context_parallel * spec.hidden_size * width
+    return whole // (workload.tensor_parallel if workload.sequence_parallel else 1)
+
+
+def _activations(
+    peak: int, passes: Passes, constants: int, received: int, in_flight: float
+) -> Amount:
+    """Return activations where one micro-batch has `peak` of them, and each other one in flight
+    what it holds between its passes and its input [bytes]."""
+    others = int((in_flight - 1) * (passes.between - constants + received)) + received
+    formula = f"{in_flight_in_words(in_flight)}: "
+    if others:
+        formula += (
+            f"({in_flight:g} - 1) x ({exactly(passes.between)} between its passes -"
+            f" {exactly(constants)} of constants + {exactly(received)} received) +"
+            f" {exactly(received)} received + "
+        )
+    formula += f"{exactly(peak)} at the highest moment of one; {passes.between:,} B of each"
+    return amount("activations", others + peak, f"{formula} between its passes")
+
+
+def _stepping(
+    rank: RankStates, swapped: zero.Exchange, gradients: Amount, stands: Amount
+) -> list[Amount]:
+    """Return what the optimizer's step holds in addition to states."""
+    temporaries = in_words(
+        "optimizer_temporaries",
+        rank.step_temporaries + swapped.step_copies,
+        "square roots, updates and fp32 copies of gradients that the step makes",
+        rank.stepped,
+    )
+    if not swapped.frees_gradients:
+        return [gradients, stands, temporaries]
+    flat = rank.master_weights // 2
+    return [in_words("gradients", flat, "one flat copy of the part", rank.stepped), temporaries]

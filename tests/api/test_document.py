@@ -1,6 +1,8 @@
 """The OpenAPI document and the tool manifests: valid, committed, complete, and within the limits
 of those that read them."""
 
+import asyncio
+import gc
 import json
 import re
 from pathlib import Path
@@ -10,6 +12,7 @@ from jsonschema import Draft202012Validator
 from litestar import Litestar
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from fitgauge.api import openapi
 from fitgauge.api.controllers import CONTROLLERS
 from fitgauge.api.dependencies import dependencies
 from fitgauge.api.export import artefacts
@@ -176,3 +179,19 @@ def test_the_largest_answers_are_small_enough_for_tool_hosts(http, ask):
     full = ask(model="70b", gpu="RTX 4090", gpu_count=1, detail="full").content
     assert len(full) < 100_000
     assert len(http.get("/v1/gpus").content) < 100_000
+
+
+def test_what_the_document_was_made_of_is_freed_when_it_is_encoded():
+    """It holds itself, and takes several times its size until the collector comes by."""
+
+    def applications():
+        return sum(type(each) is Litestar for each in gc.get_objects())
+
+    openapi._application()
+    before = applications()
+    gc.disable()
+    try:
+        asyncio.run(openapi.EncodedDocument("/").encoded())
+    finally:
+        gc.enable()
+    assert applications() < before

@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document: Litestar's, with msgspec's schemas and what Litestar cannot express."""
 
 import asyncio
+import gc
 from functools import cache
 from typing import Any
 
@@ -106,6 +107,7 @@ class EncodedDocument:
         encoded = msgspec.json.encode(document(self._server))
         _document.cache_clear()  # what it was made of takes several times its size
         _application.cache_clear()
+        gc.collect()  # its parts hold one another, and the collector seldom looks
         return encoded
 
 

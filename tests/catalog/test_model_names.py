@@ -5,7 +5,7 @@ import re
 import pytest
 
 from counted_calls import calls
-from fitgauge.catalog.model_names import Names
+from fitgauge.catalog.model_names import ModelReading, Names
 from fitgauge.catalog.name_parts import Name, named_size
 from fitgauge.catalog.snapshot import Snapshot
 
@@ -147,3 +147,13 @@ def test_work_on_nonsense_grows_with_its_length_and_not_faster(piece: str) -> No
 
     read(500)  # fills the caches of names
     assert read(2000) <= 2.2 * read(1000)
+
+
+def test_a_repository_in_another_format_is_meant_by_its_name_alone():
+    for model_id in ("Qwen/Qwen3-235B-A22B-Thinking-2507-FP8", "zai-org/GLM-4.5V-FP8"):
+        assert SNAPSHOT.read(model_id.partition("/")[2]) == ModelReading(model_id)
+
+
+def test_a_model_trained_with_quantization_is_meant_in_four_bits():
+    assert SNAPSHOT.read("gemma-3-27b-it-qat").format == "int4"
+    assert SNAPSHOT.read("gemma-3-27b-it-qat-GGUF").format == "q4_0"

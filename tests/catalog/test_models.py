@@ -1,9 +1,12 @@
 """The bundled models: every row, and what people call them."""
 
+import re
+
 import pytest
 
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
+from fitgauge.engine.performance.flops import token_flops
 
 SNAPSHOT = Snapshot()
 
@@ -225,3 +228,15 @@ def test_a_stranger_is_unknown():
 def test_nothing_is_read_before_it_is_asked_for():
     """Return a new snapshot holds no data."""
     assert vars(Snapshot()) == {}
+
+
+def test_mixtures_activate_what_their_names_say():
+    named = ((model_id, re.search(r"-A(\d+(?:\.\d+)?)B", model_id)) for model_id in SNAPSHOT.ids())
+    far = {}
+    for model_id, match in named:
+        model = SNAPSHOT.model(model_id) if match else None
+        if match is not None and model is not None:
+            active = token_flops(model.spec, 1).forward / 2e9
+            if abs(active / float(match[1]) - 1) > 0.3:
+                far[model_id] = active
+    assert not far

@@ -7,6 +7,9 @@ from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 USUAL_GGUF = "q4_k_m"
 """The file that people mean by a GGUF without a type, and what Ollama serves."""
 
+QAT = "q4_0"
+"""The file of Google's models that are trained with quantization (QAT)."""
+
 _GGUF_TYPES = {name.lower().replace("_", ""): name.lower() for name in GGUF_FILE_BITS} | {
     "q4": "q4_k_m",
     "q5": "q5_k_m",
@@ -26,6 +29,7 @@ _GGUF = re.compile(
 )
 _WORDS = (
     (re.compile(r"(?<![a-z0-9])w4a16(?![a-z0-9])"), "int4"),
+    (re.compile(r"(?<![a-z])qat(?![a-z])"), "qat"),
     (re.compile(r"(?<![a-z0-9])w8a8(?![a-z0-9])"), "w8a8"),
     (re.compile(r"(?<![a-z])(?:nvfp4)(?![a-z0-9])"), "nvfp4"),
     (re.compile(r"(?<![a-z])(?:mxfp4)(?![a-z0-9])"), "mxfp4"),
@@ -61,6 +65,8 @@ def format_of(words: set[str]) -> str:
     """Return the format that the words of one name mean together: gptq and int8 are gptq_int8."""
     if "gptq" in words:
         return "gptq_int8" if "int8" in words else "gptq"
+    if "qat" in words and not words - {"qat", "gguf"}:
+        return QAT if "gguf" in words else "int4"
     if "bnb" in words:
         return "int8" if "int8" in words else "nf4"
     for word in ("awq", "nvfp4", "mxfp4", "nf4", "fp8", "w8a8", "int8", "int4", "gguf"):

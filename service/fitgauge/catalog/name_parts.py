@@ -20,7 +20,7 @@ SILENT = _TUNED | frozenset(
 
 KINDS = frozenset({
     "coder", "code", "vl", "v", "math", "omni", "embedding", "embed", "reranker", "rerank",
-    "guard", "audio", "asr", "tts", "prover", "safeguard", "ocr",
+    "guard", "audio", "asr", "tts", "prover", "safeguard", "ocr", "multimodal",
 })  # fmt: skip
 """Words of another kind of model, which a plain name never means."""
 

@@ -6,7 +6,7 @@ A line is decoded only when it is asked for: the index holds the place of every 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -215,6 +215,8 @@ class Snapshot:
         model_id = self._aliases.get(wanted)
         if model_id is None and wanted in self._places:
             model_id = next(one for one in self._ids if one.lower() == wanted)
+        if model_id is None and "/" not in wanted:
+            model_id = self._quantized.get(variants.key_of(wanted))
         if model_id:
             return ModelReading(model_id)
         row = tagged(wanted)
@@ -225,7 +227,10 @@ class Snapshot:
         if reading and sizes <= Name.of(reading.id).sizes:
             return reading
         derived = self._derived_names.read(text, self._footprint)
-        if derived is None or not says_all(text, derived.id):
+        is_sure = derived is not None and (
+            says_all(text, derived.id) or (reading is None and bool(sizes))
+        )
+        if derived is None or not is_sure:
             return reading
         return derived if reading is None or sizes <= Name.of(derived.id).sizes else reading
 
@@ -320,6 +325,23 @@ class Snapshot:
                 and variants.read_suffix(model_id) is None
             ):
                 yield model_id
+
+    @cached_property
+    def _quantized(self) -> Mapping[str, str]:
+        """Derived rows in other number formats by the letters and digits of their names; of two
+        alike that of the model's own publisher."""
+        own = {variants.key_of(model_id.partition("/")[2]) for model_id in self.own_ids}
+        ids: dict[str, str] = {}
+        for model_id, (start, end) in self._ids.items():
+            if start < self._derived_from or variants.read_suffix(model_id) is None:
+                continue
+            owner, _, name = model_id.partition("/")
+            key = variants.key_of(name)
+            if key.endswith("gguf") or key in own:
+                continue  # of a name with "GGUF" the model is meant, in the usual file
+            if key not in ids or b'"like":"%s/' % owner.encode() in self._lines[start:end]:
+                ids[key] = model_id
+        return ids
 
     @cached_property
     def _near_names(self) -> NearNames:

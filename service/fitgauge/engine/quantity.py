@@ -148,3 +148,8 @@ def plus(formula: str, more: str) -> str:
 def gib(size: float) -> str:
     """`size` [bytes] in words of 2^30 bytes: 15728640000 -> '14.65 GiB'."""
     return f"{size / GIB:,.2f} GiB"
+
+
+def rough(figure: float) -> str:
+    """Return a figure with two digits, or whole from 100 on: '0.57', '4.1', '43', '1,240'."""
+    return f"{figure:.2g}" if figure < 99.5 else f"{figure:,.0f}"

@@ -54,8 +54,7 @@ def price_speeds(answer: FitAnswer, gpu: GpuMatch, catalog: Catalog) -> None:
     if price is None:
         return
     low, high = price.usd_per_hour_low, price.usd_per_hour_high
-    if answer.speed is not None:
-        tokens = answer.speed.tokens_per_second
+    if answer.speed is not None and (tokens := answer.speed.tokens_per_second) is not None:
         answer.speed.usd_per_million_output_tokens = per_million(
             low, high, (tokens.low, tokens.expected, tokens.high)
         )

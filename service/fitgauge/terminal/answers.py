@@ -207,12 +207,14 @@ def _speed(speed: SpeedAnswer, console: Console) -> None:
     )
     at_once = f" x {load.concurrency:,}" if load.concurrency > 1 else ""
     figures = {
+        "prefill": "first token [bold]?[/bold]"
+        if first is None
+        else f"first token [bold]{first.expected:.2g} s[/bold] ({first.low:.2g} to"
+        f" {first.high:.2g}, {speed.first_token_basis})",
         "decode": f"tokens/s a request [bold]{each.expected:,.3g}[/bold] ({each.low:,.3g} to"
         f" {each.high:,.3g}, {speed.basis})",
-        "prefill": f"first token [bold]{first.expected:.2g} s[/bold] ({first.low:.2g} to"
-        f" {first.high:.2g}, {speed.first_token_basis})",
     }
-    shown = [figures[load.half]] if load.half else figures.values()
+    shown = [figures[load.half]] if load.half else [figures["decode"], figures["prefill"]]
     console.print(
         "   ".join(shown),
         f"   at {load.prompt_tokens:,} + {load.output_tokens:,} tokens{at_once}",

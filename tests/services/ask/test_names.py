@@ -124,8 +124,15 @@ def test_models_in_a_row_stay_together():
     assert result.models == ["Llama2 7B", "Llama2 7B-chat", "Llama2 13B", "Llama2 70B"]
 
 
-def test_a_number_of_copies_is_said_to_be_left_out(ask):
-    copies = ask("run 4 replicas of qwen3 8b on one H100").missing
+def test_each_of_several_copies_has_its_part_of_the_gpu(ask):
+    copies = ask("run 8 replicas of qwen3 8b on one H100")
+    assert any(note.startswith("8 replicas:") and "0.11" in note for note in copies.missing)
+    assert copies.answer["verdict"] == "does_not_fit"
+    assert ask("host 3 llama 3.1 8b models on one A100 80GB").answer["verdict"] == "fits"
+
+
+def test_copies_on_several_gpus_are_said_to_be_left_out(ask):
+    copies = ask("run 4 replicas of qwen3 8b on 4x H100").missing
     assert any(
         note.startswith("4 replicas:") and "gpu_memory_utilization" in note for note in copies
     )

@@ -112,11 +112,51 @@ def test_a_list_of_models_to_train_is_not_one_of_models_to_serve(ask, questions)
     answer = ask("What is the largest model I can qlora on a 4090 with 4k context?")
     assert answer.operation == "list_models_that_fit"
     request = ModelsForGpuRequest(
-        gpu="4090", task="training", method="qlora", sequence_length=4096, limit=10
+        gpu="4090",
+        task="training",
+        method="qlora",
+        sequence_length=4096,
+        objective="largest",
+        limit=10,
     )
     listed = msgspec.to_builtins(asyncio.run(questions.list_models_that_fit(request)))
     assert answer.answer["items"] == listed["items"]
     assert answer.answer["items"]
+
+
+def test_how_fast_is_answered_first(ask):
+    of_mac = ask("how many tokens/s will I get with llama 3.3 70b q4 on M3 Ultra?")
+    assert of_mac.answer["summary"].startswith("About 14 tokens/s (")
+    texts = ask("bge-m3 on a T4, what throughput?").answer["summary"]
+    assert texts.startswith("About ")
+    assert "texts a second" in texts
+
+
+def test_a_cloud_s_machines_are_ordered_by_price(ask):
+    answer = ask("which AWS instance serves qwen3 32b?").answer
+    offers = {rental["cloud"] for item in answer["items"] for rental in item["cost"]["rentals"]}
+    prices = [item["cost"]["usd_per_hour_low"] for item in answer["items"]]
+    assert offers == {"aws"}
+    assert prices == sorted(prices)
+
+
+def test_models_at_once_on_one_gpu_are_added(ask):
+    text = "Can I run Qwen/Qwen3-Embedding-8B and Qwen/Qwen3-Reranker-4B together on one L4?"
+    assert ask(text).answer["summary"].startswith("At once they do not fit on 1 x L4")
+
+
+def test_sampling_by_an_engine_on_the_same_gpus_is_counted(ask):
+    beside = ask("GRPO on Qwen3-8B with 2x H100 using TRL and vllm colocate").answer
+    alone = ask("GRPO on Qwen3-8B with 2x H100 using TRL").answer
+    assert "--use_vllm" in beside["launch"]["command"]
+    needs = [one["per_gpu"]["required_bytes"]["expected"] for one in (beside, alone)]
+    assert needs[0] > needs[1]
+
+
+def test_a_free_notebook_has_its_gpu(ask):
+    answer = ask("llama 3.2 3b qlora on free colab")
+    assert answer.answer["gpu"]["name"] == "T4"
+    assert any("colab" in note for note in answer.missing)
 
 
 def test_a_number_out_of_range_is_named(ask):

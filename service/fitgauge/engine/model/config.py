@@ -81,7 +81,8 @@ class Config:
         low: int | None = None,
         high: int | None = None,
     ) -> int:
-        """Return an integer in [low, high], which follow from the name by default.
+        """Return an integer in [low, high], which follow from the name by default. A list that
+        says the same of every layer is that integer.
 
         Raises MalformedModelError where it is missing without a default, no number, or out of
         bounds, `default` included."""
@@ -95,6 +96,8 @@ class Config:
                     hint="Check that the repository holds a complete config.json.",
                 )
             value = default or 0
+        if isinstance(value, list) and len(value) > 1 and value.count(value[0]) == len(value):
+            value = value[0]
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

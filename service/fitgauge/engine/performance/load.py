@@ -81,12 +81,13 @@ class Load(Struct, frozen=True, kw_only=True):
 class LoadSpeed(NamedTuple):
     """How fast one replica answers a load."""
 
-    tokens_per_second: DecodeSpeed
-    """Answers of all requests together, the reading of prompts included."""
+    tokens_per_second: DecodeSpeed | None
+    """Answers of all requests together, the reading of prompts included; None where no source
+    states how fast the GPU multiplies."""
     tokens_per_second_per_request: DecodeSpeed
     """One answer while it is written."""
-    seconds_to_first_token: Seconds
-    """From the sending of a request."""
+    seconds_to_first_token: Seconds | None
+    """From the sending of a request; None likewise."""
 
 
 class StepSeconds(NamedTuple):
@@ -126,13 +127,13 @@ def load_speed(
     tensor_parallel: int = 1,
     host: HostPart | None = None,
 ) -> LoadSpeed | None:
-    """Return how fast a replica answers; None where no source states how fast the GPU reads or
-    multiplies.
+    """Return how fast a replica answers; None where no source states how fast the GPU reads, or,
+    of several requests, multiplies: one alone waits for reading.
 
     A request holds its prompt and, on average, half its answer. host: what of the weights lies in
     host memory, which comes on top of what the GPU reads of its own."""
     bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
-    if bandwidth is None or fastest is None:
+    if bandwidth is None or (fastest is None and load.concurrency > 1):
         return None
     read = step_bytes(
         spec,
@@ -145,10 +146,12 @@ def load_speed(
     flops = token_flops(spec, held_tokens(load)).forward
     step = StepSeconds(
         reading=read / (bandwidth * 1e9 * EFFICIENCY),
-        multiplying=load.concurrency * flops / (tensor_parallel * fastest * 1e12),
+        multiplying=load.concurrency * flops / (tensor_parallel * fastest * 1e12) if fastest else 0,
         waiting=waiting_seconds(spec, load.concurrency, tensor_parallel, accelerator),
         host=host.seconds_of_step() if host else (0.0, 0.0, 0.0),
     )
+    if fastest is None:
+        return LoadSpeed(None, _written_alone(step), None)
     prompt = prefill_seconds(
         computed_flops(spec, load),
         exchanged_bytes(spec, load.computed_tokens, tensor_parallel),
@@ -163,6 +166,16 @@ def load_speed(
             low=prompt.low + fast, expected=prompt.expected + expected, high=prompt.high + slow
         )
     return speed_of(step, prompt, load, compute_efficiency(spec))
+
+
+def _written_alone(step: StepSeconds) -> DecodeSpeed:
+    """Return how fast one request alone is written: one token a step is read, not computed, so
+    that multiplying takes no time of its own."""
+    slow, expected, fast = (
+        1 / ((step.reading + step.waiting) / spread + host)
+        for spread, host in zip(SPREAD, step.host, strict=True)
+    )
+    return DecodeSpeed(low=round(slow, 2), expected=round(expected, 2), high=round(fast, 2))
 
 
 def speed_of(

@@ -63,7 +63,8 @@ data: PARAMS TOKENS
 degree: degree_name NUM | degree_name
 !degree_name: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION
 cache: KV | KV FORMAT | FORMAT KV
-budget: MONEY NUM | MONEY NUM HOURLY | NUM MONEY HOURLY | NUM MONEY | MONEY
+budget: MONEY NUM _money_time? | NUM MONEY _money_time? | NUM MONTHLY | MONEY
+_money_time: MONEY | HOURLY | MONTHLY | MONEY HOURLY | MONEY MONTHLY
 utilization: UTILIZATION NUM | UTILIZATION NUM PERCENT | UTILIZATION
 speed: NUM RATE | RATE NUM | NUM TOKENS RATE
 first_token: FIRST_TOKEN DURATION | DURATION FIRST_TOKEN | FIRST_TOKEN NUM | FIRST_TOKEN
@@ -74,12 +75,13 @@ engine: ENGINE
 trainer: TRAINER
 framework: FRAMEWORK
 method: METHOD
-junk: NUM | OTHER | NOUN | TOKENS | HOURLY | DISK
+junk: NUM | OTHER | NOUN | TOKENS | HOURLY | MONTHLY | DISK
 
 %declare COUNT MACHINES GPU GPUS MAC SIZE RAM DISK NUM MODEL PARAMS NOUN LENGTH TOKENS USERS
 %declare BATCH SAMPLES EPOCHS TP PP DP EP RANK ZERO GLOBAL_BATCH ACCUMULATION KV FORMAT MONEY
 %declare PROMPT OUTPUT TRAINER FRAMEWORK
-%declare HOURLY UTILIZATION FIRST_TOKEN CACHED DURATION PERCENT RATE UNIT ENGINE METHOD FAMILY OTHER
+%declare HOURLY MONTHLY UTILIZATION FIRST_TOKEN CACHED DURATION PERCENT RATE UNIT ENGINE METHOD
+%declare FAMILY OTHER
 """
 
 
@@ -92,6 +94,9 @@ def in_tens(written: str) -> float:
     thousands are of ten, those of a context of two."""
     return _THOUSANDS.get(written[-1:].lower(), 1)
 
+
+HOURS_OF_A_MONTH = 730
+"""A twelfth of a year."""
 
 _CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
 """Formats of a cache by what the same word means of weights: "q4 KV cache"."""
@@ -224,9 +229,15 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         ]
 
     def budget(self, parts: list[Terminal]) -> list[Fact]:
-        """Return an amount of money; by the hour where the text says so."""
-        hourly = any(part.type == "HOURLY" for part in parts)
-        return _numbered("budget" if hourly else "money", parts)
+        """Return an amount of money, whose thousands are of ten: of an hour where the text says of
+        an hour or of a month."""
+        kinds = {part.type for part in parts}
+        hours = 1 if "HOURLY" in kinds else HOURS_OF_A_MONTH if "MONTHLY" in kinds else None
+        return [
+            fact._replace(value=fact.value * in_tens(part.value.text) / (hours or 1))
+            for part in parts
+            for fact in _numbered("budget" if hours else "money", [part])
+        ]
 
     def utilization(self, parts: list[Terminal]) -> list[Fact]:
         """Return a share of the GPU's memory."""

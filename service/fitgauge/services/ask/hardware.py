@@ -57,6 +57,15 @@ _PLUS = re.compile(
     r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
 )
 
+_NOTEBOOK = re.compile(
+    r"\b(?:on|in|with|using|free)\s+(?:(?:free|google|a|the)\s+)*(colab|kaggle)\b"
+    r"(?!\s+(?:pro|data\w*|competition))",
+    re.IGNORECASE,
+)
+_FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}
+"""https://research.google.com/colaboratory/faq.html (T4); https://www.kaggle.com/docs/notebooks
+(T4 x2, or one P100)."""
+
 _CAPACITY = re.compile(
     r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
     r"|\b(\d{1,3}(?:\.\d{1,2})?) GiB total capac?ity"
@@ -325,6 +334,15 @@ class _Choice:
         if self._terse:
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
+
+
+def free_gpu(text: str) -> tuple[str, int, str] | None:
+    """Return the GPU that a free notebook has, how many and a sentence on it; None for none."""
+    match = _NOTEBOOK.search(text)
+    if match is None:
+        return None
+    name, count = _FREE_GPUS[match[1].lower()]
+    return name, count, f"gpu: {match[1]} gives {count} x {name} for free; name another one if so."
 
 
 def unknown_gpu(text: str) -> str | None:

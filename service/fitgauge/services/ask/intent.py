@@ -18,6 +18,7 @@ _MODELS = re.compile(
     r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|size)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
     r"|\bwhat (?:runs|fits)\b"
+    r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
     r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold)\b"
     r"|\bwhich (?:of them|quantization)\b"
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
@@ -28,12 +29,16 @@ _MODELS = re.compile(
     r"|какие модели"
 )
 
-_LARGEST = re.compile(r"largest|biggest|最大的?")
+_LARGEST = re.compile(
+    r"largest|biggest|\bhow (?:big|large)\b|\bmax(?:imum)? (?:model )?size\b|最大的?|多大",
+    re.IGNORECASE,
+)
 
 _LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$")
 
 _GPUS = re.compile(
-    r"\bhow (?:many|much)\b[^.?]{0,30}"
+    r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
+    r"|\bhow (?:many|much)\b[^.?]{0,30}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
@@ -134,6 +139,11 @@ _QUANTIZED = re.compile(
     r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|量化(?:版|后|的模型|模型)|quantisiert|cuantizad",
     re.IGNORECASE,
 )
+_FULL = re.compile(
+    r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window|epochs?"
+    r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)",
+    re.IGNORECASE,
+)
 _ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
 _TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
 _PRICE = re.compile(
@@ -206,6 +216,11 @@ def wants_largest(text: str, model: str | None) -> bool:
     return before is not None
 
 
+def asks_largest(text: str) -> bool:
+    """Return whether a text asks for the largest model."""
+    return _LARGEST.search(text) is not None
+
+
 def about_merging(text: str) -> bool:
     """Return whether a text is about adapters that are merged into their base."""
     return _MERGE.search(text) is not None
@@ -227,6 +242,12 @@ def served_adapters(text: str) -> int | None:
     if match is None or _TRAINED.search(text):
         return None
     return int(match[1])
+
+
+def is_full(text: str) -> bool:
+    """Return whether a text about training trains all weights, which "full" alone says: "training
+    Mistral 7B full with AdamW"."""
+    return _FULL.search(text) is not None
 
 
 def asks_price(text: str) -> bool:
@@ -252,7 +273,7 @@ def operation_of(
     settings: bool,
     formatted: bool,
     largest: bool,
-    budget: bool,
+    rented: bool,
     terse: bool,
     engines: int,
 ) -> Operation | None:
@@ -261,8 +282,8 @@ def operation_of(
     training: whether it is about training; models, gpus, engines: how many are on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
-    is; largest: whether the largest model of a family is meant; budget: whether a price by the
-    hour is said; terse: whether the text is names and numbers alone."""
+    is; largest: whether the largest model of a family is meant; rented: whether a price by
+    the hour or a cloud is named; terse: whether the text is names and numbers alone."""
     low = text.lower()
     if _LOG.search(low) and len(text) > 200:
         return "explain_log"
@@ -272,7 +293,7 @@ def operation_of(
     if not (named or _NEED.search(low) or _IT_FITS.search(low)):
         return None
     about_it = hardware or (terse and model) or _MEMORY.search(low) or _NEED.search(low)
-    if not (about_it or wants_models):
+    if not (about_it or wants_models or (model and (wants_gpus or rented))):
         return None
     if wants_models and (sizes_only or not model or _LARGEST.search(low)):
         return "list_models_that_fit"
@@ -287,7 +308,7 @@ def operation_of(
         return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
-    if not hardware and (wants_gpus or (budget and model)):
+    if not hardware and (wants_gpus or (rented and model)):
         return "recommend_gpus"
     if wants_gpus and hardware and not counted and _COUNT_OF_GPUS.search(low):
         return "recommend_gpus"

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.grammar import in_tens
 
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024
@@ -14,6 +15,8 @@ _LEAST_BUDGET = 10_000_000
 
 _USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
 """What a bare number in a text about training is the tokens of a sequence from."""
+
+_HOW_MANY = re.compile(r"\bhow many\b|\bnumber of\b|多少|几个", re.IGNORECASE)
 
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _WHOLE = re.compile(
@@ -34,6 +37,23 @@ class Lengths(NamedTuple):
     """Their values."""
     used: Collection[int]
     """Where the facts begin that say them."""
+
+
+def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts of a text, with a number in thousands before requests as the tokens of each
+    where the text counts them besides, or asks how many: "20 concurrent 32k requests". Other
+    thousands of requests are of ten."""
+    users = [fact for fact in facts if fact.kind == "users"]
+    thousands = {fact.start for fact in users if text[fact.start : fact.end][-1] in "kK"}
+    is_size = bool(_HOW_MANY.search(text)) or 0 < len(thousands) < len(users)
+    return [
+        fact
+        if fact.kind != "users"
+        else fact._replace(kind="tokens")
+        if is_size and fact.start in thousands
+        else fact._replace(value=fact.value * in_tens(text[fact.start : fact.end]))
+        for fact in facts
+    ]
 
 
 def is_budget(fact: Fact) -> bool:

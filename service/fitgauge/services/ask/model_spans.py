@@ -196,7 +196,9 @@ def _spelled(scan: Scan, first: int, last: int) -> str:
         end = piece.end
     text = text if text == written or scan.models.has(text) else written
     plain = _TOWER.sub("", text)
-    return plain if plain != text and not scan.models.has(text) else text
+    if plain == text or scan.models.has(text) or not scan.models.sees(plain):
+        return text
+    return plain
 
 
 def _goes_on(scan: Scan, index: int, named: bool) -> bool:

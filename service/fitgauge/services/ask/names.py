@@ -106,6 +106,11 @@ class GpuNames:
         names = {offer.instance.lower() for offer in self._catalog.offers.all()}
         return frozenset(name for name in names if " " not in name and "." in name)
 
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        """The clouds that rent GPUs of the catalog."""
+        return self._catalog.offers.clouds()
+
     def is_instance(self, text: str) -> bool:
         """Return whether a text is the name of one of the clouds' machines."""
         return bool(self._catalog.offers.named(text))
@@ -288,6 +293,12 @@ class ModelNames:
     def has(self, text: str) -> bool:
         """Return whether a bundled model is meant by a name."""
         return self._snapshot.read(text) is not None
+
+    def sees(self, text: str) -> bool:
+        """Return whether the bundled model that is meant by a name reads images."""
+        reading = self._snapshot.read(text)
+        row = self._snapshot.get(reading.id) if reading is not None else None
+        return row is not None and "vision_config" in row.config
 
     @cached_property
     def _once(self) -> Mapping[str, str]:

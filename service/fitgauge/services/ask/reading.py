@@ -9,11 +9,12 @@ import msgspec
 from fitgauge.catalog.scope import closed_model_in
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
+from fitgauge.services.ask.clouds import clouds_in
 from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
-from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
+from fitgauge.services.ask.hardware import choose, free_gpu, other_memory, unknown_gpu
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
@@ -21,13 +22,19 @@ from fitgauge.services.ask.intent import (
     about_time,
     about_training,
     compares,
+    is_full,
     is_quantized,
     operation_of,
     served_adapters,
     wants_largest,
 )
 from fitgauge.services.ask.leftovers import leftovers
-from fitgauge.services.ask.lengths import is_budget, lengths, wants_whole_context
+from fitgauge.services.ask.lengths import (
+    is_budget,
+    lengths,
+    sized_requests,
+    wants_whole_context,
+)
 from fitgauge.services.ask.model_choice import (
     after_contrast,
     choose_model,
@@ -138,7 +145,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
-        self._facts = facts
+        self._facts = sized_requests(text, facts)
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -158,9 +165,14 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        if not (gpu or names):
+        notes = [*other_memory(hardware, self._gpus)]
+        if not (gpu or names) and (free := free_gpu(self._text)) is not None:
+            gpu, count, note = free[0], count or free[1], free[2]
+            notes.append(note)
+        elif not (gpu or names):
             gpu = unknown_gpu(self._text)
         engines = self._engines()
+        clouds = clouds_in(self._plain, self._gpus.clouds)
         operation = operation_of(
             self._plain,
             training=self._training,
@@ -173,7 +185,7 @@ class _Choice:
             settings=bool(settings),
             formatted="quantization" in settings,
             largest=wants_largest(self._text, model),
-            budget="max_usd_per_hour" in settings,
+            rented="max_usd_per_hour" in settings or bool(clouds),
             terse=terse,
             engines=len(engines),
         )
@@ -197,6 +209,7 @@ class _Choice:
                 "gpu": gpu,
                 "gpus": names or None,
                 "gpu_count": count,
+                "clouds": clouds if clouds and operation == "recommend_gpus" else None,
                 **settings,
             },
             Understood,
@@ -210,7 +223,7 @@ class _Choice:
             model,
             understood.context_length is None and wants_whole_context(self._text),
             apart,
-            (*other_memory(hardware, self._gpus), *(self._command.notes if self._command else ())),
+            (*notes, *(self._command.notes if self._command else ())),
         )
 
     def _of(self, *kinds: str) -> list[Fact]:
@@ -379,6 +392,8 @@ class _Choice:
                     adapters.append("full")
                 continue
             (adapters if fact.value in METHODS else algorithms).append(fact.value)
+        if not adapters and is_full(self._text):
+            adapters.append("full")
         if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
             adapters.append("lora")
         if not (adapters or algorithms) and self._quantization() in _QUARTERS:

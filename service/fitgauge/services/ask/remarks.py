@@ -1,19 +1,21 @@
 """What a question says that no request has a field for, each with what to do about it."""
 
+import math
 import re
 
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
+_COPIES = re.compile(
+    r"\b([2-9]|[1-9]\d{1,2}|"
+    + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
+    + r") (?:(?:replicas|copies|instances)|(?:[\w.-]+ ){0,3}[\w.-]*\d+(?:\.\d+)?b models)\b"
+)
+"""Several of one model: "3 copies", "two llama 3.1 8b models"."""
+
+_SHARE = 0.92
+"""Of a GPU that all copies take together: vLLM's own of one."""
+
 _REMARKS = (
-    (
-        re.compile(
-            r"\b(?:[2-9]|[1-9]\d{1,2}|"
-            + "|".join(word for word, count in NUMBER_WORDS.items() if count > 1)
-            + r") (?:replicas|copies|instances)\b"
-        ),
-        "the answer is of one. Several on one GPU share it: send each its part as"
-        " `gpu_memory_utilization`.",
-    ),
     (
         re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
         "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own"
@@ -38,6 +40,16 @@ _REMARKS = (
         " in the memory of the machine.",
     ),
 )
+
+
+def share_of_each(text: str) -> tuple[float, str] | None:
+    """Return the part of one GPU that each of several copies of a model has, and the words that
+    say how many there are; None for one."""
+    match = _COPIES.search(text.lower())
+    if match is None:
+        return None
+    copies = NUMBER_WORDS.get(match[1]) or int(match[1])
+    return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 
 def remarks(text: str) -> list[str]:

@@ -11,9 +11,15 @@ from msgspec import structs
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.halves import Halves
-from fitgauge.services.ask.intent import about_time, asks_price, asks_speed, wants_format
+from fitgauge.services.ask.intent import (
+    about_time,
+    asks_largest,
+    asks_price,
+    asks_speed,
+    wants_format,
+)
 from fitgauge.services.ask.reading import Reading, known_engine
-from fitgauge.services.ask.remarks import remarks
+from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
@@ -56,6 +62,9 @@ USUAL_FORMATS = (
 
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
+
+_TAKES_PART = "vllm"
+"""The engine whose servers each take their part of a GPU (gpu_memory_utilization)."""
 
 _TIME_NEEDS_GPU = "gpu: name one for how long the training takes and what it costs."
 
@@ -167,7 +176,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     if reading.operation == "check_fit":
-        notes += remarks(reading.text)
+        notes += [*_copies(reading.text, fields), *remarks(reading.text)]
     if reading.operation == "check_training_fit" and about_time(reading.text):
         notes += [] if _names_gpus(fields) else [_TIME_NEEDS_GPU]
     method = fields.get("method")
@@ -179,7 +188,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "task": "training" if training else "serving",
             "gpus": _gpus(fields),
             "limit": _SHORT_LIST,
-            "objective": _objective(reading.text),
+            "objective": _objective(reading.text, rented=bool(fields.get("clouds"))),
         }
     elif reading.operation == "compare_fit":
         fields |= {
@@ -196,22 +205,52 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             if training
             else {"quantizations": _listed(fields.get("quantization"))}
         )
-        fields |= {"limit": _SHORT_LIST, "search": fields.get("model")}
+        fields |= {
+            "limit": _SHORT_LIST,
+            "search": fields.get("model"),
+            "objective": "largest" if asks_largest(reading.text) else None,
+        }
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
     if training:
-        fields.pop("engine", None)  # of serving
+        sampler = fields.pop("engine", None)  # of serving, or of completions
+        if fields.get("algorithm") in _SAMPLING:
+            fields["rollout_engine"] = sampler
         prompt, answer = (fields.pop(name, None) for name in ("prompt_tokens", "output_tokens"))
         if fields.get("algorithm") in _SAMPLING:
             fields |= {"prompt_length": prompt, "completion_length": answer}
     return fields, notes
 
 
-def _objective(text: str) -> str | None:
-    """Return the order of GPUs that a text asks for; None for the usual one."""
+def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
+    """Give each of several copies of a model its part of the one GPU, where its engine takes a
+    part, and yield what to say of it."""
+    share = share_of_each(text)
+    if share is None:
+        return
+    part, copies = share
+    takes_part = fields.get("engine") in (None, _TAKES_PART)
+    is_file = str(fields.get("quantization", "")).startswith("q")
+    one_gpu = fields.get("gpu") and fields.get("gpu_count") in (None, 1)
+    if one_gpu and takes_part and not is_file and part > 0:
+        fields.setdefault("engine", _TAKES_PART)
+        fields.setdefault("gpu_memory_utilization", part)
+        yield f"{copies}: the answer is of each of them, with {part:g} of the GPU."
+        return
+    yield (
+        f"{copies}: the answer is of one. Several on one GPU share it: send each its part as"
+        " `gpu_memory_utilization`."
+    )
+
+
+def _objective(text: str, *, rented: bool) -> str | None:
+    """Return the order of GPUs that a text asks for; None for the usual one. Of what a cloud
+    rents the price is meant: its machines are paid whole."""
     if asks_price(text):
         return "cheapest"
-    return "fastest" if asks_speed(text) else None
+    if asks_speed(text):
+        return "fastest"
+    return "cheapest" if rented else None
 
 
 def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fitgauge.services.ask.gpu_spans import read_gpu, read_instance
 from fitgauge.services.ask.model_spans import is_repository, read_model
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.numbers import read_classified, read_count_after, read_number, split
-from fitgauge.services.ask.pieces import Piece, pieces
+from fitgauge.services.ask.pieces import pieces
 from fitgauge.services.ask.scan import GPU_CLASSIFIERS, Phrases, Scan, Token
 
 _SILENT = frozenset("-–—_=:~≈()（）[]'\"`*「」“”<>{}|#【】&约")
@@ -100,7 +100,7 @@ def _read_sign(scan: Scan, index: int) -> int:
         if (count := read_count_after(scan, index)) is not None:
             return count
         return index + 1
-    if piece.low == "/" and scan.last_kind() == "NUM" and _is_hour(scan.peek(index + 1)):
+    if piece.low == "/" and scan.last_kind() in ("NUM", "MONEY") and _is_time(scan, index + 1):
         return index + 1
     if piece.low == "-" and _is_flag(scan, index):
         scan.part(index)
@@ -125,8 +125,10 @@ def _is_flag(scan: Scan, index: int) -> bool:
     )
 
 
-def _is_hour(piece: Piece | None) -> bool:
-    return piece is not None and piece.low in ("h", "hr", "hour")
+def _is_time(scan: Scan, index: int) -> bool:
+    """Return whether that of which a price is stands here: "$5/h"."""
+    phrase = scan.longest_phrase(index)
+    return phrase is not None and phrase[0] in ("HOURLY", "MONTHLY")
 
 
 def _read_han(scan: Scan, index: int) -> int:
@@ -185,11 +187,25 @@ def _read_phrase(scan: Scan, index: int) -> int | None:
     return scan.emit(kind, value, index, last)
 
 
+def _end_of_each(scan: Scan, index: int) -> int | None:
+    """Return the last piece of "per GPU" behind the number of a setting, which so is of each GPU
+    and no number of GPUs: "batch size 8 per gpu"."""
+    kinds = [token.kind for token in scan.tokens[-2:]]
+    phrase = scan.longest_phrase(index + 1)
+    if kinds != ["BATCH", "NUM"] or phrase is None or phrase[0] != "GPUS":
+        return None
+    return phrase[2]
+
+
 def _read_word(scan: Scan, index: int) -> int:
     piece = scan.pieces[index]
     low = piece.low
+    if low == "pair":
+        return scan.emit("COUNT", 2, index, index)
     if low in v.NUMBER_WORDS:
         return scan.emit("NUM", float(v.NUMBER_WORDS[low]), index, index)
+    if low in ("per", "each") and (last := _end_of_each(scan, index)) is not None:
+        return last + 1
     if low in ("x", "x") and (after := read_count_after(scan, index)) is not None:
         return after
     if re.fullmatch(r"x\d{1,3}", low):

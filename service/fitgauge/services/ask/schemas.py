@@ -53,6 +53,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     prompt_tokens: Annotated[int | None, Meta(description="Of a request.")] = None
     output_tokens: Annotated[int | None, Meta(description="Of its answer.")] = None
     concurrency: Annotated[int | None, Meta(description="Requests at once.")] = None
+    clouds: Annotated[
+        list[str] | None, Meta(description="Clouds that the GPUs are rented from.")
+    ] = None
     prefill_gpu: Annotated[
         str | None, Meta(description="Disaggregated serving: what computes prompts.")
     ] = None

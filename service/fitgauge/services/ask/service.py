@@ -14,6 +14,7 @@ from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
+from fitgauge.services.ask.speeds import speed_in_words, wants_rate
 from fitgauge.services.ask.tables import format_to_take, lacks_format, together, wants_one_gpu
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
@@ -89,6 +90,8 @@ class AskService:
             longest = result.model.max_context_length
             if longest is not None:
                 result = await answer(structs.replace(request, context_length=longest))
+        if isinstance(result, FitAnswer) and wants_rate(reading.text):
+            result = structs.replace(result, summary=speed_in_words(result) + result.summary)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)

@@ -1,9 +1,13 @@
-"""Speeds in a question: those that are asked for, not those that were seen."""
+"""Speeds in a question: those that are wanted, not those that were seen; and the speed as the
+answer, where the question is what it is."""
 
 import re
 from collections.abc import Iterable
 
+from fitgauge.engine.quantity import rough
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.fit.host_speed import rate_in_words
 
 _WANTED = re.compile(
     r"(?:\bat least|\bmin(?:imum)?|\bneeds?|\bwants?|\brequires?|\btarget\w*|\breach|"
@@ -24,6 +28,32 @@ _OF_ONE = re.compile(
 )
 _OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
 _LONGEST_BEFORE = 32
+
+_HOW_FAST = re.compile(
+    r"\bhow (?:fast|quick|slow)\b|\bhow many (?:tokens?|tok|t|texts)\b(?! can| does it hold)"
+    r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
+    r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?|多快|速度|每秒多少",
+    re.IGNORECASE,
+)
+
+
+def wants_rate(text: str) -> bool:
+    """Return whether a text asks how fast a launch is."""
+    return _HOW_FAST.search(text) is not None
+
+
+def speed_in_words(answer: FitAnswer) -> str:
+    """Return how fast the launch of an answer is, as a sentence with a space behind it; empty
+    where nothing tells, or the answer says it anyway."""
+    if answer.texts is not None:
+        texts = answer.texts.texts_per_second
+        low, expected, high = map(rough, (texts.low, texts.expected, texts.high))
+        return f"About {expected} texts a second ({low} to {high}). "
+    if answer.speed is None or answer.speed.targets:
+        return ""
+    speed = answer.speed
+    rate = rate_in_words(speed.tokens_per_second_per_request, speed.load.concurrency)
+    return f"{rate[0].upper()}{rate[1:]}. "
 
 
 def wanted_speeds(text: str, speeds: Iterable[Fact]) -> list[Fact]:

@@ -10,9 +10,10 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 
 _ONE_GPU = re.compile(
-    r"\bon the same\b|\bsame (?:gpu|card|machine)\b"
-    r"|\bat the same time\b|\bsimultaneously\b|\bside by side\b"
-    r"|\bboth\b.{0,24}\b(?:at once|together)\b"
+    r"\bon the same\b|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
+    r"|\bsame (?:gpu|card|machine)\b"
+    r"|\bat the same time\b|\bsimultaneously\b"
+    r"|\bboth\b.{0,24}\bat once\b"
     r"|同一[张块台]|同时",
     re.IGNORECASE,
 )

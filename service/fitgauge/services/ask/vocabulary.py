@@ -33,7 +33,8 @@ _SETTINGS: Mapping[str, str] = {
     "USERS": (
         "users|user|concurrent users|concurrent requests|concurrent|concurrency|concurrently|"
         "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
-        "concurrent clients|requests|sessions|parallel sequences|max num seqs|max num seq|people|"
+        "concurrent clients|requests|sessions|devs|developers|engineers|employees|colleagues|"
+        "analysts|students|agents|coders|parallel sequences|max num seqs|max num seq|people|"
         "num parallel|n parallel|requests concurrently|nutzer|benutzer|utilisateurs|streams"
     ),
     "BATCH": (
@@ -90,6 +91,8 @@ _SETTINGS: Mapping[str, str] = {
     "RAM": "ram|system memory|cpu memory|host memory|cpu ram|system ram|arbeitsspeicher|ddr4|ddr5",
     "MACHINES": "node|nodes|machine|machines|server|servers|hosts",
     "HOURLY": "per hour|an hour|hour|hr|hourly|a hour|h",
+    "MONTHLY": "per month|a month|monthly|month|mo|pro monat|par mois",
+    "MONEY": "usd|dollars|dollar|bucks",
     "DISK": "ssd|disk|storage|hdd|nvme|swap",
     "SAMPLES": (
         "samples|sample|examples|training samples|training examples|rows|records|conversations|"
@@ -100,7 +103,7 @@ _SETTINGS: Mapping[str, str] = {
     "UNIT": (  # what a number may count that no request has a field for
         "layers|layer|steps|step|iterations|hours|minutes|seconds|"
         "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"
-        "workers|bits|instances|points|frames|dollars"
+        "workers|bits|instances|points|frames"
     ),
 }
 

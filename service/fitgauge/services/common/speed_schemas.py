@@ -59,8 +59,13 @@ class SpeedAnswer(Struct, kw_only=True):
 
     load: Annotated[Load, Meta(description="The load.")]
     tokens_per_second: Annotated[
-        DecodeSpeed,
-        Meta(description="Of all requests together, the reading of their prompts included."),
+        DecodeSpeed | None,
+        Meta(
+            description=(
+                "Of all requests together, the reading of their prompts included; null where no"
+                " source states how fast the GPU multiplies."
+            )
+        ),
     ]
     tokens_per_second_per_request: Annotated[
         DecodeSpeed, Meta(description="Of one answer while it is written.")
@@ -68,8 +73,12 @@ class SpeedAnswer(Struct, kw_only=True):
     basis: SpeedBasis
     """How these two are known."""
     seconds_to_first_token: Annotated[
-        Seconds,
-        Meta(description="low: alone; high: all requests at once; expected: between the two."),
+        Seconds | None,
+        Meta(
+            description=(
+                "low: alone; high: all requests at once; expected: between the two; null likewise."
+            )
+        ),
     ]
     first_token_basis: SpeedBasis
     """How this is known."""

@@ -10,6 +10,7 @@ from fitgauge.engine.performance.host import (
     read_over_link,
 )
 from fitgauge.engine.performance.load import Load, held_tokens
+from fitgauge.engine.quantity import rough
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
@@ -86,5 +87,5 @@ def assumed_rate(checked: FitEstimate, part: HostPart) -> str:
 def rate_in_words(speed: DecodeSpeed, requests: int = 1) -> str:
     """Return 'about 18 tokens/s (11 to 25)'."""
     each = " a request" if requests > 1 else ""
-    low, expected, high = (f"{one:.2g}" for one in (speed.low, speed.expected, speed.high))
+    low, expected, high = map(rough, (speed.low, speed.expected, speed.high))
     return f"about {expected} tokens/s{each} ({low} to {high})"

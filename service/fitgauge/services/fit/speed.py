@@ -185,15 +185,17 @@ def _with_host(checked: FitEstimate, load: Load, modelled: LoadSpeed, assumed: s
 
 def in_words(speed: SpeedAnswer) -> str:
     """Return what is expected of the speeds that a request asks for; empty for none."""
-    if not speed.targets:
-        return ""
+    return speed_in_words(speed) if speed.targets else ""
+
+
+def speed_in_words(speed: SpeedAnswer) -> str:
+    """Return the expected speeds as a sentence with a space before it."""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
-    words = {
-        "decode": f"{rates.expected:.3g} tokens a second and request",
-        "prefill": f"first token after {first.expected:.2g} s",
-    }
+    words = {"decode": f"{rates.expected:.3g} tokens a second and request"}
+    if first is not None:
+        words["prefill"] = f"first token after {first.expected:.2g} s"
     half = speed.load.half
-    text = words[half] if half else ", ".join(words.values())
+    text = words[half] if half in words else ", ".join(words.values())
     return f" {text[0].upper()}{text[1:]} ({speed.basis})."
 
 
@@ -270,27 +272,30 @@ def _bits(scheme: Scheme) -> float:
 
 def _speed(
     checked: FitEstimate, modelled: LoadSpeed, near: Sequence[SpeedRun]
-) -> tuple[DecodeSpeed, DecodeSpeed, SpeedBasis]:
+) -> tuple[DecodeSpeed | None, DecodeSpeed, SpeedBasis]:
     """Return the speed of all requests and of one as the nearest run scales the model; the model's
     own where none is near."""
-    both = modelled.tokens_per_second, modelled.tokens_per_second_per_request
+    total, each = modelled.tokens_per_second, modelled.tokens_per_second_per_request
     for run in near:
         if at_run := _modelled_run(checked, run):
             scale = run.speed / at_run.tokens_per_second_per_request.expected
             factors = tuple(scale * spread for spread in MEASURED_SPREAD)
-            return _around(both[0], factors), _around(both[1], factors), "measured"
-    return _widened(both[0]), _widened(both[1]), "modelled"
+            return total and _around(total, factors), _around(each, factors), "measured"
+    return total and _widened(total), _widened(each), "modelled"
 
 
 def _first_token(
     checked: FitEstimate, modelled: LoadSpeed, near: Sequence[SpeedRun]
-) -> tuple[Seconds, SpeedBasis]:
+) -> tuple[Seconds | None, SpeedBasis]:
     """Return the time to a first token, likewise."""
     first = modelled.seconds_to_first_token
+    if first is None:
+        return None, "modelled"
     for run in near:
         at_run = _modelled_run(checked, run)
-        if run.seconds_to_first_token is not None and at_run is not None:
-            scale = run.seconds_to_first_token / at_run.seconds_to_first_token.expected
+        at_first = at_run and at_run.seconds_to_first_token
+        if run.seconds_to_first_token is not None and at_first:
+            scale = run.seconds_to_first_token / at_first.expected
             low, expected, high = (
                 round(first.expected * scale * spread, 4) for spread in MEASURED_FIRST_TOKEN
             )
@@ -326,7 +331,9 @@ def _widened(speed: DecodeSpeed) -> DecodeSpeed:
     )
 
 
-def _of_replicas(speed: DecodeSpeed, replicas: int) -> DecodeSpeed:
+def _of_replicas(speed: DecodeSpeed | None, replicas: int) -> DecodeSpeed | None:
+    if speed is None:
+        return None
     low, expected, high = (
         round(figure * replicas, 2) for figure in (speed.low, speed.expected, speed.high)
     )
@@ -353,13 +360,16 @@ def _published(run: SpeedRun) -> PublishedRun:
     )
 
 
-def _targets(request: FitRequest, speed: DecodeSpeed, first: Seconds) -> Iterator[SpeedTarget]:
-    """Yield the speeds that the request asks for, and whether they are reached."""
+def _targets(
+    request: FitRequest, speed: DecodeSpeed, first: Seconds | None
+) -> Iterator[SpeedTarget]:
+    """Yield the speeds that the request asks for, and whether they are reached: of one that is
+    unknown nothing is said."""
     least, longest = request.min_tokens_per_second_per_request, request.max_seconds_to_first_token
     if least is not None:
         reached = _reached(speed.low >= least, speed.expected >= least, speed.high >= least)
         yield SpeedTarget(field="min_tokens_per_second_per_request", value=least, reached=reached)
-    if longest is not None:
+    if longest is not None and first is not None:
         reached = _reached(first.high <= longest, first.expected <= longest, first.low <= longest)
         yield SpeedTarget(field="max_seconds_to_first_token", value=longest, reached=reached)
 

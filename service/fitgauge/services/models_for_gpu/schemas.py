@@ -25,6 +25,9 @@ ModelTask = Literal["generate", "encode", "encoder_decoder"]
 Task = Literal["serving", "training", "generate", "encode", "encoder_decoder"]
 
 
+ListOrder = Literal["most_capable", "largest"]
+
+
 class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which of the well-known models run on this GPU? Only `gpu` is needed."""
 
@@ -83,6 +86,10 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
             description="Only models with these words in name, type or architecture.",
             examples=["qwen3"],
         ),
+    ] = None
+    objective: Annotated[
+        ListOrder | None,
+        Meta(description="What comes first: most_capable (default) or largest, by parameters."),
     ] = None
     limit: PageLimit = None
     """Items of a page."""

@@ -81,8 +81,8 @@ class ModelsForGpu:
     def answer(
         self, request: ModelsForGpuRequest, match: GpuMatch, checkpoint: Checkpoint = no_checkpoint
     ) -> ModelsForGpuAnswer:
-        """Return a page of those that fit, the most capable first. Raises InvalidRequestError for a
-        format, an engine or a cache format unknown, and for a field of the other task."""
+        """Return a page of those that fit, in the order of `objective`. Raises InvalidRequestError
+        for a format, an engine or a cache format unknown, and for a field of the other task."""
         _refuse_other_fields(request)
         count = sent_count(request.gpu_count, match.count) or 1
         of_any_page = structs.replace(request, gpu="", limit=None, offset=None)
@@ -111,12 +111,13 @@ class ModelsForGpu:
     def _list(
         self, request: ModelsForGpuRequest, match: GpuMatch, count: int, checkpoint: Checkpoint
     ) -> tuple[FittingModel, ...]:
-        """Return the rows of all pages, the most capable first."""
+        """Return the rows of all pages, in the order that the request wants."""
+        rank = _by_size if request.objective == "largest" else capability
         runs_by = match.accelerator, count, request.engine, request.kv_cache_dtype
         served = self._served.get_or_compute(runs_by, dict)
         gpu = ListedGpu(request, match, count, served, {})
         rows = [
-            (-capability(model, row.parameters), row.model.lower(), row)
+            (-rank(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)
             for row in self._rows_of(gpu, model, checkpoint)
         ]
@@ -170,6 +171,11 @@ class ModelsForGpu:
                 f"{model.id} {spec.model_type} {spec.architecture}"
             ):
                 yield model
+
+
+def _by_size(model: Model, parameters: int) -> float:
+    """Return the parameters of a model that generates text; other models come after those."""
+    return 0.0 if model.spec.task == "encode" else float(parameters)
 
 
 def _refuse_other_fields(request: ModelsForGpuRequest) -> None:

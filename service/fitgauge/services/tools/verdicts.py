@@ -163,7 +163,8 @@ def _speed(short: ToolAnswer, speed: SpeedAnswer) -> None:
     """Fill in the speeds, and say how they are known and which are reached."""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
     short.tokens_per_second_per_request = float(f"{rates.expected:.3g}")
-    short.seconds_to_first_token = float(f"{first.expected:.2g}")
+    if first is not None:
+        short.seconds_to_first_token = float(f"{first.expected:.2g}")
     short.answer += (
         in_words(speed) or f" {rates.expected:.3g} tokens a second and request ({speed.basis})."
     )

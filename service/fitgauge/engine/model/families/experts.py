@@ -54,7 +54,12 @@ def sizes(config: Config, width: int, *, experts: int, shared: int = 0, per_toke
             default=experts,
         ),
         experts_per_token=config.integer(
-            "num_experts_per_tok", "experts_per_token", "moe_k", "moe_top_k", default=per_token
+            "num_experts_per_tok",
+            "experts_per_token",
+            "moe_k",
+            "moe_top_k",
+            "moe_topk",
+            default=per_token,
         ),
         shared_intermediate_size=shared,
     )

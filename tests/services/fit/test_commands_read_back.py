@@ -71,7 +71,7 @@ def logged(engine: str, command: str) -> Question:
 
 def served_by_llamacpp(command: str, asked: Question) -> Question:
     """Return the fields in a command line of llama-server."""
-    parts = shlex.split(command)
+    parts = [part for part in shlex.split(command) if part != "--kv-unified"]  # has no value
     flags = dict(zip(parts[1::2], parts[2::2], strict=True))
     repository, _, label = flags.pop("-hf").partition(":")
     model = next(row.model for row in rows() if row.name == repository)

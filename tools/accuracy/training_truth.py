@@ -161,7 +161,12 @@ def output_kept() -> tuple[tuple[Step, int], ...]:
 def own() -> tuple[Step, ...]:
     """Return the steps of our own measuring."""
     measured = (*rows("training_own"), *rows("training_masks"))
-    return tuple(step_of(row, _own_spec(row), step_workload(row)) for row in measured)
+    return tuple(map(own_step, measured))
+
+
+def own_step(row: Row) -> Step:
+    """Return a step of our own measuring."""
+    return step_of(row, _own_spec(row), step_workload(row))
 
 
 def _own_spec(row: Row) -> ModelSpec:

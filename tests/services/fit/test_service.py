@@ -5,8 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bundled_models import model_of
+from fitgauge.catalog.catalog import bundled
+from fitgauge.catalog.engines import load_engines
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.fit.service import FitService
 from notes import codes, values
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -174,19 +178,18 @@ def test_the_launch_command_carries_the_settings(check_fit):
     count=st.sampled_from([1, 2, 4, 8]),
     engine=st.sampled_from(["vllm", "transformers"]),
 )
-def test_more_asked_for_never_needs_less(check_fit, context, concurrency, count, engine):
-    question = {
-        "model": "mistralai/Mistral-7B-v0.1",
-        "gpu": "H100",
-        "gpu_count": count,
-        "engine": engine,
-    }
-    small = check_fit(**question, context_length=context, concurrency=concurrency)
-    longer = check_fit(**question, context_length=context + 4096, concurrency=concurrency)
-    wider = check_fit(**question, context_length=context, concurrency=concurrency + 1)
-    needed = small.per_gpu.required_bytes.expected
-    assert needed <= longer.per_gpu.required_bytes.expected
-    assert needed <= wider.per_gpu.required_bytes.expected
+def test_more_asked_for_never_needs_less(context, concurrency, count, engine):
+    service, model = FitService(load_engines()), model_of("mistralai/Mistral-7B-v0.1")
+    question = {"model": model.id, "gpu": "H100", "engine": engine, "settings": "defaults"}
+    match = bundled().find(f"{count}x H100")
+
+    def required(context_length, concurrency):
+        sent = FitRequest(**question, context_length=context_length, concurrency=concurrency)
+        return service.check(sent, model, match).required
+
+    needed = required(context, concurrency)
+    assert needed <= required(context + 4096, concurrency)
+    assert needed <= required(context, concurrency + 1)
 
 
 def test_answers_encode_to_json_without_loss(check_fit):

@@ -152,9 +152,9 @@ def answer(case: dict, folder: str) -> dict:
 
 
 def _set_groups(tensor: int, pipeline: int, rank: int) -> None:
-    sizes = {"_TP": tensor, "_EP": tensor, "_WORLD": tensor * pipeline}
+    sizes = {"_TP": tensor, "_EP": tensor, "_ETP": tensor, "_WORLD": tensor * pipeline}
     for name in (
-        "_WORLD", "_TP", "_EP", "_DP", "_DCP", "_PCP", "_EPLB", "_INNER_DP_WORLD", "_NODE",
+        "_WORLD", "_TP", "_EP", "_ETP", "_DP", "_DCP", "_PCP", "_EPLB", "_INNER_DP_WORLD", "_NODE",
     ):  # fmt: skip
         if hasattr(parallel, name):
             setattr(parallel, name, stand_in.Group(sizes.get(name, 1)))

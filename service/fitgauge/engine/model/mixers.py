@@ -15,6 +15,8 @@ class Indexer(msgspec.Struct, frozen=True, gc=False):
     """Features of a head, and of the one key a token that it caches."""
     top_k: int
     """Tokens that it picks for each query."""
+    ratio: int = 1
+    """Tokens that a cached key stands for; of `CompressedAttention` its own `ratio` counts."""
 
 
 class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attention"):

@@ -43,6 +43,10 @@ def unchanged(workload: Workload, spec: ModelSpec, accelerator: Accelerator) -> 
     return workload
 
 
+HostTables = Callable[[ModelSpec, ShardedWeights, Workload, Accelerator], Sequence[int]]
+"""What a rank of every pipeline stage keeps of a model's tables in host memory [bytes]."""
+
+
 def all_usable(accelerator: Accelerator, workload: Workload) -> Bytes:
     """Return all of the accelerator that can be used [bytes]."""
     return accelerator.usable
@@ -208,6 +212,9 @@ class Engine(NamedTuple):
 
     with_pooling: Callable[[ModelSpec], ModelSpec] | None = None
     """What is loaded of a generating model that embeds; None: all of it."""
+
+    host_tables: HostTables | None = None
+    """What stays in host memory whatever is offloaded; None: nothing."""
 
     prefill_measured: bool = False
     """Whether the efficiency of reading prompts was measured on engines of its kind: servers with

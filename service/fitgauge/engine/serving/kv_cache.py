@@ -46,7 +46,7 @@ def token_bytes(mixer: Mixer, dtype: str, tensor_parallel: int) -> int:
         case Attention():
             if not mixer.causal or mixer.shares_cache:
                 return 0
-            index = mixer.indexer.dim if mixer.indexer else 0
+            index = mixer.indexer.dim // mixer.indexer.ratio if mixer.indexer else 0
             return size_of(
                 rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim)
                 + index,

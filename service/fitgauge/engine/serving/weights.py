@@ -83,15 +83,21 @@ def as_sure_as_read(term: Term, weights: ShardedWeights) -> Term:
 
 
 def weights_term(
-    weights: ShardedWeights, workload: Workload, stage: Stage, *, cpu_offload_bytes: int = 0
+    weights: ShardedWeights,
+    workload: Workload,
+    stage: Stage,
+    *,
+    cpu_offload_bytes: int = 0,
+    table_bytes: int = 0,
 ) -> Term:
     """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
     an engine keeps of its layers on the host.
 
-    Of the layers, parameter by parameter, until cpu_offload_bytes are reached, and so up to the
-    largest of them more; embeddings, head and towers stay. What a step copies back is not
-    counted: vLLM reads host memory in place. Source: vllm/model_executor/offloader/ uva.py,
-    _maybe_offload_to_cpu; sglang srt/utils/offloader.py."""
+    table_bytes: tables of the layers that always stay there. Of the layers, parameter by
+    parameter, until cpu_offload_bytes are reached, and so up to the largest of them more;
+    embeddings, head and towers stay. What a step copies back is not counted: vLLM reads host
+    memory in place. Source: vllm/model_executor/offloader/uva.py, _maybe_offload_to_cpu; sglang
+    srt/utils/offloader.py."""
     degrees = {
         "tensor_parallel": workload.tensor_parallel,
         "expert_parallel": workload.expert_parallel,
@@ -106,11 +112,14 @@ def weights_term(
     formula = f"{weights.scheme.name} weights, {degrees_text}: " + sum_of_layers(
         rank.layered, weights.scale
     )
-    size, beyond = rank.bytes, 0
+    size, beyond = rank.bytes - table_bytes, 0
+    if table_bytes:
+        formula += f" - {exactly(table_bytes)} of tables of n-grams in host memory"
     if cpu_offload_bytes:
-        in_layers = rank_weights(
-            weights, **degrees, layers=stage.layers, first=False, last=False
-        ).bytes
+        in_layers = (
+            rank_weights(weights, **degrees, layers=stage.layers, first=False, last=False).bytes
+            - table_bytes
+        )
         on_host = min(cpu_offload_bytes, in_layers)
         beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
         size -= on_host

@@ -87,6 +87,17 @@ def rank_weights(
     )
 
 
+def table_bytes(weights: ShardedWeights, ways: Ranks, layers: range | None = None) -> int:
+    """Return the bytes of a rank's part of the tables that layers look up by rows, as n-grams are
+    [bytes]. layers: of the stage, None for all."""
+    size = sum(
+        count_within(share.layers, layers) * share_bytes(share, weights.layout, ways)
+        for share in weights.shares
+        if share.place == "layers" and share.split is Split.VOCABULARY
+    )
+    return int(size * weights.scale)
+
+
 def allocator_bytes(
     weights: ShardedWeights,
     ways: Ranks,

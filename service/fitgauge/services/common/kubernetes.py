@@ -90,9 +90,15 @@ def nodes(accelerator: Accelerator, count: int, gpus_per_node: int | None) -> in
 
 
 def kubernetes(
-    accelerator: Accelerator, count: int, workload: Workload, gpus_per_node: int | None
+    accelerator: Accelerator,
+    count: int,
+    workload: Workload,
+    gpus_per_node: int | None,
+    *,
+    tables: int = 0,
 ) -> Kubernetes | None:
-    """Return what to ask a cluster for to serve; see `pods_for`."""
+    """Return what to ask a cluster for to serve; see `pods_for`. tables: what a GPU keeps of the
+    model's tables in host memory [bytes]."""
     offload = ENGINES[workload.engine].kv_offload
     cache = workload.kv_offload_bytes
     return pods_for(
@@ -100,7 +106,7 @@ def kubernetes(
         count,
         gpus_per_node,
         together=workload.tensor_parallel > 1,
-        offloaded=workload.cpu_offload_bytes + cache,
+        offloaded=workload.cpu_offload_bytes + cache + tables,
         in_shared_memory=cache if offload is not None and offload.in_shared_memory else 0,
     )
 

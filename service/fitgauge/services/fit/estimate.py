@@ -4,6 +4,7 @@ is set against the GPU."""
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import add
 
 from msgspec import structs
 
@@ -147,13 +148,15 @@ class Estimator:
         )
 
     def host_memory(self, checked: FitEstimate) -> HostMemory | None:
-        """Return the host memory of what is offloaded; None where nothing is."""
+        """Return the host memory of what is offloaded and of tables that always lie there; None
+        where nothing does."""
         workload, offload = checked.workload, ENGINES[checked.workload.engine].kv_offload
         sizes, cache = self._offloaded_weights(checked), workload.kv_offload_bytes
+        tables = checked.host_tables
         if offload is None or not cache:
-            return None if sum(sizes) <= 0 else _of_host(workload, sizes)
+            return None if sum(sizes) + sum(tables) <= 0 else _of_host(workload, sizes, tables)
         tokens = offloaded_tokens(offload, checked.query.spec, workload, checked.estimate)
-        with_cache = _of_host(workload, [max(0, size) + cache for size in sizes])
+        with_cache = _of_host(workload, [max(0, size) + cache for size in sizes], tables)
         return structs.replace(with_cache, kv_cache_tokens=tokens)
 
     def _offloaded_weights(self, checked: FitEstimate) -> list[int]:
@@ -342,10 +345,14 @@ def _other_degrees(query: FitQuery, refused: str | None) -> Iterator[FitRequest]
                 yield structs.replace(request, **fields)
 
 
-def _of_host(workload: Workload, sizes: Sequence[int]) -> HostMemory:
-    """Return the host memory of all ranks. sizes: of a GPU of every stage [bytes]."""
+def _of_host(workload: Workload, sizes: Sequence[int], tables: Sequence[int]) -> HostMemory:
+    """Return the host memory of all ranks. sizes: of a GPU of every stage; tables: the part that
+    replicas share [bytes]."""
     ranks = workload.tensor_parallel * workload.data_parallel
-    return HostMemory(per_gpu_bytes=max(sizes), total_bytes=ranks * sum(sizes))
+    return HostMemory(
+        per_gpu_bytes=max(map(add, sizes, tables)),
+        total_bytes=ranks * sum(sizes) + workload.tensor_parallel * sum(tables),
+    )
 
 
 def _held_bytes(stage: StageEstimate) -> int:

@@ -103,7 +103,8 @@ def cache_floor(spec: ModelSpec, request: FitRequest, tensor_parallel: int) -> i
 def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: int) -> int:
     """Return the bytes of weights that an engine keeps on a tensor-parallel rank of all layers,
     never less than this: those of the language model, and of an engine
-    that keeps them on the GPU, embedding and head too."""
+    that keeps them on the GPU, embedding and head too; without tables that may lie in host
+    memory."""
     sharded = prepared.sharded
     parts = sharded.memo.get_or_compute(
         ("weights of parts", tensor_parallel),
@@ -114,4 +115,11 @@ def weights_floor(prepared: CachedWeights, engine: EngineName, tensor_parallel: 
         if ENGINES[engine].embeddings_on_gpu
         else (Part.LANGUAGE,)
     )
-    return int(sum(parts.get(part, 0) for part in resident) * min(1.0, sharded.scale))
+    held = int(sum(parts.get(part, 0) for part in resident) * min(1.0, sharded.scale))
+    if ENGINES[engine].host_tables is None:
+        return held
+    tables = sharded.once(
+        ("tables", tensor_parallel),
+        lambda: weights.table_bytes(sharded, weights.ranks(sharded, tensor_parallel, 1, 1)),
+    )
+    return held - tables

@@ -249,7 +249,8 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
     """Return whether it fits on `count` GPUs."""
     if count == checked.count:
         return checked.verdict == "fits"
-    least = checked.prepared.total_bytes // count - checked.workload.cpu_offload_bytes
+    on_host = checked.workload.tensor_parallel * sum(checked.host_tables)
+    least = (checked.prepared.total_bytes - on_host) // count - checked.workload.cpu_offload_bytes
     if least > checked.estimate.accelerator.usable.expected:
         return False
     return estimator.fits(estimator.change(checked.query, {"gpu_count": count}, count=count))

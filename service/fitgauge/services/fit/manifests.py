@@ -45,7 +45,12 @@ def container_of(launch: Launch, checked: FitEstimate) -> Container | None:
     """Return the container that runs a launch, None where there is none."""
     query, workload = checked.query, checked.workload
     image = ENGINES[workload.engine].image
-    pods = None if query.gpus else kubernetes(query.accelerator, query.count, workload, None)
+    tables = max(checked.host_tables)
+    pods = (
+        None
+        if query.gpus
+        else kubernetes(query.accelerator, query.count, workload, None, tables=tables)
+    )
     if image is None or pods is None or not _on_one_node(query.accelerator, pods):
         return None
     (gpus,) = pods.limits.items()

@@ -9,7 +9,7 @@ from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import NOTHING, Bytes
+from fitgauge.engine.quantity import GIB, NOTHING, Bytes, gib
 from fitgauge.engine.serving.estimate import Estimate
 from fitgauge.engine.serving.fit import Verdict, fit_probability, starting_probability, verdict
 from fitgauge.engine.serving.profile import EngineProfile
@@ -18,6 +18,7 @@ from fitgauge.engine.serving.support import context_refusal, refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.fit_schemas import LimitedBy
+from fitgauge.services.common.host_memory import ROOM_GIB
 from fitgauge.services.common.responses import gpu_count_in_words
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import CachedWeights, read_scheme
@@ -175,6 +176,28 @@ class FitEstimate:
         return context_refusal(workload.context_length, self.query.spec, workload.engine, sent)
 
     @property
+    def host_tables(self) -> Sequence[int]:
+        """What a GPU of every stage keeps of the model's tables in host memory [bytes]."""
+        tables = ENGINES[self.workload.engine].host_tables
+        if tables is None:
+            return [0] * self.workload.pipeline_parallel
+        query = self.query
+        return tables(query.spec, self.prepared.sharded, self.workload, query.accelerator)
+
+    @property
+    def lacks_host(self) -> UnsupportedError | None:
+        """Why the machine's memory does not hold such tables, None where it does or is not sent."""
+        host = self.query.request.host_memory_gib
+        size = self.workload.tensor_parallel * sum(self.host_tables) if host is not None else 0
+        if host is None or not size or size <= (host - ROOM_GIB) * GIB:
+            return None
+        return UnsupportedError(
+            "host_memory_gib",
+            f"{self.workload.engine} keeps tables of n-grams of {gib(size)} in host memory;"
+            f" `host_memory_gib` {host:g} does not hold them and the system.",
+        )
+
+    @property
     def refused(self) -> UnsupportedError | None:
         """Why the engine does not run it on this GPU, None where it does."""
         query, scheme = self.query, read_scheme(self.query.model, self.prepared.scheme)
@@ -182,7 +205,7 @@ class FitEstimate:
             refusal(self.workload, scheme, accelerator, query.spec)
             for accelerator in dict.fromkeys(query.gpus or (query.accelerator,))
         )
-        return self.too_long or next(filter(None, refusals), None)
+        return self.too_long or self.lacks_host or next(filter(None, refusals), None)
 
     @property
     def short_bytes(self) -> int:

@@ -3,6 +3,8 @@
 from bundled_models import spec_of
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec, Part, Split
+from fitgauge.engine.quantity import GIB
+from kv_layouts import kv_layout
 
 HIDDEN, STREAMS = 2560, 4
 CONFIG = {
@@ -55,3 +57,17 @@ def test_layers_without_an_indexer_attend_to_all() -> None:
 def test_what_is_not_counted_is_said() -> None:
     assert [note.code for note in read_config(CONFIG).notes] == ["layers-omitted"]
     assert not any(block.part is Part.MTP for block in read_config(CONFIG).blocks)
+
+
+def test_a_ring_and_compressed_keys_lie_beside_the_cache_of_vllm() -> None:
+    """Tokens of a pool of 40 GiB, printed by vLLM 0.33's own planner for a fake H100: blocks of 448
+    tokens over 4 ranks and of 256 over 8, each of 12 attention layers with a key of 128 numbers
+    for every 4 tokens; beside them a request takes a block of rings and 3 of each of 4 groups of
+    states."""
+    spec = spec_of("Qwen/Qwen3.8-Flash-Next")
+    for ranks, tokens in ((4, 1_879_552), (8, 2_339_271)):
+        layout = kv_layout(
+            spec, tensor_parallel=ranks, kv_cache_dtype="auto", max_model_len=8192,
+            max_batched_tokens=8192, compute_capability=(9, 0),
+        )  # fmt: skip
+        assert layout.tokens(40 * GIB) == tokens

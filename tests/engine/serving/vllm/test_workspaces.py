@@ -7,7 +7,11 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.catalog.catalog import bundled
 from fitgauge.engine.quantity import MIB
-from fitgauge.engine.serving.vllm.workspaces import padded_expert_bytes, retained_workspace
+from fitgauge.engine.serving.vllm.workspaces import (
+    expert_width,
+    padded_expert_bytes,
+    retained_workspace,
+)
 from fitgauge.engine.serving.workload import Workload
 
 FLASH = "deepseek-ai/DeepSeek-V4-Flash"
@@ -66,3 +70,14 @@ def test_expert_parallel_ranks_pad_the_experts_that_they_hold() -> None:
         padded_expert_bytes(spec, over, rtx)
         == 32 * 127 * 2 * 2 * 2048 + (-(rows + 32 * 127) % 128) * 2 * 2 * 2048
     )
+
+
+def test_every_layer_that_picks_tokens_has_room_for_those_of_a_batch() -> None:
+    """806,879,232 B over 12 layers for 8,192 tokens, as vLLM 0.33 registers topk_indices_buffer
+    (printed by its classes on the meta device)."""
+    spec, work = spec_of("Qwen/Qwen3.8-Flash-Next"), workload((0, 33))
+    half = msgspec.structs.replace(work, max_batched_tokens=4096)
+    (experts,) = {block.mlp for block in spec.blocks if block.mlp and block.mlp.experts}
+    shared = 4096 * 2 * expert_width(experts, spec.hidden_size, 1, 1)
+    grown = retained_workspace(spec, work) - retained_workspace(spec, half)
+    assert grown - shared == 806_879_232 // 2

@@ -22,6 +22,7 @@ from fitgauge.engine.serving.vllm import (
 from fitgauge.engine.serving.vllm.compute_capability import accelerator_kind
 from fitgauge.engine.serving.vllm.container import CONTAINER
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
+from fitgauge.engine.serving.vllm.host_tables import host_tables
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
 from fitgauge.engine.serving.vllm.pooling import with_pooling
 from fitgauge.engine.serving.vllm.settings import LADDERS
@@ -118,6 +119,7 @@ ENGINE = Engine(
         }
     ),
     kv_offload=kv_offload.OFFLOAD,
+    host_tables=host_tables,
     experts_over_all_ranks=True,
     embeddings_on_gpu=True,
     preallocates_kv_cache=True,

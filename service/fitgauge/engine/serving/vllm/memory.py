@@ -28,6 +28,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     shares_memory,
 )
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
+from fitgauge.engine.serving.vllm.host_tables import has_tables
 from fitgauge.engine.serving.vllm.kv_cache.specs import differs_by_generation
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
@@ -173,10 +174,11 @@ def loading_kind(
 ) -> AcceleratorKind:
     """Return the kind of an accelerator as far as it decides what is loaded: neither links nor
     age, nor the vendor where it is not NVIDIA; its generation where there are experts, whose tiles
-    differ, or a draft."""
+    differ, or a draft; whether its memory is the host's where tables are kept there."""
     mixture = sharded.once("experts", lambda: any(share.experts for share in sharded.shares))
     by_generation = mixture or workload.speculative_tokens > 0
-    return _of_loading(accelerator_kind(accelerator), by_generation, has_fp8_blocks(sharded))
+    kind = _of_loading(accelerator_kind(accelerator), by_generation, has_fp8_blocks(sharded))
+    return kind._replace(unified_memory=accelerator.unified_memory and has_tables(sharded))
 
 
 @cache

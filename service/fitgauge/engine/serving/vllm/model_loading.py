@@ -12,6 +12,7 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.host_tables import on_host
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.serving.vllm.repacking import (
     padded_row_bytes,
@@ -40,8 +41,13 @@ def loaded_terms(
 ) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
     pipeline stage."""
+    tables = 0 if accelerator.unified_memory else on_host(sharded, workload, stage.layers)
     parameters = weights_term(
-        sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes
+        sharded,
+        workload,
+        stage,
+        cpu_offload_bytes=workload.cpu_offload_bytes,
+        table_bytes=tables,
     )
     extra_bytes = buffer_bytes(
         scaled_tables(spec, workload.rope_scaling_factor),

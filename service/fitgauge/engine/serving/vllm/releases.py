@@ -147,6 +147,10 @@ REPEATS_COUNTED_ONCE = (0, 29)
 """Of the releases read, the first whose check at start asks of DeepSeek V4 for no more than its
 blocks (0.28.0: for whole repeats in every block)."""
 
+TABLES_ON_HOST = (0, 30)
+"""The first release whose tables of n-grams stay in host memory by default. Source: 0.29.0
+(models/qwen4_exp, on the GPU) and 0.30.0, envs.py (VLLM_PLE_CPU_OFFLOAD)."""
+
 SECOND_RUNNER_SMALL_PASS = (0, 31)
 """The first release whose second model runner profiles no more tokens than
 max_num_batched_tokens."""

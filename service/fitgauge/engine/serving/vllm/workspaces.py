@@ -6,7 +6,7 @@ Source: vllm/v1/worker/workspace.py; model_executor/layers/fused_moe (0.19.0, 0.
 from collections.abc import Iterator
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
+from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import Mlp, ModelSpec
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.activations import HALF, expert_width
@@ -69,7 +69,8 @@ def retained_workspace(
         for dim, ratio in indexers(spec)
         if workload.engine_version >= releases.INDEXERS_PROFILED
     )
-    return max(experts, *gathered, 0) + _attention_bytes(spec, workload, accelerator)
+    attending = _attention_bytes(spec, workload, accelerator) + _picked_bytes(spec, workload)
+    return max(experts, *gathered, 0) + attending
 
 
 def _attention_bytes(spec: ModelSpec, workload: Workload, accelerator: Accelerator | None) -> int:
@@ -81,6 +82,21 @@ def _attention_bytes(spec: ModelSpec, workload: Workload, accelerator: Accelerat
         isinstance(mixer, CompressedAttention) for block in spec.blocks for mixer in block.mixers
     )
     return _FLASHINFER_WORKSPACE if here and compressed else 0
+
+
+def _picked_bytes(spec: ModelSpec, workload: Workload) -> int:
+    """Return what every layer whose indexer compresses keys has for the tokens that it picks:
+    tokens x (picked + the others of a group + their count) x 4 B. Source:
+    models/qwen4_exp/nvidia/qsa.py, topk_indices_buffer; indexer_qsa.py, packed_output_width."""
+    return sum(
+        len(block.layers)
+        * workload.max_batched_tokens
+        * (mixer.indexer.top_k + mixer.indexer.ratio)
+        * 4
+        for block in spec.blocks
+        for mixer in block.mixers
+        if isinstance(mixer, Attention) and mixer.indexer and mixer.indexer.ratio > 1
+    )
 
 
 def indexers(spec: ModelSpec) -> Iterator[tuple[int, int]]:

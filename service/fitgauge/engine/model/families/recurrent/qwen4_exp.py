@@ -22,22 +22,20 @@ from fitgauge.engine.model.families.stack import (
     is_recurrent,
     rotary,
 )
+from fitgauge.engine.model.mixers import Indexer, Recurrent, State
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
 
 _DEFAULTS = gated_delta.QWEN3_5_MOE_DEFAULTS | {
     "hc_count": 4, "hc_lowrank": 320, "ple_conv_kernel_size": 4, "ngram_size": 3,
-    "heads_per_ngram": 8,
+    "heads_per_ngram": 8, "indexer_budget": 2048, "indexer_compress_ratio": 4,
 }  # fmt: skip
 
 _OMITTED = Note(
     "layers-omitted",
     "model",
-    "Layers that predict further tokens were left out, and the caches of its indexers: two posted"
-    " runs hold 15 % fewer tokens than are counted.",
+    "Layers that predict further tokens were left out.",
 )
-"""Source: v123 and v124 of tools/accuracy/serving.jsonl: 315,039 tokens in 8.64 GiB, 350,043 in
-9.59 GiB."""
 
 _MOST_ROWS = 2**32
 """Rows of one head, at most: some 200 times those of Qwen3.8-Flash-Next."""
@@ -79,13 +77,16 @@ def _layer(config: Config, kind: str, index: int, *, table: bool) -> parts.Layer
     """Return one layer. table: whether it has a table of n-grams."""
     layer = gated_delta.layer(config, "apart", kind, index)
     tensors = [one for one in layer.tensors if one.name.split(".")[0] not in _NORMS]
+    mixers = layer.mixers
     if not is_recurrent(kind) and config.has("indexer_n_heads"):
-        tensors += _indexer(config)
+        tensors += _indexer_tensors(config)
+        mixers = tuple(msgspec.structs.replace(mixer, indexer=_indexer(config)) for mixer in mixers)
     for name in ("attn_hyper_connection.", "mlp_hyper_connection."):
         tensors += _hyper_connection(config, name)
     if table:
         tensors += _ngrams(config)
-    return replace(layer, tensors=tuple(tensors))
+        mixers = (*mixers, _past_ngrams(config))
+    return replace(layer, tensors=tuple(tensors), mixers=mixers)
 
 
 def _hyper_connection(config: Config, name: str) -> Iterator[Tensor]:
@@ -100,7 +101,25 @@ def _hyper_connection(config: Config, name: str) -> Iterator[Tensor]:
     yield from parts.linear(f"{name}block_inject_weight", streams, wide)
 
 
-def _indexer(config: Config) -> tuple[Tensor, ...]:
+def _indexer(config: Config) -> Indexer:
+    """Return the indexer, which caches a key of `indexer_compress_ratio` tokens."""
+    return Indexer(
+        heads=config.integer("indexer_n_heads"),
+        dim=config.integer("indexer_head_dim", low=1),
+        top_k=config.integer("indexer_budget", low=1),
+        ratio=config.integer("indexer_compress_ratio", low=1),
+    )
+
+
+def _past_ngrams(config: Config) -> Recurrent:
+    """Return what the dilated convolution after a table keeps of every residual stream, whole on
+    every rank."""
+    past = (config.integer("ple_conv_kernel_size", low=1) - 1) * config.integer("ngram_size", low=1)
+    wide = config.integer("hidden_size", low=1) * config.integer("hc_count", low=1)
+    return Recurrent(kind="short_conv", states=(State("conv", 1, past * wide),))
+
+
+def _indexer_tensors(config: Config) -> tuple[Tensor, ...]:
     """Return queries and keys of an indexer, whole on every rank."""
     dim = config.integer("indexer_head_dim", low=1)
     width = (

@@ -113,10 +113,10 @@ def equal_page_groups(members: Members) -> tuple[Members, ...]:
 
 def packed_groups(members: Members) -> tuple[Members, ...]:
     """Return the layers of one type and of any page size in a bucket; buckets of one page size cut
-    so that little is padded.
+    so that little is padded, and those of states and rings to no more than fill the block that
+    the others need.
 
-    Source: _get_packed_kv_cache_groups (its circular buffers and states, which no packed model
-    has, left out)."""
+    Source: _get_packed_kv_cache_groups."""
     buckets: list[list[Member]] = []
     for member in members:
         fitting = next((bucket for bucket in buckets if one_type([bucket[0], member])), None)
@@ -137,13 +137,31 @@ def packed_groups(members: Members) -> tuple[Members, ...]:
         if mixed
         else 0
     )
+    numbers = [
+        -(-max(of.values()) // size) if even and size else 1
+        for of, even in zip(counts, balanced, strict=True)
+    ]
+    widest = max(
+        _widest_group(of, sum(of.values()) if _is_state(bucket) else number)
+        for bucket, of, number in zip(buckets, counts, numbers, strict=True)
+    )
     groups: list[Members] = []
-    for bucket, of, even in zip(buckets, counts, balanced, strict=True):
-        number = -(-max(of.values()) // size) if even and size else 1
+    for bucket, of, number in zip(buckets, counts, numbers, strict=True):
+        if _is_state(bucket):
+            number = max(number, -(-sum(of.values()) // max(1, widest // bucket[0][0].page)))
         groups.extend(
             tuple((spec, layers[turn::number]) for spec, layers in bucket) for turn in range(number)
         )
     return tuple(groups)
+
+
+def _is_state(bucket: Sequence[Member]) -> bool:
+    return bucket[0][0].kind in (SpecKind.STATE, SpecKind.RING)
+
+
+def _widest_group(layers: dict[int, int], number: int) -> int:
+    """Return the bytes of the largest of `number` groups. layers: by their pages' bytes."""
+    return sum(-(-count // number) * page for page, count in layers.items())
 
 
 def layers_by_page(bucket: Sequence[Member]) -> dict[int, int]:

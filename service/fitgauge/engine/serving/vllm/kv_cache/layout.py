@@ -58,9 +58,11 @@ class KvGroup(NamedTuple):
 
         full ceil(L / b); sliding ceil(min(w - 1 + F, L) / b) + 1, as a window need not begin
         where a block does; chunked ceil(min(chunk + F, L) / b); cross ceil(source / b);
-        recurrent its states. Source: max_memory_usage_bytes of each spec."""
+        recurrent its states; a ring 1. Source: max_memory_usage_bytes of each spec."""
         if self.kind == SpecKind.FULL:
             return -(-tokens // self.block)
+        if self.kind == SpecKind.RING:
+            return 1
         if self.kind == SpecKind.STATE:
             return self.extent
         if self.kind == SpecKind.CHUNKED:
@@ -217,9 +219,15 @@ def model_groups(
     )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
     members = [(one, numbers) for mixer, numbers in model_mixers for one in mixer_specs(mixer, on)]
-    return grouped(
-        members, packed=any(isinstance(mixer, CompressedAttention) for mixer, _ in model_mixers)
-    )
+    return grouped(members, packed=any(_packs(mixer) for mixer, _ in model_mixers))
+
+
+def _packs(mixer: Mixer) -> bool:
+    """Return whether pages of unlike size lie side by side in a block. Sources:
+    supported_kv_cache_layouts of models/deepseek_v4 and models/qwen4_exp/common/qsa_cache.py."""
+    if isinstance(mixer, Attention):
+        return mixer.indexer is not None and mixer.indexer.ratio > 1
+    return isinstance(mixer, CompressedAttention)
 
 
 def stage_layout(

@@ -45,6 +45,7 @@ class SpecKind(IntEnum):
     CHUNKED = 3
     STATE = 4
     CROSS = 5
+    RING = 6
 
 
 class KvSpec(NamedTuple):
@@ -102,8 +103,10 @@ def mixer_specs(mixer: Mixer, on: Deployment) -> tuple[KvSpec, ...]:
 
 
 def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
-    """Return keys and values, and in addition to them a 16-bit key of the indexer (MiniMax-M3).
-    Source: `models/minimax_m3/common/indexer.py`."""
+    """Return keys and values, and in addition to them a 16-bit key of the indexer (MiniMax-M3);
+    where that stands for several tokens (Qwen3.8 Flash Next), also a ring of those that are not
+    compressed yet. Sources: `models/minimax_m3/common/indexer.py`,
+    `models/qwen4_exp/common/qsa_cache.py`."""
     heads = rank_heads(mixer.kv_heads, on.tensor_parallel)
     page = on.block * attention_token_bytes(mixer, heads, on.cache_format, on.model_dtype)
     form = (heads, mixer.head_dim, mixer.value_dim)
@@ -114,17 +117,11 @@ def attention_specs(mixer: Attention, on: Deployment) -> tuple[KvSpec, ...]:
     full = KvSpec(SpecKind.FULL, on.block, page, 0, form)
     if mixer.indexer is None:
         return (full,)
-    return (
-        full,
-        KvSpec(
-            SpecKind.FULL,
-            on.block,
-            on.block * mixer.indexer.dim * 2,
-            0,
-            (mixer.indexer.dim,),
-            latent=True,
-        ),
-    )
+    dim, ratio = mixer.indexer.dim, mixer.indexer.ratio
+    key = KvSpec(SpecKind.FULL, on.block, on.block // ratio * dim * 2, 0, (dim,), latent=True)
+    if ratio == 1:
+        return (full, key)
+    return (full, key, KvSpec(SpecKind.RING, ratio, ratio * dim * 2, 0, (dim,)))
 
 
 def latent_specs(mixer: LatentAttention, on: Deployment) -> tuple[KvSpec, ...]:
@@ -154,6 +151,7 @@ def state_spec(mixer: Recurrent, on: Deployment) -> KvSpec:
         on.block if on.state_page else on.max_model_len,
         on.state_page or page,
         on.states,
+        (1,) if mixer.kind == "short_conv" else (),
     )
 
 
@@ -263,7 +261,7 @@ def attention_block(
     if latents:
         return latent_block(latents[0].nope_dim, cache_format, major, version)
     attentions = [mixer for mixer in mixers if isinstance(mixer, Attention)]
-    if any(mixer.indexer for mixer in attentions):
+    if any(mixer.indexer and mixer.indexer.ratio == 1 for mixer in attentions):
         return 128  # MiniMax-M3: a page is one sparse block
     if (
         major == 9
@@ -326,6 +324,7 @@ def state_policy(
     if version < releases.HYBRID_PREFIX_CACHING or spec.model_type in _WITHOUT_ATTENTION:
         return 1, 1
     kinds = {mixer.kind for mixer in mixers}
+    kinds -= {"short_conv"} if "gated_delta" in kinds else set()
     newest = cuda_major(compute_capability) in (9, 10, 12)
     if version < releases.STATES_EXPORTED:
         return 2, 1

@@ -4,6 +4,7 @@ import pytest
 
 from fitgauge.catalog import accelerators
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.serving.vllm import cuda_graphs
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
 from fitgauge.engine.serving.workload import Workload
 
@@ -60,3 +61,11 @@ def test_as_many_batches_are_captured_as_vllm_lists(sequences, drafted, elsewher
 def test_data_centre_blackwell_captures_no_more_before_0_28():
     assert sizes(B200, 1024, version=(0, 27)) == 51
     assert sizes(B200, 1024, version=(0, 28)) == 83
+
+
+def test_batches_are_counted_once_for_questions_that_capture_alike():
+    cuda_graphs._sizes.cache_clear()
+    for sequences in (1024, 512, 1024):
+        captured(workload(sequences), H100)
+        captured(workload(sequences), RTX_5090)
+    assert cuda_graphs._sizes.cache_info().misses == 1

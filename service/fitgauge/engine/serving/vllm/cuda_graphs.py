@@ -4,7 +4,7 @@ Source: vllm/config/vllm.py, _set_cudagraph_sizes (0.19, 0.25 to 0.29, 0.33), co
 (0.11); worker/model_runner.py (0.6), _BATCH_SIZES_TO_CAPTURE; v1/cudagraph_dispatcher.py,
 initialize_cudagraph_keys."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.serving.runtime import Captured
@@ -36,11 +36,8 @@ def captured(workload: Workload, accelerator: Accelerator) -> Captured | None:
     ceiling = _ceiling(accelerator, version)
     step = 1 + workload.speculative_tokens
     largest = min(_steps(workload), ceiling, workload.max_batched_tokens)
-    sizes = set(_grid(largest))
-    if version >= releases.DECODE_STEPS_CAPTURED:
-        requests = min(sequences, ceiling)
-        sizes |= {step * count for count in (*_grid(requests), requests)}
-    return Captured(sum(size <= largest for size in sizes), len(_grid(_LARGEST)))
+    requests = min(sequences, ceiling) if version >= releases.DECODE_STEPS_CAPTURED else 0
+    return Captured(_sizes(largest, step, requests), len(_grid(_LARGEST)))
 
 
 def captures_more(workload: Workload, accelerator: Accelerator) -> bool:
@@ -58,6 +55,14 @@ def _ceiling(accelerator: Accelerator, version: tuple[int, ...]) -> int:
     """Return the largest batch that is captured by default [tokens]."""
     wide = cuda_major(accelerator.compute_capability) == _BLACKWELL
     return _LARGEST_BLACKWELL if wide and version >= releases.WIDE_GRAPHS else _LARGEST
+
+
+@lru_cache(maxsize=1024)  # every question of a search over GPUs and formats asks again
+def _sizes(largest: int, step: int, requests: int) -> int:
+    """Return how many batches are captured up to `largest` [tokens]: the usual ones, and decode
+    steps of `step` tokens a request of up to `requests`, where there are any."""
+    decoded = {step * count for count in (*_grid(requests), requests) if requests}
+    return sum(size <= largest for size in {*_grid(largest), *decoded})
 
 
 @cache

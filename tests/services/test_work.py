@@ -15,7 +15,7 @@ from fitgauge.engine.memo import Memo
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.vllm import stage_memory
 from fitgauge.engine.serving.vllm.memory import loading_kind
-from fitgauge.engine.training.autograd import segments
+from fitgauge.engine.training.autograd import recorded_layers
 from fitgauge.engine.training.autograd.tape import Tape
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
@@ -346,13 +346,13 @@ def test_a_plan_over_64_cards_estimates_and_plays_few_of_the_hundreds_of_layouts
 )
 def test_layers_that_run_the_same_operations_are_recorded_once(monkeypatch, name, settings, tapes):
     """Kinds of layers that differ in a window alone run the same, but where SDPA masks it."""
-    recorded, record = Counter(), segments._layer
+    recorded, record = Counter(), recorded_layers._layer
 
     def counting(spec, unit, numbers, context, workload):
         recorded[workload] += 1
         return record(spec, unit, numbers, context, workload)
 
-    monkeypatch.setattr(segments, "_layer", counting)
+    monkeypatch.setattr(recorded_layers, "_layer", counting)
     sent = {"attention": "sdpa", "method": "full", **settings}
     request = TrainingRequest(model=name, gpu="H100", gpu_count=8, **sent)
     service, gpu = TrainingFitService(load_training(), PROFILES), bundled().find("H100").accelerator

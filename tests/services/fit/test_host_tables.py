@@ -1,10 +1,11 @@
-"""Tables of n-grams, which vLLM keeps in pinned host memory from 0.30 on."""
+"""Tables of n-grams, which vLLM keeps in pinned host memory from 0.30 on, SGLang 0.5.23 too."""
 
 import re
 
 import pytest
 
 from fitgauge.engine.quantity import GIB
+from fitgauge.errors import InvalidRequestError
 
 MODEL = "Qwen/Qwen3.8-Flash-Next"
 TABLE = 16 * 20_000_000 * 160 * 2
@@ -63,3 +64,16 @@ def test_one_gpu_holds_a_checkpoint_whose_table_is_in_host_memory(check_fit):
     assert answer.verdict == "fits"
     assert answer.limits.min_gpu_count == 1
     assert answer.host_memory.total_bytes > 90 * GIB
+
+
+def test_sglang_keeps_it_there_too_and_offloads_no_layers_with_it(check_fit):
+    """sglang 0.5.23 model_overrides/qwen4_exp.py; memory_hook.py, handle_offload_compatibility."""
+    asked = {"model": MODEL, "gpu": "4xH200", "engine": "sglang"}
+    answer = check_fit(**asked)
+    before = check_fit(**asked, engine_version="0.5.10")
+    assert weights(before) - weights(answer) == pytest.approx(TABLE / 4, rel=1e-4)
+    assert answer.host_memory.total_bytes == pytest.approx(TABLE, rel=1e-4)
+    assert check_fit(**asked, engine_version="0.5.10").host_memory is None
+    assert check_fit(**{**asked, "gpu": "4xMI300X"}).host_memory is None
+    with pytest.raises(InvalidRequestError):
+        check_fit(**asked, cpu_offload_gib=10)

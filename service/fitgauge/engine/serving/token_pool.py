@@ -67,7 +67,11 @@ def full_token_bytes(
                 rank_heads(mixer.kv_heads, tensor_parallel) * (mixer.head_dim + mixer.value_dim),
                 dtype,
             )
-            return size + (_index_bytes(mixer.indexer.dim) if mixer.indexer else 0)
+            if mixer.indexer is None:
+                return size
+            if mixer.indexer.ratio > 1:  # keys of several tokens, in 16 bit
+                return size + 2 * mixer.indexer.dim // mixer.indexer.ratio
+            return size + _index_bytes(mixer.indexer.dim)
         case LatentAttention():
             if mixer.indexer is None:
                 return size_of(mixer.latent_dim + mixer.rope_dim, dtype)

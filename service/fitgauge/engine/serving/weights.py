@@ -16,6 +16,7 @@ from fitgauge.engine.weights.rank_bytes import (
     rank_weights,
     ranks,
     share_bytes,
+    table_bytes,
 )
 from fitgauge.engine.weights.sharding import ShardedWeights
 
@@ -82,18 +83,30 @@ def as_sure_as_read(term: Term, weights: ShardedWeights) -> Term:
     )
 
 
+def layer_tables(weights: ShardedWeights, workload: Workload, layers: range) -> int:
+    """Return the tables that the layers of a pipeline stage look up, on one rank [bytes]."""
+    if not has_tables(weights):
+        return 0
+    return table_bytes(weights, ranks_of(weights, workload), layers)
+
+
+def has_tables(weights: ShardedWeights) -> bool:
+    """Return whether a layer looks up tables of its own."""
+    return weights.once("has tables", lambda: table_bytes(weights, ranks(weights, 1, 1, 1)) > 0)
+
+
 def weights_term(
     weights: ShardedWeights,
     workload: Workload,
     stage: Stage,
     *,
     cpu_offload_bytes: int = 0,
-    table_bytes: int = 0,
+    on_host: int = 0,
 ) -> Term:
     """Return the term `weights`: parameters on the fullest rank of one pipeline stage, less what
     an engine keeps of its layers on the host.
 
-    table_bytes: tables of the layers that always stay there. Of the layers, parameter by
+    on_host: tables of the layers that always stay there. Of the layers, parameter by
     parameter, until cpu_offload_bytes are reached, and so up to the largest of them more;
     embeddings, head and towers stay. What a step copies back is not counted: vLLM reads host
     memory in place. Source: vllm/model_executor/offloader/uva.py, _maybe_offload_to_cpu; sglang
@@ -112,19 +125,19 @@ def weights_term(
     formula = f"{weights.scheme.name} weights, {degrees_text}: " + sum_of_layers(
         rank.layered, weights.scale
     )
-    size, beyond = rank.bytes - table_bytes, 0
-    if table_bytes:
-        formula += f" - {exactly(table_bytes)} of tables of n-grams in host memory"
+    size, beyond = rank.bytes - on_host, 0
+    if on_host:
+        formula += f" - {exactly(on_host)} of tables of n-grams in host memory"
     if cpu_offload_bytes:
         in_layers = (
             rank_weights(weights, **degrees, layers=stage.layers, first=False, last=False).bytes
-            - table_bytes
+            - on_host
         )
-        on_host = min(cpu_offload_bytes, in_layers)
-        beyond = min(in_layers - on_host, largest_parameter(weights, ranks_of(weights, workload)))
-        size -= on_host
+        offloaded = min(cpu_offload_bytes, in_layers)
+        beyond = min(in_layers - offloaded, largest_parameter(weights, ranks_of(weights, workload)))
+        size -= offloaded
         formula += (
-            f" - {exactly(on_host)} of layers in host memory; there up to one parameter of"
+            f" - {exactly(offloaded)} of layers in host memory; there up to one parameter of"
             f" {exactly(beyond)} more"
         )
     term = exact_term(

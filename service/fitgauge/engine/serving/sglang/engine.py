@@ -16,6 +16,7 @@ from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.container import CONTAINER
+from fitgauge.engine.serving.sglang.host_tables import host_tables
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
 from fitgauge.engine.serving.sglang.settings import LADDERS
 from fitgauge.engine.serving.sglang.weights import shard_weights
@@ -109,6 +110,7 @@ ENGINE = Engine(
     rollout_aliases=(),
     experts_over_some_ranks=True,
     splits_cache_budget=True,
+    host_tables=host_tables,
     prefill_measured=True,
     decode_measured=True,
     preallocates_kv_cache=True,

@@ -26,6 +26,7 @@ from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
 from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture, architecture, is_large_hopper
+from fitgauge.engine.serving.sglang.host_tables import check_offload, host_tables
 from fitgauge.engine.serving.sglang.mem_fraction import (
     mem_fraction_static,
     running_requests,
@@ -56,13 +57,14 @@ def with_engine_defaults(workload: Workload, spec: ModelSpec, accelerator: Accel
 
 def accelerator_kind(accelerator: Accelerator) -> Hashable:
     """Return what decides what a GPU holds before `for_accelerator`: whether ranks share memory,
-    its architecture and class of memory, whether it is a large Hopper GPU, and the vendor where its
-    process was not measured."""
+    its architecture and class of memory, whether it is a large Hopper GPU, whether its memory is
+    the host's, and the vendor where its process was not measured."""
     return (
         shares_memory(accelerator),
         architecture(accelerator),
         is_large_hopper(accelerator),
         size_class(accelerator),
+        accelerator.unified_memory,
         elsewhere(accelerator.vendor),
     )
 
@@ -96,14 +98,17 @@ def loaded_stages(
     check_parallel(spec, stored, workload.tensor_parallel, workload.expert_parallel)
     check_draft(spec, workload)
     of_gpu = architecture(accelerator)
+    tables = host_tables(spec, stored, workload, accelerator)
+    check_offload(workload, tables)
     return stored.once(
         (
             *loading_degrees(workload),
+            tables,
             images,
             workload.rope_scaling_factor,
             workload.speculative_tokens > 0,
         ),
-        lambda: _loaded(spec, stored, workload, images, of_gpu),
+        lambda: _loaded(spec, stored, workload, tables, images, of_gpu),
     )
 
 
@@ -111,6 +116,7 @@ def _loaded(
     spec: ModelSpec,
     sharded: ShardedWeights,
     workload: Workload,
+    tables: Sequence[int],
     images: int,
     of_gpu: Architecture,
 ) -> tuple[tuple[Term, ...], ...]:
@@ -126,7 +132,13 @@ def _loaded(
 
     return tuple(
         (
-            weights_term(sharded, workload, stage, cpu_offload_bytes=workload.cpu_offload_bytes),
+            weights_term(
+                sharded,
+                workload,
+                stage,
+                cpu_offload_bytes=workload.cpu_offload_bytes,
+                on_host=on_host,
+            ),
             buffers(),
             *(
                 (draft_term(spec, sharded.scheme, workload, of_gpu),)
@@ -135,7 +147,7 @@ def _loaded(
             ),
             *(_multimodal(images) if images else ()),
         )
-        for stage in stages_of(spec, workload)
+        for stage, on_host in zip(stages_of(spec, workload), tables, strict=True)
     )
 
 

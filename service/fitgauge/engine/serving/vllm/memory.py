@@ -28,7 +28,6 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     shares_memory,
 )
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
-from fitgauge.engine.serving.vllm.host_tables import has_tables
 from fitgauge.engine.serving.vllm.kv_cache.specs import differs_by_generation
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
@@ -50,7 +49,7 @@ from fitgauge.engine.serving.vllm.stage_memory import (
     with_caches,
 )
 from fitgauge.engine.serving.vllm.weights import check_parallel
-from fitgauge.engine.serving.weights import Stage, stages_of
+from fitgauge.engine.serving.weights import Stage, has_tables, stages_of
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
 

@@ -41,13 +41,12 @@ def loaded_terms(
 ) -> tuple[Term, ...]:
     """`weights`, `fragmentation`, and where there is any `workspace` and `repacking`, of one
     pipeline stage."""
-    tables = 0 if accelerator.unified_memory else on_host(sharded, workload, stage.layers)
     parameters = weights_term(
         sharded,
         workload,
         stage,
         cpu_offload_bytes=workload.cpu_offload_bytes,
-        table_bytes=tables,
+        on_host=on_host(sharded, workload, accelerator, stage.layers),
     )
     extra_bytes = buffer_bytes(
         scaled_tables(spec, workload.rope_scaling_factor),

@@ -155,3 +155,20 @@ def test_many_stages_are_listed_without_what_they_share(answer, schedule):
         terms |= {term.name: term for term in rank.terms}
         assert sum(term.bytes for term in terms.values()) == rank.required_bytes.expected
     assert len(msgspec.json.encode(asked)) < 100_000
+
+
+def test_degrees_that_nobody_sent_are_those_of_a_layout_that_fits(answer):
+    asked = {"model": "30b", "gpu": "32x H100", "method": "full", "framework": "megatron"}
+    judged = answer(**asked)
+    assert judged.verdict == "fits"
+    assert "tensor 4 x data 8 parallelism" in judged.summary
+    assert "--tensor-model-parallel-size 4" in judged.launch.command
+    assert any(note.code == "sharded-not-replicated" for note in judged.warnings)
+    sent = answer(**asked, tensor_parallel=4, sequence_parallel=True)
+    assert sent.per_gpu.required_bytes == judged.per_gpu.required_bytes
+    assert answer(**asked, data_parallel=32).verdict == "does_not_fit"
+
+
+def test_without_a_layout_that_fits_a_copy_on_every_gpu_is_judged(answer):
+    judged = answer(model="meta-llama/Llama-3.1-405B", gpu="8x H100", framework="megatron")
+    assert "parallelism" not in judged.summary.partition("needs")[0]

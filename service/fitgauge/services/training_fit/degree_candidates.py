@@ -28,38 +28,52 @@ def degrees_that_fit(
 ) -> Iterator[tuple[str, Fields]]:
     """Yield (the change in words, the fields to send) of the fastest layout on as many GPUs, else
     on the fewest beyond: twice, four times ... as many, or whole nodes."""
+    doubled = {count << power for power in range(_MOST.bit_length())}
+    for gpus in sorted(gpus for gpus in doubled | whole_nodes(spec) if count <= gpus <= _MOST):
+        plan = fastest_layout(spec, workload, profile, accelerator, gpus)
+        if plan is not None:
+            more = f" on {gpus} GPUs" if gpus != count else ""
+            yield f"split it by {degrees_in_words(plan.workload)}{more}", degree_fields(plan)
+            return
+
+
+def fastest_layout(
+    spec: ModelSpec,
+    workload: TrainingWorkload,
+    profile: TrainingProfile,
+    accelerator: Accelerator,
+    gpus: int,
+) -> Plan | None:
+    """Return the fastest other layout on so many GPUs under Megatron of those that surely fit, else
+    the one that needs least; None where none fits."""
 
     def need(tried: TrainingWorkload) -> Demand:
         return training_need(spec, tried, profile)
 
+    # A step keeps at least one sequence for every GPU, so that any degree of data parallelism
+    # divides it.
+    batch = max(gpus, workload.micro_batch_size * workload.micro_batches * workload.data_parallel)
+    choices = Choices(
+        frameworks=("megatron",),
+        counts=(gpus,),
+        global_batch_size=batch,
+        micro_batch_sizes=(workload.micro_batch_size,),
+    )
     base = replace(workload, framework="megatron")
-    doubled = {count << power for power in range(_MOST.bit_length())}
-    for gpus in sorted(gpus for gpus in doubled | whole_nodes(spec) if count <= gpus <= _MOST):
-        # A step keeps at least one sequence for every GPU, so that any degree of data parallelism
-        # divides it.
-        batch = max(
-            gpus, workload.micro_batch_size * workload.micro_batches * workload.data_parallel
-        )
-        choices = Choices(
-            frameworks=("megatron",),
-            counts=(gpus,),
-            global_batch_size=batch,
-            micro_batch_sizes=(workload.micro_batch_size,),
-        )
-        plans = [
-            plan
-            for plan in search(spec, base, choices, need, accelerator.usable.expected)
-            if plan.workload != workload
-        ]
-        sure = [
-            plan
-            for plan in plans
-            if plan.required.high <= accelerator.usable.low
-            and plan.demand.shown < accelerator.usable.expected
-        ] or plans
-        if sure:
-            yield _change(max(sure, key=lambda plan: plan.throughput), count)
-            return
+    plans = [
+        plan
+        for plan in search(spec, base, choices, need, accelerator.usable.expected)
+        if plan.workload != workload
+    ]
+    sure = [
+        plan
+        for plan in plans
+        if plan.required.high <= accelerator.usable.low
+        and plan.demand.shown < accelerator.usable.expected
+    ]
+    if sure:
+        return max(sure, key=lambda plan: plan.throughput)
+    return min(plans, key=lambda plan: plan.required.expected, default=None)
 
 
 def whole_nodes(spec: ModelSpec) -> set[int]:
@@ -73,27 +87,37 @@ def whole_nodes(spec: ModelSpec) -> set[int]:
     }
 
 
-def _change(plan: Plan, count: int) -> tuple[str, Fields]:
-    workload = plan.workload
-    degree_by_name = {
-        "tensor": workload.tensor_parallel, "pipeline": workload.pipeline_parallel,
-        "context": workload.context_parallel,
-        "expert": workload.expert_parallel, "data": workload.data_parallel,
-    }  # fmt: skip
+def degrees_in_words(workload: TrainingWorkload) -> str:
+    """Return 'tensor 4 x data 8 parallelism, full checkpointing'."""
     degrees = " x ".join(
-        f"{name} {degree}" for name, degree in degree_by_name.items() if degree > 1
+        f"{name} {degree}" for name, degree in _degrees(workload).items() if degree > 1
     )
-    more = f" on {workload.gpus} GPUs" if workload.gpus != count else ""
     checkpointing = (
         ""
         if workload.activation_checkpointing == "none"
         else f", {workload.activation_checkpointing} checkpointing"
     )
-    return f"split it by {degrees} parallelism{more}{checkpointing}", {
+    return f"{degrees} parallelism{checkpointing}"
+
+
+def degree_fields(plan: Plan) -> Fields:
+    """Return the fields that ask for a layout."""
+    workload = plan.workload
+    return {
         "gpu_count": workload.gpus,
-        **{f"{name}_parallel": degree for name, degree in degree_by_name.items()},
+        **{f"{name}_parallel": degree for name, degree in _degrees(workload).items()},
         "sequence_parallel": workload.sequence_parallel,
         "micro_batches": workload.micro_batches,
         "zero_stage": workload.zero_stage,
         "activation_checkpointing": workload.activation_checkpointing,
+    }
+
+
+def _degrees(workload: TrainingWorkload) -> dict[str, int]:
+    return {
+        "tensor": workload.tensor_parallel,
+        "pipeline": workload.pipeline_parallel,
+        "context": workload.context_parallel,
+        "expert": workload.expert_parallel,
+        "data": workload.data_parallel,
     }

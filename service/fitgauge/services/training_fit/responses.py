@@ -12,6 +12,7 @@ from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, PhaseName
 from fitgauge.services.common import responses
+from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
@@ -145,6 +146,8 @@ def _sharding(trained: TrainingEstimate) -> str:
     workload = trained.workload
     if trained.is_sharded_instead:
         return ", sharded by FSDP,"
+    if trained.laid_out:
+        return f", {degrees_in_words(workload)},"
     if workload.framework == "transformers" and workload.data_parallel > 1:
         return ", a copy on each GPU (DDP),"
     return ""

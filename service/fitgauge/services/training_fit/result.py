@@ -36,6 +36,9 @@ class TrainingEstimate:
     limited_by: LimitedBy = "device"
     """What decides: the GPU, or the share of it that a rollout engine gets."""
 
+    laid_out: bool = False
+    """Whether degrees of parallelism were found for it, since a copy on every GPU does not fit."""
+
     @property
     def tool(self) -> Tool | None:
         """The tool that the request names."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 
 from msgspec import UNSET, structs
 
@@ -29,7 +30,9 @@ from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.around import Around, around, around_in_words
 from fitgauge.services.training_fit.assumptions import assumptions
+from fitgauge.services.training_fit.candidates import Fields
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
+from fitgauge.services.training_fit.degree_candidates import degree_fields, fastest_layout
 from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.framework_variants import other_choices
 from fitgauge.services.training_fit.launchers.command import launch, with_files
@@ -85,6 +88,10 @@ class TrainingFitService:
         count = training_gpus(request, match.count)
         accelerator = shared(match.accelerator, int((request.other_memory_gib or 0) * GIB))
         judged = self._judge(request, model, accelerator, count, models)
+        if degrees := self._degrees(request, judged.main, model, accelerator):
+            request = structs.replace(request, **degrees)
+            judged = self._judge(request, model, accelerator, count, models)
+            judged = replace(judged, main=replace(judged.main, laid_out=True))
         trained = judged.main
         stage, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
@@ -290,17 +297,7 @@ class TrainingFitService:
         request = with_defaults(request, method, accelerator, count, model.spec)
         workload = training_workload(request, model.spec, count)
         trained = self._estimate(request, workload, model, accelerator, count, models)
-        unset = (
-            request.zero_stage is None
-            and request.data_parallel is None
-            and workload.framework == "transformers"
-        )
-        if (
-            trained.verdict != "does_not_fit"
-            or not unset
-            or workload.data_parallel == 1
-            or workload.data_parallel != workload.gpus
-        ):
+        if not _is_copied_unsaid(trained) or workload.framework != "transformers":
             return trained
         return self._estimate(
             request,
@@ -310,6 +307,26 @@ class TrainingFitService:
             count,
             models,
         )
+
+    def _degrees(
+        self,
+        request: TrainingRequest,
+        trained: TrainingEstimate,
+        model: Model,
+        accelerator: Accelerator,
+    ) -> Fields:
+        """Return the fields of the planner's layout under Megatron that the request does not set,
+        where a copy on every GPU does not fit; empty for what fits, and where no layout does."""
+        workload = trained.workload
+        is_sft = trained.setup.algorithm == "sft"
+        if workload.framework != "megatron" or not is_sft or not _is_copied_unsaid(trained):
+            return {}
+        plan = fastest_layout(model.spec, workload, self._profile, accelerator, trained.count)
+        if plan is None:
+            return {}
+        fields = degree_fields(plan)
+        del fields["gpu_count"], fields["data_parallel"]  # follow from the others
+        return {name: value for name, value in fields.items() if getattr(request, name) is None}
 
     def _estimate(
         self,
@@ -343,6 +360,17 @@ class TrainingFitService:
             request,
             "budget" if startup_probability < memory else "device",
         )
+
+
+def _is_copied_unsaid(trained: TrainingEstimate) -> bool:
+    """Return whether a copy on every GPU does not fit, and the request sets no other layout."""
+    request, workload = trained.request, trained.workload
+    return (
+        trained.verdict == "does_not_fit"
+        and request.zero_stage is None
+        and request.data_parallel is None
+        and 1 < workload.gpus == workload.data_parallel
+    )
 
 
 def _preferred(

@@ -9,6 +9,7 @@ from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.training_fit import megatron, rl_setup
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
+from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -81,6 +82,15 @@ def _framework_warnings(trained: TrainingEstimate) -> list[Note]:
                 "sharded-not-replicated",
                 "framework",
                 "A copy on every GPU (DDP) does not fit: FSDP shards the parameters.",
+            )
+        )
+    if trained.laid_out:
+        notes.append(
+            Note(
+                "sharded-not-replicated",
+                "tensor_parallel",
+                "A copy on every GPU (DDP) does not fit: the fastest layout that does is"
+                f" {degrees_in_words(workload)}.",
             )
         )
     if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:

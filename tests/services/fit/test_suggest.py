@@ -341,3 +341,20 @@ def test_a_format_that_is_assumed_is_in_the_first_sentence(check_fit: Check) -> 
     assert check_fit(**asked).summary.startswith("Qwen/Qwen3-8B in Q4_K_M fits on one RTX 4060: ")
     named = check_fit(**asked, quantization="q4_k_m").summary
     assert named.startswith("Qwen/Qwen3-8B fits on one RTX 4060: ")
+
+
+def test_a_model_published_in_a_format_of_files_is_served_from_its_own(check_fit: Check) -> None:
+    answer = check_fit(model="openai/gpt-oss-20b", gpu="RTX 3060 12GB")
+    by_cpu = next(
+        one for one in answer.suggestions if {"engine", "cpu_offload_gib"} <= one.request.keys()
+    )
+    assert "quantization" not in by_cpu.request
+    assert by_cpu.launch is not None
+    assert "-hf ggml-org/gpt-oss-20b-GGUF " in by_cpu.launch.command
+    assert not any("as published" in one.change for one in answer.suggestions)
+
+
+def test_where_little_is_lacking_host_memory_is_enough_to_fit(check_fit: Check) -> None:
+    answer = check_fit(model="openai/gpt-oss-20b", gpu="RTX 3060 12GB", engine="llama.cpp")
+    offloads = [one for one in answer.suggestions if "cpu_offload_gib" in one.request]
+    assert [one.verdict for one in offloads] == ["fits"]

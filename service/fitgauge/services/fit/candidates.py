@@ -83,14 +83,20 @@ def alternatives(request: FitRequest, spec: ModelSpec) -> Iterator[tuple[str, di
     for row in rows:
         if not row.reads_gguf:
             yield f"serve it with {row.name}", {"engine": row.name}
-    yield from gguf_files()
+    yield from gguf_files(spec)
 
 
-def gguf_files() -> Iterator[tuple[str, dict[str, str]]]:
+def gguf_files(spec: ModelSpec) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield (description, fields to send): an engine that reads GGUF files, with each format of
-    them, larger first."""
+    them, larger first; with the published format alone where files keep it (gpt-oss's MXFP4)."""
+    published = (spec.quantization or {}).get("quant_method")
     for row in (ENGINES[name] for name in preferred()):
-        for scheme in GGUF_FORMATS if row.reads_gguf else ():
+        if not row.reads_gguf:
+            continue
+        if published in row.formats:
+            yield f"serve it with {row.name}", {"engine": row.name}
+            continue
+        for scheme in GGUF_FORMATS:
             yield (
                 f"serve a {scheme.upper()} file with {row.name}",
                 {"engine": row.name, "quantization": scheme},
@@ -182,6 +188,11 @@ def _slower(
     yield from in_host_memory(spec, workload, short_bytes, weights_bytes)
 
 
+_MARGINS = ((1.1, 0.5), (1.5, 0.5), (1.5, 2.0))
+"""Of what is lacking, by how much to multiply it and how many GiB to add: where little is lacking,
+whole layers and doubt about the rest are more than a share of it."""
+
+
 def in_host_memory(
     spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
 ) -> Iterator[Candidate]:
@@ -196,8 +207,8 @@ def in_host_memory(
         return
     what = "experts" if row.reads_gguf and spec.has_experts else "weights"
     for size in (
-        round(short_bytes * margin / GIB + 0.5, 1)
-        for margin in (1.1, 1.5)
+        round(short_bytes * margin / GIB + more, 1)
+        for margin, more in _MARGINS
         if short_bytes * margin < weights_bytes
     ):
         yield (

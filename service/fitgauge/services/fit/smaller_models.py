@@ -51,7 +51,7 @@ def _formats(query: FitQuery, model: Model) -> Iterator[dict[str, str]]:
         if model.spec.quantization is None:
             yield from ({"quantization": scheme} for _, scheme in row.smaller_weights)
         if request.engine is None and request.engine_version is None:
-            yield from (fields for _, fields in gguf_files())
+            yield from (fields for _, fields in gguf_files(model.spec))
 
 
 def _in_words(change: dict[str, str]) -> str:

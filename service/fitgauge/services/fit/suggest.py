@@ -244,7 +244,7 @@ def _with_cpu(query: FitQuery, estimator: Estimator) -> list[Suggestion]:
         or query.request.engine_version is not None
     ):
         return []
-    tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files()]
+    tried: list[Candidate] = [(change, {**fields}) for change, fields in gguf_files(query.spec)]
     while tried:
         change, fields = tried.pop(0)
         again = estimator.possible(estimator.change(query, fields))

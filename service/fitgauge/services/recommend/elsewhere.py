@@ -45,7 +45,8 @@ def as_suggestion(
     if engine != words.engine(request.engine):
         fields["engine"], others = engine, f" with {engine}"
     if quantization is not None and quantization != request.quantization:
-        fields["quantization"], others = quantization, f" in {quantization}{others}"
+        fields["quantization"] = quantization
+        others = ("" if quantization == words.AS_PUBLISHED else f" in {quantization}") + others
     is_divided = any(getattr(request, name) is not None for name in _DEGREES)
     changed = structs.replace(request, **(dict.fromkeys(_DEGREES) | fields))
     query = estimator.ask(changed, model, match, count=one.gpu_count)

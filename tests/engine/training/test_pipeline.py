@@ -93,3 +93,14 @@ def test_no_split_is_made_that_leaves_a_stage_without_layers():
 def test_an_odd_number_of_layers_is_tried_on_powers_of_two():
     assert stage_counts(61, 64) == (1, 2, 4, 8, 16, 61)
     assert stage_counts(36, 8) == (1, 2, 3, 4, 6)
+
+
+def test_layouts_on_as_many_stages_share_their_layers():
+    """A plan over 64 GPUs asks 400 times."""
+    one, other = (
+        TrainingWorkload(
+            framework="megatron", sequence_length=length, pipeline_parallel=4, tensor_parallel=width
+        )
+        for length, width in ((2048, 1), (4096, 8))
+    )
+    assert stage_layers(61, one) is stage_layers(61, other)

@@ -5,10 +5,11 @@ Stages are numbered from 0. The unit is a micro-batch's activations of the stage
 """
 
 from fractions import Fraction
+from functools import lru_cache
 
 import msgspec
 
-from fitgauge.engine.training.workload import Schedule, TrainingWorkload
+from fitgauge.engine.training.workload import Framework, Schedule, TrainingWorkload
 from fitgauge.engine.weights.rank_bytes import pipeline_stages
 
 DEFAULT_CHUNKS = 2
@@ -22,17 +23,25 @@ def stage_layers(layers: int, workload: TrainingWorkload) -> tuple[range, ...]:
 
     An interleaved stage's chunks lie apart in the model; they are counted as if they lay together.
     """
-    stages = workload.pipeline_parallel
-    if workload.framework not in ("megatron", "fsdp") or stages == 1:
+    return _stage_layers(
+        layers,
+        workload.pipeline_parallel,
+        workload.framework,
+        workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1,
+        workload.last_stage_layers,
+    )
+
+
+@lru_cache(maxsize=512)  # a plan asks again for every layout on as many stages
+def _stage_layers(
+    layers: int, stages: int, framework: Framework, chunks: int, last: int | None
+) -> tuple[range, ...]:
+    if framework not in ("megatron", "fsdp") or stages == 1:
         return pipeline_stages(layers, stages)
-    if workload.framework == "fsdp":
-        sizes = even_split(
-            layers,
-            stages,
-            workload.pipeline_chunks if workload.pipeline_schedule == "interleaved" else 1,
-        )
+    if framework == "fsdp":
+        sizes = even_split(layers, stages, chunks)
     else:
-        sizes = split(layers, stages, workload.last_stage_layers)
+        sizes = split(layers, stages, last)
     starts = [sum(sizes[:number]) for number in range(stages)]
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
 

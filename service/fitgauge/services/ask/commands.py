@@ -23,7 +23,10 @@ _VALUE = re.compile(r"[a-z]+")
 _NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
-_PATH = r"(?<![\w./-])(?:python3?\s+-m\s+)?(?:[\w.~-]*/)*"
+_AT_START = r"(?<![\w.~/-])"
+"""Where a path or an image begins: tried at each of its characters, a long one would take the
+square of its length."""
+_PATH = _AT_START + r"(?:python3?\s+-m\s+)?(?:[\w.~-]*/)*"
 _MODEL = re.compile(r"[\"']?[\w.$~{}-]*[/-].*", re.DOTALL)
 """What names a model behind a program: a sentence goes on with words."""
 
@@ -96,7 +99,8 @@ def _programs() -> re.Pattern[str]:
         programs = sorted(facts.programs, key=len, reverse=True)
         called = "|".join(r"\s+".join(map(re.escape, program)) for program in programs)
         images = "|".join(map(re.escape, facts.images))
-        image = rf"|[\w./-]*(?:{images})[\w./-]*(?::[\w.-]+)?(?=\s+(?:serve\s|-))" if images else ""
+        name_of_image = rf"[\w./-]*(?:{images})[\w./-]*(?::[\w.-]+)?(?=\s+(?:serve\s|-))"
+        image = f"|{_AT_START}{name_of_image}" if images else ""
         starts[name] = rf"(?:{_PATH}(?:{called})(?![\w.-]){image})"
     names = {name: f"e{index}" for index, name in enumerate(ENGINES)}
     return re.compile("|".join(f"(?P<{names[name]}>{text})" for name, text in starts.items()))

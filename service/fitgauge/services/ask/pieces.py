@@ -9,7 +9,7 @@ from fitgauge.catalog.name_parts import in_latin
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
     r"|(?P<url>https?://[^\s<>()（）\"'`，。、]+)"
-    r"|(?P<hub>(?<![A-Za-z0-9_/.-])(?!\d+(?:\.\d+)?/|[\w./-]*\.gguf\b|[\w.-]+/\d+[gG][bB]?\b|\w+/(?:h|hr|hour|mo|month)\b)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+    r"|(?P<hub>(?<![A-Za-z0-9_/.-])(?=[A-Za-z0-9][A-Za-z0-9_.-]*/)(?!\d+(?:\.\d+)?/|[\w./-]*\.gguf\b|[\w.-]+/\d+[gG][bB]?\b|\w+/(?:h|hr|hour|mo|month)\b)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
     r"(?::[A-Za-z0-9_.-]*[A-Za-z0-9])?(?!/))"
     r"|(?P<number>\d{1,3}(?:,\d{3})+(?![\w]))"
     r"|(?P<word>[A-Za-zÀ-ÿ0-9]+(?:\.[A-Za-z0-9]+)*)"

@@ -140,6 +140,11 @@ def test_a_cloud_s_machines_are_ordered_by_price(ask):
     assert prices == sorted(prices)
 
 
+def test_full_precision_is_as_published(ask):
+    answer = ask("a 32b model in full precision: how many H100?").answer
+    assert {item["quantization"] for item in answer["items"]} == {"as published"}
+
+
 def test_models_at_once_on_one_gpu_are_added(ask):
     text = "Can I run Qwen/Qwen3-Embedding-8B and Qwen/Qwen3-Reranker-4B together on one L4?"
     assert ask(text).answer["summary"].startswith("At once they do not fit on 1 x L4")

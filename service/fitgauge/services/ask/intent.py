@@ -151,6 +151,16 @@ _PRICE = re.compile(
     r"|便宜|划算|性价比|billig|günstig|moins cher|más barat|安い",
     re.IGNORECASE,
 )
+_PER_TOKEN = re.compile(
+    r"\b(?:price|cost|usd|dollars?|\$)\b[^.?]{0,16}\bper\b[^.?]{0,16}\btokens?\b"
+    r"|\bper (?:million|1m|m|mtok|billion) ?(?:output |input )?tok(?:en)?s?\b|/ ?m ?tok(?:en)?s?\b",
+    re.IGNORECASE,
+)
+_AS_PUBLISHED = re.compile(
+    r"\bfull[- ]precision\b|\b(?:un|non-?)quanti[sz]ed\b|\b(?:without|no) quanti[sz]ation\b"
+    r"|\bnative precision\b|不量化|非量化|全精度",
+    re.IGNORECASE,
+)
 _FASTEST = re.compile(r"\bfast(?:er|est)\b|\bquicke(?:r|st)\b|更快|最快|schnell", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
@@ -252,7 +262,17 @@ def is_full(text: str) -> bool:
 
 def asks_price(text: str) -> bool:
     """Return whether a text asks what is the cheapest."""
-    return _PRICE.search(text) is not None
+    return _PRICE.search(text) is not None or asks_price_of_tokens(text)
+
+
+def asks_price_of_tokens(text: str) -> bool:
+    """Return whether a text asks what tokens cost."""
+    return _PER_TOKEN.search(text) is not None
+
+
+def wants_published(text: str) -> bool:
+    """Return whether a text wants weights as they are published."""
+    return _AS_PUBLISHED.search(text) is not None
 
 
 def asks_speed(text: str) -> bool:

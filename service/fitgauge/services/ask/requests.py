@@ -15,8 +15,10 @@ from fitgauge.services.ask.intent import (
     about_time,
     asks_largest,
     asks_price,
+    asks_price_of_tokens,
     asks_speed,
     wants_format,
+    wants_published,
 )
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks, share_of_each
@@ -189,6 +191,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "gpus": _gpus(fields),
             "limit": _SHORT_LIST,
             "objective": _objective(reading.text, rented=bool(fields.get("clouds"))),
+            "no_quantization": _is_published(reading, fields) or None,
         }
     elif reading.operation == "compare_fit":
         fields |= {
@@ -246,11 +249,19 @@ def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
 def _objective(text: str, *, rented: bool) -> str | None:
     """Return the order of GPUs that a text asks for; None for the usual one. Of what a cloud
     rents the price is meant: its machines are paid whole."""
+    if asks_price_of_tokens(text):
+        return "cheapest_per_token"
     if asks_price(text):
         return "cheapest"
     if asks_speed(text):
         return "fastest"
     return "cheapest" if rented else None
+
+
+def _is_published(reading: Reading, fields: Mapping[str, Any]) -> bool:
+    """Return whether only weights as published are wanted, to be served."""
+    named = fields.get("quantization")
+    return wants_published(reading.text) and not reading.training and named is None
 
 
 def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:

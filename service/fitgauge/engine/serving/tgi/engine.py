@@ -19,6 +19,7 @@ ENGINE = Engine(
     name="tgi",
     title="TGI",
     aliases=("textgenerationinference",),
+    phrases=("text generation inference", "hf tgi", "huggingface tgi"),
     estimate=memory.WARMUP.estimate,
     shard_weights=shard_weights,
     default_batch=memory.default_batch,

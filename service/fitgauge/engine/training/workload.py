@@ -111,6 +111,11 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Of a frozen base, by its name in quantization/requested.py."""
     quantize_experts: bool = False
     """A bitsandbytes base has its experts in that format too."""
+    lora_experts: bool = False
+    """Routed experts get adapters too."""
+    merged_expert_adapters: bool = False
+    """Those are multiplied out and added to a copy of the weights in each pass (PEFT's
+    ParamWrapper), not applied to the tokens."""
     fused_experts: bool = False
     """Quantized experts of a layer are one parameter, dequantized whole in each pass."""
     zero_stage: int = 0

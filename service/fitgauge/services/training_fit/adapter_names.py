@@ -9,6 +9,8 @@ from fitgauge.engine.training.workload import TrainingWorkload
 
 USUAL_ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 """Linears of attention as most models name them."""
+EXPERT_PARAMETERS = ("experts.gate_up_proj", "experts.down_proj")
+"""Routed experts as transformers 5 stores them: one parameter of all (integrations/moe.py)."""
 _TOWERS = "visual|vision|audio|image"
 """Parts of the names transformers gives to towers."""
 
@@ -28,6 +30,20 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     if isinstance(workload.lora_targets, tuple):
         return list(workload.lora_targets)
     return list(USUAL_ATTENTION) if is_nominal(spec) else _names(spec, workload)
+
+
+def whole_names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
+    """Return the linears with adapters by the whole name within their layer where that has
+    several parts, but those of attention."""
+    parts = (Part.LANGUAGE, Part.ENCODER)
+    names = {
+        tensor.name.removesuffix(".weight")
+        for block in spec.blocks
+        if block.part in parts
+        for tensor in linears(block, merged(block))
+        if targeted(tensor.name, workload.lora_targets)
+    }
+    return sorted({_last(name) if "att" in name.lower() else name for name in names})
 
 
 def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:

@@ -47,6 +47,8 @@ def workload_fields(
             adapters |= (
                 {"quantize_experts": workload.quantize_experts} if model.spec.routed_experts else {}
             )
+        if model.spec.routed_experts:
+            adapters["lora_experts"] = workload.lora_experts
         adapters["base_precision"] = workload.base_precision
     return {
         "model": model.id,

@@ -108,6 +108,15 @@ class AdapterFields(MethodFields, kw_only=True):
             )
         ),
     ] = None
+    lora_experts: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "Adapters on routed experts too, of the linears in lora_targets; PEFT has none with"
+                " dropout or DoRA. Default: the trainer's; true of Unsloth."
+            )
+        ),
+    ] = None
     fused_experts: Annotated[
         bool | None,
         Meta(

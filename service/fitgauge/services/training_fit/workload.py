@@ -38,6 +38,24 @@ _SETTINGS = tuple(
 )
 
 
+def _expert_adapters(request: TrainingRequest, spec: ModelSpec, method: str) -> dict[str, bool]:
+    """Return whether routed experts get adapters, and how: PEFT adds their product to a copy of the
+    weights, and takes neither dropout nor DoRA (tuners/lora/layer.py, ParamWrapper)."""
+    tool, targets = tool_of(request), words.targets(request.lora_targets)
+    apart = tool is not None and tool.applies_expert_adapters
+    if not request.lora_experts or not spec.routed_experts or targets == "attention":
+        return {}
+    if method not in ("lora", "qlora") or request.lora_dropout:
+        if apart or method == "full":  # where they are the default
+            return {}
+        raise InvalidRequestError(
+            "PEFT has neither dropout nor DoRA for adapters on experts.",
+            hint="Send lora_dropout 0 and method lora or qlora, or leave lora_experts out.",
+            field="lora_experts",
+        )
+    return {"lora_experts": True, "merged_expert_adapters": not apart}
+
+
 def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> TrainingWorkload:
     """Return the TrainingWorkload of a request on `count` GPUs. Raises InvalidRequestError where it
     is impossible."""
@@ -74,6 +92,8 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "sequence_length": length,
         "lora_targets": words.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
+        "lora_experts": False,
+        **_expert_adapters(request, spec, method),
         "zero_stage": zero,
         "tensor_parallel": tensor,
         "sequence_parallel": megatron.sequence_parallel(request, spec, framework, tensor),

@@ -119,6 +119,7 @@ def echo(
             "lora_targets",
             "quantization",
             "quantize_experts",
+            "lora_experts",
             "activation_rule",
         ),
         *("samples", "epochs", "token_budget", "mfu", "price_per_gpu_hour", "limit", "offset"),

@@ -199,6 +199,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         rotary=bool(spec.rotary_tables) or spec.model_type == "nominal",
         table_width=width,
         compute_width=BITS[form.compute] // 8,
+        merged_expert_adapters=workload.merged_expert_adapters,
         fused_experts=workload.fused_experts,
         repeats_keys=workload.repeats_keys,
         lora_dropout=workload.lora_dropout > 0,

@@ -248,9 +248,10 @@ def _adapters(
     every output.
 
     Source: PEFT tuners/lora/layer.py; DoRA arXiv 2402.09353. Under tensor parallelism the half
-    that meets the divided side divides. PEFT leaves experts that share a tensor alone; under
-    Megatron every expert has a pair of its own (ms-swift swift/megatron/utils.py,
-    find_all_linears, and tuners/lora.py, LoraParallelLinear)."""
+    that meets the divided side divides. PEFT leaves experts that share a tensor alone unless they
+    are named (target_parameters), and then has a pair for each (ParamWrapper); under Megatron every
+    expert has a pair of its own (ms-swift swift/megatron/utils.py, find_all_linears, and
+    tuners/lora.py, LoraParallelLinear)."""
     rank, result = workload.lora_rank, []
     seeing = (
         block.part in (Part.VISION, Part.PROJECTOR)
@@ -259,7 +260,8 @@ def _adapters(
     )
     grouped = (
         expert_linears(whole)
-        if workload.framework == "megatron" and block.part is Part.LANGUAGE
+        if (workload.framework == "megatron" or workload.lora_experts)
+        and block.part is Part.LANGUAGE
         else []
     )
     for tensor in (*linears(block, whole, seeing=seeing), *grouped):

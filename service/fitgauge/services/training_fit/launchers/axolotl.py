@@ -6,7 +6,11 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION, target_modules
+from fitgauge.services.training_fit.adapter_names import (
+    EXPERT_PARAMETERS,
+    target_modules,
+    whole_names,
+)
 from fitgauge.services.training_fit.launchers.common import (
     base_format,
     optimizer_settings,
@@ -95,10 +99,11 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     if workload.lora_targets != "all_linear":
         config["lora_target_modules"] = target_modules(model.spec, workload)
     elif workload.quantize_experts:  # refuses lora_target_linear (schemas/validation.py)
-        config["lora_target_modules"] = list(USUAL_ATTENTION)
-        config["lora_target_parameters"] = ["experts.gate_up_proj", "experts.down_proj"]
+        config["lora_target_modules"] = whole_names(model.spec, workload)
     else:
         config["lora_target_linear"] = True
+    if workload.lora_experts:
+        config["lora_target_parameters"] = list(EXPERT_PARAMETERS)
     return config | ({"quantize_moe_experts": True} if workload.quantize_experts else {})
 
 

@@ -11,7 +11,13 @@ from fitgauge.services.training_fit.launchers.common import base_format, optimiz
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    PREFERENCE,
+    Default,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 
 _FILE = "llama_factory.yaml"
@@ -74,6 +80,11 @@ def _optimizer(workload: TrainingWorkload) -> dict[str, object]:
 
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
     notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+    if workload.lora_experts:
+        message = (
+            "LLaMA-Factory has no setting for adapters on experts: the command has none there."
+        )
+        notes.append(lacking("lora_experts", message))
     return notes + fused_by_liger(workload)
 
 

@@ -9,7 +9,7 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup, Sleep
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import joined, path_of, switch
-from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
     base_format,
@@ -133,6 +133,7 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
     words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]
     words += ["--lora_dropout", f"{workload.lora_dropout:g}"]
     words += ["--target_modules", *target_modules(model.spec, workload)]
+    words += ["--target_parameters", *EXPERT_PARAMETERS] if workload.lora_experts else []
     words += ["--use_dora", "true"] if workload.method == "dora" else []
     if stored in ("nf4", "nf4_double", "fp4", "int8"):
         words += ["--quant_method", "bnb", "--quant_bits", 8 if stored == "int8" else 4]

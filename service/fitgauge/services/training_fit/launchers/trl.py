@@ -9,7 +9,7 @@ from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
-from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
 from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optimizer_settings
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
@@ -182,6 +182,8 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[ob
     flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
     flags += ["--lora_dropout", f"{workload.lora_dropout:g}"]
     flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
+    if workload.lora_experts:
+        flags += ["--lora_target_parameters", *EXPERT_PARAMETERS]
     flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
     if workload.method == "dora":
         flags += ["--use_dora", "true"]

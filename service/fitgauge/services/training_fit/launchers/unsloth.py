@@ -6,7 +6,7 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.adapter_names import target_modules, whole_names
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
@@ -94,13 +94,12 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         f" {_arguments(loaded)})"
     )
     if workload.uses_adapters:
-        every = workload.lora_targets == "all_linear"
         adapted: dict[str, object] = {
             "r": workload.lora_rank,
             "lora_alpha": workload.lora_rank,
             **({"lora_dropout": workload.lora_dropout} if workload.lora_dropout else {}),
             **({"use_dora": True} if workload.method == "dora" else {}),  # PEFT's LoraConfig
-            "target_modules": _LINEARS if every else target_modules(model.spec, workload),
+            "target_modules": _targets(model, workload),
             "use_gradient_checkpointing": checkpoints,
         }
         lines.append(f"model = FastLanguageModel.get_peft_model(model, {_arguments(adapted)})")
@@ -119,6 +118,16 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         else f"python {_FILE}"
     )
     return "\n".join([written(_FILE, "".join(f"{line}\n" for line in lines)), started])
+
+
+def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
+    """Return the linears with adapters. Names of an MLP's linears alone mean those of experts too
+    (unsloth/models/_utils.py, get_moe_target_parameters): where experts get none, they stand with
+    the module that they are in."""
+    every = workload.lora_targets == "all_linear"
+    if model.spec.routed_experts and not workload.lora_experts:
+        return whole_names(model.spec, workload)
+    return _LINEARS if every else target_modules(model.spec, workload)
 
 
 def _arguments(settings: dict[str, object]) -> str:
@@ -141,6 +150,8 @@ UNSLOTH = Tool(
     computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
+    # unsloth_zoo/temporary_patches/moe_utils.py, _should_use_separated_lora
+    applies_expert_adapters=True,
     # unsloth/models/loader.py, gpu_memory_utilization; unsloth_zoo/vllm_utils.py,
     # convert_vllm_to_huggingface: the model that is trained is made of vLLM's own tensors
     rollout=RolloutDefaults(memory_utilization=0.5, shares_weights=True),
@@ -157,6 +168,8 @@ UNSLOTH = Tool(
             ADAPTERS),
         Default("quantization", "nf4_double",
             "unsloth/models/llama.py, from_pretrained: bnb_4bit_use_double_quant", ("qlora",)),
+        Default("lora_experts", True,
+            "unsloth/models/_utils.py, get_moe_target_parameters", ADAPTERS),
         Default("quantize_experts", True,
             "unsloth_zoo/temporary_patches/moe_bnb.py, post_quantize_moe_experts", ("qlora",)),
         Default("optimizer", "adamw_8bit", "unsloth/models/rl.py, optim"),

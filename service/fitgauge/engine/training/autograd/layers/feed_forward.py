@@ -171,9 +171,13 @@ class FeedForwardModules(Modules):
         Quantized experts that are one parameter are dequantized first, and the product saves the
         result (bitsandbytes nn/parametrize.py, replace_parameter_4bit)."""
         weights = [self.weight(parameter) for parameter in parameters]
-        saves = [x] if any(weight.grad for weight in weights) else []
-        if self.context.fused_experts and parameters[0].form is not None:
+        dequantized = self.context.fused_experts and parameters[0].form is not None
+        if dequantized:
             weights = [self.tape.copy(f"{name}.dequantized", weight) for weight in weights]
+        merged = self._merged(name, weights, parameters)
+        weights = merged or weights
+        saves = [x] if any(weight.grad for weight in weights) else []
+        if dequantized or merged:
             saves += weights if x.grad else []
         y = self.tape.operation(
             name, (x, *weights), elements, weights[0].width, saves=saves, grouped=True
@@ -181,4 +185,24 @@ class FeedForwardModules(Modules):
         inputs = parameters[0].shape[1] // (
             self.context.expert_heads if parameters[0].split is Split.ROW else 1
         )
+        if merged:
+            return y
         return self.adapted(parameters[0], x, y, x.elements // inputs, elements)
+
+    def _merged(self, name: str, weights: list[Value], parameters: list[Parameter]) -> list[Value]:
+        """Return the experts' weights with the products of their adapters added; nothing where
+        they have none, or where those are applied to the tokens (PEFT tuners/lora/layer.py,
+        ParamWrapper.get_delta_weight)."""
+        tape, module = self.tape, parameters[0].name.removesuffix(".weight")
+        pair = [self._tensors.get(f"{module}.lora_{half}.weight") for half in "AB"]
+        if not self.context.merged_expert_adapters or pair[0] is None or pair[1] is None:
+            return []
+        a, b = self.weight(pair[0]), self.weight(pair[1])
+        elements = sum(weight.elements for weight in weights)
+        product = tape.matmul(f"{name}.delta", a, b, elements)
+        delta = tape.to(tape.copy(f"{name}.delta_scaled", product), weights[0].width)
+        added = tape.operation(
+            f"{name}.merged", (*weights, delta), elements, weights[0].width, passes=True
+        )
+        tape.hold(delta)
+        return [added]

@@ -38,6 +38,8 @@ class LayerContext:
     """Bytes of a number of the rotary tables."""
     compute_width: int
     """Bytes of a number that matrix products read."""
+    merged_expert_adapters: bool = False
+    """Whether adapters of experts are added to a copy of the weights."""
     fused_experts: bool = False
     """Whether quantized experts are dequantized a layer at a time."""
     repeats_keys: bool = False

@@ -222,6 +222,38 @@ def test_a_reference_is_where_the_printed_command_has_it(train, sent, reference)
     assert [note.code for note in notes] == ["command-lacks-flag"] * (reference != "none")
 
 
+@pytest.mark.parametrize(
+    ("sent", "fused"),
+    [
+        ({"algorithm": "dpo"}, True),  # trl/trainer/dpo_trainer.py, LigerFusedLinearDPOLoss
+        ({"algorithm": "grpo"}, True),
+        ({"algorithm": "orpo"}, False),  # trl/experimental/orpo has none
+        ({"algorithm": "simpo"}, False),
+        ({"algorithm": "rloo"}, False),
+        ({"algorithm": "ppo"}, False),
+        # llamafactory/model/loader.py, require_logits
+        ({"algorithm": "dpo", "trainer": "llama-factory"}, False),
+        ({"algorithm": "kto", "trainer": "axolotl"}, False),
+        ({"algorithm": "grpo", "trainer": "ms-swift"}, True),
+        ({"algorithm": "grpo", "trainer": "verl"}, False),
+    ],
+    ids=str,
+)
+def test_a_loss_is_fused_where_the_tool_fuses_that_of_the_algorithm(train, sent, fused):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "8x H200", "method": "lora", "loss": "fused"}
+    answer = train(**asked | sent)
+    assert answer.understood_as["loss"] == ("fused" if fused else "full")
+    notes = [note.code for note in answer.warnings if note.field == "loss"]
+    assert notes == ["command-lacks-flag"] * (not fused)
+
+
+def test_a_loss_that_no_tool_fuses_is_no_suggestion(train):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "method": "qlora", "algorithm": "orpo"}
+    answer = train(**asked, sequence_length=8192)
+    assert answer.verdict == "does_not_fit"
+    assert not any("fuse the loss" in one.change for one in answer.suggestions)
+
+
 def test_the_routers_loss_is_off_where_ligers_preference_loss_refuses_it(train):
     asked = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "B300", "method": "lora", "algorithm": "dpo"}
     command = train(**asked, kernels="liger").launch.command

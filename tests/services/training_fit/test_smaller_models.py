@@ -22,9 +22,9 @@ def _smaller(answer):
     [
         ({"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "H100"}, "Llama-3.1-70B-Instruct"),
         ({"model": "Qwen/Qwen3-32B", "gpu": "RTX 4060"}, "Qwen3-4B"),
-        ({"model": "openai/gpt-oss-120b", "gpu": "RTX 4060 Ti 16GB", "trainer": "unsloth"},
+        ({"model": "openai/gpt-oss-120b", "gpu": "RTX 4090", "trainer": "unsloth"},
          "gpt-oss-20b"),
-        ({"model": "Qwen/Qwen3-235B-A22B", "gpu": "RTX 4090", "trainer": "unsloth"}, "Qwen3-30B"),
+        ({"model": "Qwen/Qwen3-235B-A22B", "gpu": "L40S", "trainer": "unsloth"}, "Qwen3-32B"),
     ],
     ids=lambda value: value.get("gpu") if isinstance(value, dict) else None,
 )  # fmt: skip

@@ -51,6 +51,8 @@ def ladders(
     tool: whose command runs it. mixture: the model has routed experts. min_gpu_count: the fewest
     GPUs on which it fits with nothing else changed, where that is known.
     """
+    if setup.algorithm not in tool.fuses_loss:
+        workload = replace(workload, loss="fused")  # there is no other to offer
     settings = [*_of_algorithm(workload, setup, tool), *_settings(workload)]
     for change in settings:
         yield Ladder((change,))

@@ -168,7 +168,7 @@ def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
 ) -> list[Note]:
     """Return warnings about the algorithm."""
-    notes = _reference_notes(request, setup, workload)
+    notes = _reference_notes(request, setup, workload) + _loss_notes(request, setup, workload)
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     sent = request.micro_batch_size is not None or request.group_size is not None
     if sent and setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
@@ -296,6 +296,14 @@ def _default_reference(
     if workload.uses_adapters:
         return "adapter"
     return "offloaded" if trainer == "verl" else "resident"
+
+
+def _loss_notes(request: TrainingRequest, setup: Setup, workload: TrainingWorkload) -> list[Note]:
+    if setup.algorithm == "sft" or request.loss in (None, workload.loss):
+        return []
+    title = tool_running(request, setup.algorithm).title
+    message = f"{title} has no {request.loss} loss for {setup.algorithm}: it computes whole logits."
+    return [lacking("loss", message)]
 
 
 def _reference_notes(

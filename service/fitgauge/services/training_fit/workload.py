@@ -12,13 +12,14 @@ from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.states.parameters import linears, merged, units
-from fitgauge.engine.training.workload import Framework, TrainingWorkload
+from fitgauge.engine.training.workload import Framework, Loss, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
-from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.launchers.registry import tool_of, tool_running
+from fitgauge.services.training_fit.rl_parsing import algorithm as parse_algorithm
 from fitgauge.services.training_fit.rl_setup import (
     asked_framework,
     asked_length,
@@ -36,6 +37,16 @@ parameters."""
 _SETTINGS = tuple(
     name for name in TrainingRequest.__struct_fields__ if name in TrainingWorkload.__struct_fields__
 )
+
+
+def _loss(request: TrainingRequest) -> Loss:
+    """Return how the loss is computed: over whole logits where the tool fuses it with the head for
+    other algorithms alone (LLaMA-Factory's loader.py: require_logits of all stages but sft)."""
+    algorithm, sent = parse_algorithm(request.algorithm), request.loss or "full"
+    if algorithm == "sft" or sent in ("full", "in_place"):
+        return sent
+    fuses = algorithm in tool_running(request, algorithm).fuses_loss
+    return sent if sent == "fused" and fuses else "full"
 
 
 def _expert_adapters(request: TrainingRequest, spec: ModelSpec, method: str) -> dict[str, bool]:
@@ -92,6 +103,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "sequence_length": length,
         "lora_targets": words.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
+        "loss": _loss(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
         "zero_stage": zero,

@@ -161,6 +161,7 @@ MS_SWIFT = Tool(
     run_names=TRAINER_FLAGS,
     algorithms=PREFERENCE | {"ppo", "grpo"},
     unsupported=_unsupported,
+    fuses_loss=frozenset({"sft", "grpo"}),  # swift/rlhf_trainers/grpo_trainer.py
     steps_under_deepspeed=True,  # swift/config/zero3.json
     defaults=(
         Default("precision", "bf16",

@@ -177,6 +177,8 @@ class Tool:
     computes_reference_first: Callable[[TrainingWorkload, Algorithm], bool] = lambda *_: False
     """Whether its command computes the reference's log-probabilities before this algorithm's
     training."""
+    fuses_loss: frozenset[Algorithm] = frozenset({"sft"})
+    """Algorithms whose loss its command fuses with the head; others have whole logits."""
     applies_expert_adapters: bool = False
     """It applies adapters of experts to the tokens instead of adding them to the weights."""
     offloads_reference: bool = False

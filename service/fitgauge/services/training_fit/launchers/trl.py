@@ -232,6 +232,8 @@ TRL = Tool(
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     computes_reference_first=computes_reference_first,
+    # Liger's losses of dpo_trainer.py, kto_trainer.py and grpo_trainer.py
+    fuses_loss=frozenset({"sft", "dpo", "kto", "grpo"}),
     defaults=(
         Default("precision", "mixed_bf16",
             "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),

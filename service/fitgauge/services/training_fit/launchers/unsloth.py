@@ -150,6 +150,8 @@ UNSLOTH = Tool(
     computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
+    # unsloth/models/rl_replacements.py: GRPO's accumulated loss reads hidden states
+    fuses_loss=frozenset({"sft", "grpo"}),
     # unsloth_zoo/temporary_patches/moe_utils.py, _should_use_separated_lora
     applies_expert_adapters=True,
     # unsloth/models/loader.py, gpu_memory_utilization; unsloth_zoo/vllm_utils.py,

@@ -40,7 +40,7 @@ ask: .venv/.service  ## make ask MODEL=Qwen/Qwen3-32B GPU="2x4090"
 
 test: lint types unit contract  ## everything, the fast tests first
 
-lint: .venv/.tools  ## style and the arrows between rooms
+lint: .venv/.tools  ## style, and which package may import which
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/lint-imports
 
 types: .venv/.tools  ## mypy, strict

@@ -1,4 +1,4 @@
-"""ARCHITECTURE: its rooms are there, and every term of serving is found where it says."""
+"""ARCHITECTURE: its packages are there, and every term of serving is found where it says."""
 
 import ast
 import importlib

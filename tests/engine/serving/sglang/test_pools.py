@@ -23,6 +23,15 @@ def pool_of(model: str, *, tensor: int = 1, requests: int | None = None) -> Sgla
     return radix_pool(spec_of(model), workload, None, requests=requests)
 
 
+def test_an_indexer_that_compresses_adds_a_part_of_its_key_to_a_token() -> None:
+    """Cell of 13,056 B and slot of 28,864,512 B, 5 slots a request, printed by SGLang 0.5.23's own
+    configurator for Qwen3.8-Flash-Next over 4 ranks of a fake H200."""
+    pool = pool_of("Qwen/Qwen3.8-Flash-Next", tensor=4)
+    assert pool.full == 13_056
+    assert pool.slot == 28_864_512
+    assert pool.slots_per_request == 5
+
+
 def test_compressed_attention_has_padded_rows_and_states_in_windows() -> None:
     pool = pool_of("deepseek-ai/DeepSeek-V4-Flash")
     assert pool.windowed == 31_875.0

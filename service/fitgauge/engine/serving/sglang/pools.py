@@ -244,8 +244,7 @@ def radix_pool(
         layers_of[1 if width else 0].append((mixer, count))
     slot = sum(
         count * state_bytes(_with_dtypes(mixer), "BF16", tensor_parallel)
-        for mixer, count in held(spec, layers)
-        if isinstance(mixer, Recurrent)
+        for mixer, count in _priced_states(spec, layers)
     )
     own = sum(
         count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True)
@@ -266,6 +265,15 @@ def radix_pool(
         checked=checked_tokens(workload),
         running=requests or RUNNING_REQUESTS,
     )
+
+
+def _priced_states(spec: ModelSpec, layers: range | None) -> list[tuple[Recurrent, int]]:
+    """Return the recurrent mixers of a slot, with their number. Short convolutions next to others
+    (Qwen3.8 Flash Next) have a pool of their own, which is not priced. Source:
+    srt/mem_cache/memory_pool.py, HybridReqToTokenPool (short_conv_pool)."""
+    states = [(mixer, count) for mixer, count in held(spec, layers) if isinstance(mixer, Recurrent)]
+    others = [(mixer, count) for mixer, count in states if mixer.kind != "short_conv"]
+    return others or states
 
 
 def _with_dtypes(mixer: Recurrent) -> Recurrent:

@@ -130,8 +130,12 @@ def test_a_plugin_is_named_and_what_was_never_measured_there_is_said(check_fit: 
 def test_wheels_that_leave_volta_out_are_told_of_versions_that_have_them(check_fit: Check) -> None:
     asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "V100 32GB", "engine": "vllm"}
     newer = ("wheels-for-newer-gpus", "engine_version")
-    assert newer in codes(check_fit(**asked).warnings)
-    assert newer not in codes(check_fit(**asked, engine_version="0.14.0").warnings)
+    answer = check_fit(**asked)
+    assert newer in codes(answer.warnings)
+    assert "fits on one V100 32GB (vllm before 0.24): " in answer.summary
+    older = check_fit(**asked, engine_version="0.14.0")
+    assert newer not in codes(older.warnings)
+    assert "before" not in older.summary
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.ladders import Degrees
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.support import newer_wheels
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.fit_schemas import ChosenSetting, DefaultsAnswer
 from fitgauge.services.common.responses import term_in_words
@@ -56,6 +57,16 @@ def clause(checked: FitEstimate) -> str:
     *first, last = texts
     joined = f"{', '.join(first)} and {last}" if first else last
     return f"{' even' if checked.verdict == 'does_not_fit' else ''} with {joined}"
+
+
+def older_release(checked: FitEstimate) -> str:
+    """Return ' (vllm before 0.24)' where the wheels of the release that was judged are for newer
+    GPUs, and nothing elsewhere or where it does not fit."""
+    workload = checked.workload
+    wheels = newer_wheels(workload.engine, workload.engine_version, checked.query.accelerator)
+    if wheels is None or checked.verdict == "does_not_fit":
+        return ""
+    return f" ({workload.engine} before {'.'.join(map(str, wheels[0]))})"
 
 
 def _changes_in_words(checked: FitEstimate, choice: Choice) -> Iterator[str]:

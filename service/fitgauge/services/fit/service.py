@@ -30,7 +30,7 @@ from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
 from fitgauge.services.fit.checkpoints import Checkpoints
-from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer
+from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer, older_release
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
@@ -202,7 +202,10 @@ class FitService:
             answer.model.id
             + (f" in {unsaid_format}" if unsaid_format else "")
             + (f" ({half})" if half else ""),
-            checked.query.gpus_in_words + clause(checked) + targets_in_words(answer.speed),
+            checked.query.gpus_in_words
+            + clause(checked)
+            + targets_in_words(answer.speed)
+            + older_release(checked),
             workload,
             estimate,
             checked.verdict,

@@ -74,6 +74,16 @@ def test_every_number_is_the_answers_own(open_page, url, query):
         assert re.search(r"\d", text), place
 
 
+def test_how_fast_it_is_stands_before_the_limits(open_page):
+    page = open_page(FITS).answered()
+    shown = page.eval_on_selector_all(".limits data", "all => all.map(one => one.dataset.path)")
+    assert shown[:2] == [
+        "speed.tokens_per_second_per_request.expected",
+        "speed.seconds_to_first_token.expected",
+    ]
+    assert page.inner_text(".limits h3 >> nth=0") == "Expected speed"
+
+
 def test_what_fits_is_drawn_up_to_the_capacity_line(open_page, url):
     page = open_page(FITS).answered()
     assert page.inner_text(".verdict .chip") == "fits"

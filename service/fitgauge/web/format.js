@@ -19,6 +19,11 @@ export function whole(number) {
   return number.toLocaleString('en-US');
 }
 
+/** Two digits, or a whole number from 100 on: an estimated speed is no surer. */
+export function rough(number) {
+  return number < 99.5 ? String(Number(number.toPrecision(2))) : whole(Math.round(number));
+}
+
 /** Tokens in thousands of 1,024: 32768 is 32k. */
 export function tokens(number) {
   return number >= 1024 && number % 1024 === 0 ? `${number / 1024}k` : whole(number);

@@ -14,6 +14,7 @@ import {Limits} from './components/limits.js';
 import {Needs, Others} from './components/needs.js';
 import {ProblemBox} from './components/problem_box.js';
 import {Question} from './components/question.js';
+import {Speed} from './components/speed.js';
 import {Terms} from './components/terms.js';
 import {Verdict} from './components/verdict.js';
 
@@ -44,6 +45,7 @@ function Answer() {
     <${Needs} answer=${shown} />
     <${Others} others=${shown.others ?? {}} />
     <${Chosen} answer=${shown} />
+    <${Speed} answer=${shown} />
     <${Limits} limits=${shown.limits} />
     <${Terms} terms=${shown.terms ?? []} />
     <${Notes} answer=${shown} />`;

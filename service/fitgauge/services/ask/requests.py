@@ -65,9 +65,6 @@ USUAL_FORMATS = (
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
 
-_TAKES_PART = "vllm"
-"""The engine whose servers each take their part of a GPU (gpu_memory_utilization)."""
-
 _TIME_NEEDS_GPU = "gpu: name one for how long the training takes and what it costs."
 
 _SHORT_LIST = 10
@@ -232,11 +229,12 @@ def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
     if share is None:
         return
     part, copies = share
-    takes_part = fields.get("engine") in (None, _TAKES_PART)
+    engine = fields.get("engine") or DEFAULT_ENGINES[0]
+    takes_part = ENGINES[engine].budget_is_device_share
     is_file = str(fields.get("quantization", "")).startswith("q")
     one_gpu = fields.get("gpu") and fields.get("gpu_count") in (None, 1)
     if one_gpu and takes_part and not is_file and part > 0:
-        fields.setdefault("engine", _TAKES_PART)
+        fields["engine"] = engine
         fields.setdefault("gpu_memory_utilization", part)
         yield f"{copies}: the answer is of each of them, with {part:g} of the GPU."
         return

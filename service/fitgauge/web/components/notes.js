@@ -20,7 +20,7 @@ function warning({code, message}) {
 /** The settings that were chosen so that it fits, and what they cost. */
 export function Chosen({answer}) {
   if (!answer.launch) return null;
-  const items = (answer.chosen ?? []).map((one) => plain(`${t('chosen.row', one)}. ${one.costs}.`));
+  const items = (answer.chosen ?? []).map((one) => plain(`${t('chosen.row', one)}; ${one.costs}.`));
   return html`<${List} title=${t('chosen')} items=${items} />`;
 }
 

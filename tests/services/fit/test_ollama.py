@@ -41,3 +41,13 @@ def test_slots_of_llama_server_share_the_judged_buffer(check_fit):
     asked = GEMMA | {"engine": "llama.cpp", "concurrency": 16, "context_length": 4096}
     assert "--parallel 16 --kv-unified" in check_fit(**asked).launch.command
     assert "--kv-unified" not in check_fit(**asked | {"concurrency": 2}).launch.command
+
+
+def test_models_that_ollama_runs_with_one_slot_hold_one_request(check_fit):
+    asked = {"model": "Qwen/Qwen3.5-9B", "gpu": "RTX 4090", "concurrency": 4}
+    queued = check_fit(**asked, engine="ollama")
+    assert queued.limits.max_concurrency == 1
+    assert "(one request at a time: ollama queues the others)" in queued.summary
+    at_once = check_fit(**asked, engine="llama.cpp")
+    assert at_once.limits.max_concurrency >= 4
+    assert "queues" not in at_once.summary

@@ -141,6 +141,9 @@ class Engine(NamedTuple):
     refusal: Callable[[ModelSpec, Workload, Accelerator], UnsupportedError | None] = always_runs
     """Why the engine refuses a model by rules of its own."""
 
+    queued: frozenset[str] = frozenset()
+    """Model types of which it answers one request at a time, whatever is set."""
+
     min_compute_capability: Capability = ANY_CAPABILITY
     """The least NVIDIA compute capability of its kernels and wheels."""
 

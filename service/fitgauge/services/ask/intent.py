@@ -30,7 +30,8 @@ _MODELS = re.compile(
 )
 
 _LARGEST = re.compile(
-    r"largest|biggest|\bhow (?:big|large)\b|\bmax(?:imum)? (?:model )?size\b|最大的?|多大",
+    r"largest|biggest|\bhow (?:big|large)(?: of)? an?\b|\bmax(?:imum)? (?:model )?size\b|最大的?"
+    r"|多大(?:参数|规模|尺寸)?(?:量)?的?模型",
     re.IGNORECASE,
 )
 

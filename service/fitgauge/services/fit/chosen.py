@@ -14,6 +14,7 @@ from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common.fit_schemas import ChosenSetting, DefaultsAnswer
 from fitgauge.services.common.responses import term_in_words
 from fitgauge.services.fit.estimate import Estimator
+from fitgauge.services.fit.limits import is_queued
 from fitgauge.services.fit.query import Choice, FitEstimate
 
 _SHARE, _EAGER = "gpu_memory_utilization", "enforce_eager"
@@ -59,14 +60,20 @@ def clause(checked: FitEstimate) -> str:
     return f"{' even' if checked.verdict == 'does_not_fit' else ''} with {joined}"
 
 
-def older_release(checked: FitEstimate) -> str:
-    """Return ' (vllm before 0.24)' where the wheels of the release that was judged are for newer
-    GPUs, and nothing elsewhere or where it does not fit."""
+def conditions(checked: FitEstimate) -> str:
+    """Return what a launch that fits depends on besides memory, in parentheses: ' (vllm before
+    0.24)' where the wheels of the release that was judged are for newer GPUs, ' (one request at a
+    time: ollama queues the others)'. Empty for nothing, and where it does not fit."""
     workload = checked.workload
-    wheels = newer_wheels(workload.engine, workload.engine_version, checked.query.accelerator)
-    if wheels is None or checked.verdict == "does_not_fit":
+    if checked.verdict == "does_not_fit":
         return ""
-    return f" ({workload.engine} before {'.'.join(map(str, wheels[0]))})"
+    texts = []
+    wheels = newer_wheels(workload.engine, workload.engine_version, checked.query.accelerator)
+    if wheels is not None:
+        texts.append(f"{workload.engine} before {'.'.join(map(str, wheels[0]))}")
+    if is_queued(checked) and workload.concurrency > 1:
+        texts.append(f"one request at a time: {workload.engine} queues the others")
+    return f" ({'; '.join(texts)})" if texts else ""
 
 
 def _changes_in_words(checked: FitEstimate, choice: Choice) -> Iterator[str]:

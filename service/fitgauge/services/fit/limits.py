@@ -114,9 +114,16 @@ def sure_requests(checked: FitEstimate) -> int | None:
     return _sure_requests(checked, pools) if pools else None
 
 
+def is_queued(checked: FitEstimate) -> bool:
+    """Return whether the engine answers one request of the model at a time."""
+    return checked.query.spec.model_type in ENGINES[checked.workload.engine].queued
+
+
 def requests_at_once(checked: FitEstimate) -> int | None:
     """Return the requests that a launch which fits surely runs at once as it is; None where memory
     sets no limit."""
+    if is_queued(checked):
+        return 1
     most = sure_requests(checked)
     return most and max(most, checked.workload.concurrency)
 

@@ -30,12 +30,17 @@ from fitgauge.services.common.unsupported import sentence
 from fitgauge.services.fit.assumptions import assumptions
 from fitgauge.services.fit.auto_limits import auto_limits
 from fitgauge.services.fit.checkpoints import Checkpoints
-from fitgauge.services.fit.chosen import chosen_settings, clause, defaults_answer, older_release
+from fitgauge.services.fit.chosen import chosen_settings, clause, conditions, defaults_answer
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.launch import source_of
 from fitgauge.services.fit.launch_answer import launch_of, nodes_assumed
-from fitgauge.services.fit.limits import cache_tokens_of, fewest_gpus, requests_at_once
+from fitgauge.services.fit.limits import (
+    cache_tokens_of,
+    fewest_gpus,
+    is_queued,
+    requests_at_once,
+)
 from fitgauge.services.fit.manifests import with_manifests
 from fitgauge.services.fit.needs import needs_answer
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
@@ -188,6 +193,8 @@ class FitService:
         limits = auto_limits(checked, self._estimator)
         if workload.pooling:  # texts wait for a pass, however many there are
             limits = structs.replace(limits, max_concurrency=None)
+        elif is_queued(checked):
+            limits = structs.replace(limits, max_concurrency=1)
         fewest = fewest_gpus(checked, self._estimator)
         answer.verdict = checked.verdict
         answer.fit_probability = round(checked.probability, 4)
@@ -205,7 +212,7 @@ class FitService:
             checked.query.gpus_in_words
             + clause(checked)
             + targets_in_words(answer.speed)
-            + older_release(checked),
+            + conditions(checked),
             workload,
             estimate,
             checked.verdict,

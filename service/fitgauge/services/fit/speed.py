@@ -185,11 +185,8 @@ def _with_host(checked: FitEstimate, load: Load, modelled: LoadSpeed, assumed: s
 
 def in_words(speed: SpeedAnswer) -> str:
     """Return what is expected of the speeds that a request asks for; empty for none."""
-    return speed_in_words(speed) if speed.targets else ""
-
-
-def speed_in_words(speed: SpeedAnswer) -> str:
-    """Return the expected speeds as a sentence with a space before it."""
+    if not speed.targets:
+        return ""
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
     words = {"decode": f"{rates.expected:.3g} tokens a second and request"}
     if first is not None:

@@ -106,6 +106,7 @@ OLLAMA = ENGINE._replace(
     platforms={vendor: Platform() for vendor in ("nvidia", "amd", "intel", "apple")},
     split=ollama.OLLAMA.split,
     refusal=ollama.refusal,
+    queued=ollama.QUEUED,
     cpu_layers=ollama.cpu_layers,
     architectures=ArchitectureList(ARCHITECTURES | OLLAMA_ARCHITECTURES, (), "at commit 00bdaa1"),
     checkpoint_kinds=("ollama", "gguf"),

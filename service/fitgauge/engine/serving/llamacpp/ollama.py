@@ -32,6 +32,14 @@ again."""
 RETAINING = frozenset({"gpt_oss", "gemma4", "gemma4_text", "gemma4_unified"})
 
 
+QUEUED = frozenset({
+    "mllama", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2",
+    "lfm2_moe", "nemotron_h",
+})  # fmt: skip
+"""Model types that it runs with one slot whatever OLLAMA_NUM_PARALLEL says (server/sched.go, load,
+at fb3076099)."""
+
+
 def most_free_first(gpus: Sequence[Accelerator]) -> tuple[Accelerator, ...]:
     """Return GPUs in the order in which Ollama divides layers over them.
 

@@ -129,6 +129,7 @@ def question(row: Row) -> Row | None:
         fields["offload"] = str(row["offload"]).split(" ")[0]
     if how != "full" and row.get("lora_targets"):
         fields["lora_targets"] = _targets(row["lora_targets"])
+        fields["lora_experts"] = "expert" in row["lora_targets"]
     if "gptq" in str(row.get("quantization")):
         fields["quantization"] = "gptq"
     if "incl. MoE experts" in str(row.get("quantization")):

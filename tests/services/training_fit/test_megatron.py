@@ -172,3 +172,12 @@ def test_degrees_that_nobody_sent_are_those_of_a_layout_that_fits(answer):
 def test_without_a_layout_that_fits_a_copy_on_every_gpu_is_judged(answer):
     judged = answer(model="meta-llama/Llama-3.1-405B", gpu="8x H100", framework="megatron")
     assert "parallelism" not in judged.summary.partition("needs")[0]
+
+
+def test_degrees_that_were_sent_stay_where_others_are_found(answer):
+    asked = {"model": "30b", "gpu": "32x H100", "method": "full", "framework": "megatron"}
+    judged = answer(**asked, tensor_parallel=1, pipeline_parallel=1)
+    assert judged.understood_as["tensor_parallel"] == 1
+    assert judged.understood_as["pipeline_parallel"] == 1
+    assert judged.verdict == "does_not_fit"
+    assert not any(note.code == "sharded-not-replicated" for note in judged.warnings)

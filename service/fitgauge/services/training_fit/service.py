@@ -89,9 +89,11 @@ class TrainingFitService:
         accelerator = shared(match.accelerator, int((request.other_memory_gib or 0) * GIB))
         judged = self._judge(request, model, accelerator, count, models)
         if degrees := self._degrees(request, judged.main, model, accelerator):
-            request = structs.replace(request, **degrees)
-            judged = self._judge(request, model, accelerator, count, models)
-            judged = replace(judged, main=replace(judged.main, laid_out=True))
+            laid_out = structs.replace(request, **degrees)
+            other = self._judge(laid_out, model, accelerator, count, models)
+            if other.main.verdict != "does_not_fit":
+                request = laid_out
+                judged = replace(other, main=replace(other.main, laid_out=True))
         trained = judged.main
         stage, workload = trained.fullest, trained.workload
         refused, full = refusal(workload, accelerator), request.detail == "full"
@@ -315,11 +317,13 @@ class TrainingFitService:
         model: Model,
         accelerator: Accelerator,
     ) -> Fields:
-        """Return the fields of the planner's layout under Megatron that the request does not set,
-        where a copy on every GPU does not fit; empty for what fits, and where no layout does."""
+        """Return the fields of the planner's layout under Megatron, where a copy on every GPU does
+        not fit and the request sets no degree; empty for what fits, and where no layout does."""
         workload = trained.workload
         is_sft = trained.setup.algorithm == "sft"
         if workload.framework != "megatron" or not is_sft or not _is_copied_unsaid(trained):
+            return {}
+        if any(getattr(request, name) is not None for name in _DEGREES):
             return {}
         plan = fastest_layout(model.spec, workload, self._profile, accelerator, trained.count)
         if plan is None:
@@ -360,6 +364,17 @@ class TrainingFitService:
             request,
             "budget" if startup_probability < memory else "device",
         )
+
+
+_DEGREES = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "context_parallel",
+    "expert_parallel",
+    "expert_tensor_parallel",
+    "sequence_parallel",
+)
+"""Fields of a layout: a request that sets one is judged as it is."""
 
 
 def _is_copied_unsaid(trained: TrainingEstimate) -> bool:

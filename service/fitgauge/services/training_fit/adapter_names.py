@@ -35,27 +35,19 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
 def whole_names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     """Return the linears with adapters by the whole name within their layer where that has
     several parts, but those of attention."""
-    parts = (Part.LANGUAGE, Part.ENCODER)
-    names = {
-        tensor.name.removesuffix(".weight")
-        for block in spec.blocks
-        if block.part in parts
-        for tensor in linears(block, merged(block))
-        if targeted(tensor.name, workload.lora_targets)
-    }
-    return sorted({_last(name) if "att" in name.lower() else name for name in names})
+    return sorted(
+        {
+            _last(name) if "att" in name.lower() else name
+            for name in _linears(spec)
+            if targeted(name, workload.lora_targets)
+        }
+    )
 
 
 def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     """Return the linears with adapters by the last part of their name, or by the whole name where
     others share that part."""
-    parts = (Part.LANGUAGE, Part.ENCODER)
-    every = {
-        tensor.name.removesuffix(".weight")
-        for block in spec.blocks
-        if block.part in parts
-        for tensor in linears(block, merged(block))
-    }
+    every = _linears(spec)
     others = {_last(name) for name in every if not targeted(name, workload.lora_targets)}
     return sorted(
         {
@@ -64,6 +56,16 @@ def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
             if targeted(name, workload.lora_targets)
         }
     )
+
+
+def _linears(spec: ModelSpec) -> set[str]:
+    """Return the names of the language model's linears within their layer."""
+    return {
+        tensor.name.removesuffix(".weight")
+        for block in spec.blocks
+        if block.part in (Part.LANGUAGE, Part.ENCODER)
+        for tensor in linears(block, merged(block))
+    }
 
 
 def _last(name: str) -> str:

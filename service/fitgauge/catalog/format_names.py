@@ -8,7 +8,8 @@ USUAL_GGUF = "q4_k_m"
 """The file that people mean by a GGUF without a type, and what Ollama serves."""
 
 QAT = "q4_0"
-"""The file of Google's models that are trained with quantization (QAT)."""
+"""The file of Google's models that are trained with quantization (QAT), by the names of its
+repositories: google/gemma-3-27b-it-qat-q4_0-gguf."""
 
 _GGUF_TYPES = {name.lower().replace("_", ""): name.lower() for name in GGUF_FILE_BITS} | {
     "q4": "q4_k_m",

@@ -53,6 +53,7 @@ NoteCode = Literal[
     "kv-offload-in-shared-memory",
     "kv-transfer",
     "memory-outside-share",
+    "one-request-at-a-time",
     "requests-queued",
     "server-settings",
     "starts-with-less",

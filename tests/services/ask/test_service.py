@@ -161,7 +161,7 @@ def test_sampling_by_an_engine_on_the_same_gpus_is_counted(ask):
 def test_a_free_notebook_has_its_gpu(ask):
     answer = ask("llama 3.2 3b qlora on free colab")
     assert answer.answer["gpu"]["name"] == "T4"
-    assert any("colab" in note for note in answer.missing)
+    assert any("1 x T4, which Colab" in note for note in answer.missing)
 
 
 def test_a_number_out_of_range_is_named(ask):

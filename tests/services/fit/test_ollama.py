@@ -48,6 +48,7 @@ def test_models_that_ollama_runs_with_one_slot_hold_one_request(check_fit):
     queued = check_fit(**asked, engine="ollama")
     assert queued.limits.max_concurrency == 1
     assert "(one request at a time: ollama queues the others)" in queued.summary
+    assert any(note.code == "one-request-at-a-time" for note in queued.warnings)
     at_once = check_fit(**asked, engine="llama.cpp")
     assert at_once.limits.max_concurrency >= 4
     assert "queues" not in at_once.summary

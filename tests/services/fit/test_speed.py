@@ -183,3 +183,23 @@ def test_the_load_is_echoed_where_it_was_sent(check_fit: Check) -> None:
     understood = check_fit(**SMALL, **sent).understood_as
     assert {name: understood[name] for name in sent} == sent
     assert not sent.keys() & check_fit(**SMALL).understood_as.keys()
+
+
+@pytest.mark.parametrize("gpu", ["M3 Ultra 256GB", "GB10"])
+def test_without_arithmetic_one_request_is_as_fast_as_it_is_read(
+    check_fit: Check, gpu: str
+) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": gpu, "quantization": "q4_k_m"}
+    alone = speed(check_fit(**asked))
+    rate = alone.tokens_per_second_per_request
+    assert 0 < rate.low < rate.expected < rate.high
+    assert alone.tokens_per_second is None
+    assert alone.seconds_to_first_token is None
+    assert check_fit(**asked, concurrency=4).speed is None
+
+
+@pytest.mark.parametrize("gpu", ["P40", "MI50", "Arc A770 16GB"])
+def test_kinds_of_gpus_without_runs_and_arithmetic_have_no_speed(
+    check_fit: Check, gpu: str
+) -> None:
+    assert check_fit(model="Qwen/Qwen3-8B", gpu=gpu, quantization="q4_k_m").speed is None

@@ -127,13 +127,14 @@ def load_speed(
     tensor_parallel: int = 1,
     host: HostPart | None = None,
 ) -> LoadSpeed | None:
-    """Return how fast a replica answers; None where no source states how fast the GPU reads, or,
-    of several requests, multiplies: one alone waits for reading.
+    """Return how fast a replica answers; None where no source states how fast the GPU reads or
+    multiplies, but for one request on the kinds of GPUs that reading was fitted to.
 
     A request holds its prompt and, on average, half its answer. host: what of the weights lies in
     host memory, which comes on top of what the GPU reads of its own."""
     bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
-    if bandwidth is None or (fastest is None and load.concurrency > 1):
+    reads_alone = load.concurrency == 1 and _is_fitted(accelerator)
+    if bandwidth is None or (fastest is None and not reads_alone):
         return None
     read = step_bytes(
         spec,
@@ -166,6 +167,14 @@ def load_speed(
             low=prompt.low + fast, expected=prompt.expected + expected, high=prompt.high + slow
         )
     return speed_of(step, prompt, load, compute_efficiency(spec))
+
+
+def _is_fitted(accelerator: Accelerator) -> bool:
+    """Return whether runs on such GPUs are among those of EFFICIENCY: Apple's, and NVIDIA's from
+    Ampere on. Others may be slower than their bandwidth lets expect."""
+    if accelerator.vendor != "NVIDIA":
+        return accelerator.vendor == "Apple"
+    return (accelerator.compute_capability or (0, 0)) >= (8, 0)
 
 
 def _written_alone(step: StepSeconds) -> DecodeSpeed:

@@ -63,8 +63,8 @@ _NOTEBOOK = re.compile(
     re.IGNORECASE,
 )
 _FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}
-"""https://research.google.com/colaboratory/faq.html (T4); https://www.kaggle.com/docs/notebooks
-(T4 x2, or one P100)."""
+"""Source: mccormickml.com/2024/04/23/colab-gpus-features-and-pricing (March 2026: the T4 is free);
+Kaggle's "GPU T4 x2", instead of one P100 (ContextLab/llmXive issue 367: T4 or P100)."""
 
 _CAPACITY = re.compile(
     r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
@@ -342,7 +342,7 @@ def free_gpu(text: str) -> tuple[str, int, str] | None:
     if match is None:
         return None
     name, count = _FREE_GPUS[match[1].lower()]
-    return name, count, f"gpu: {match[1]} gives {count} x {name} for free; name another one if so."
+    return name, count, f"gpu: taken as {count} x {name}, which {match[1].title()} gives for free."
 
 
 def unknown_gpu(text: str) -> str | None:

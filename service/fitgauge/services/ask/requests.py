@@ -235,7 +235,7 @@ def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
     one_gpu = fields.get("gpu") and fields.get("gpu_count") in (None, 1)
     if one_gpu and takes_part and not is_file and part > 0:
         fields["engine"] = engine
-        fields.setdefault("gpu_memory_utilization", part)
+        part = fields.setdefault("gpu_memory_utilization", part)
         yield f"{copies}: the answer is of each of them, with {part:g} of the GPU."
         return
     yield (

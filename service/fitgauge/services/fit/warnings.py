@@ -17,6 +17,7 @@ from fitgauge.services.common.gpu_count import count_conflict
 from fitgauge.services.common.parsing import version
 from fitgauge.services.common.positions import scaling_notes
 from fitgauge.services.fit.launch import source_of, unsupported_flags
+from fitgauge.services.fit.limits import is_queued
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.speed import half_of, load_of
 
@@ -88,6 +89,13 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             "max_num_seqs",
             f"{engine} runs at most `max_num_seqs` = {workload.max_num_seqs} requests at once: more"
             " are queued.",
+        )
+    if is_queued(checked) and workload.concurrency > 1:
+        yield Note(
+            "one-request-at-a-time",
+            "concurrency",
+            f"{engine} answers one request of {checked.query.spec.model_type} at a time, whatever"
+            " is set: the others wait.",
         )
     sent = version(request.engine_version) if request.engine_version else None
     if sent and (sent > version(newest) or sent != workload.engine_version):

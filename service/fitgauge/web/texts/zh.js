@@ -177,6 +177,7 @@ export default {
   'code.layers-omitted': '用于预测后续 token 的层未计入。',
   'code.layers-share-weights': '各层共享权重。',
   'code.log-without-gpu': '日志没有写明 GPU：按其显存大小假定一种。',
+  'code.one-request-at-a-time': '推理引擎对该模型一次只处理一个请求：其余等待。',
   'code.memory-outside-share': '结论取决于推理引擎份额之外的显存。',
   'code.model-is-a-size': '只给出了模型大小：结构为假定。',
   'code.model-read-as': '名称可能指多个模型：见“理解为”。',

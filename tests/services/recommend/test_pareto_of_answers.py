@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fitgauge.engine.accelerator import most_gpus
-from fitgauge.engine.performance.decode import decode_speed, step_bytes, waiting_seconds
+from fitgauge.engine.performance.decode import (
+    decode_speed,
+    reads_alone,
+    step_bytes,
+    waiting_seconds,
+)
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.performance.prefill import peak
 from fitgauge.errors import InvalidRequestError
@@ -161,9 +166,9 @@ def vector_of(request, asked, accelerator, price, key):
         else 0.0
     )
     waiting = waiting_seconds(asked.spec, request.concurrency, tensor, accelerator)
-    speed = decode_speed(
-        read, request.concurrency, accelerator.bandwidth_gbps, multiplying, waiting
-    )
+    known = fastest or reads_alone(accelerator, request.concurrency)
+    bandwidth = accelerator.bandwidth_gbps if known else None
+    speed = decode_speed(read, request.concurrency, bandwidth, multiplying, waiting)
     return (
         -count,
         -count * accelerator.usable.expected,

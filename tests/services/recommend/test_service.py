@@ -125,6 +125,19 @@ def test_a_card_of_unknown_bandwidth_has_no_speed(recommend):
 
 
 @pytest.mark.parametrize(
+    "gpu,concurrency,is_known",
+    [("M3 Ultra 256GB", 1, True), ("M3 Ultra 256GB", 4, False), ("P40", 1, False)],
+)
+def test_a_speed_is_said_only_where_arithmetic_is_known_or_reading_decides(
+    recommend, check_fit, gpu, concurrency, is_known
+):
+    items = recommend(gpus=gpu, concurrency=concurrency, context_length=2048, limit=1000).items
+    assert items
+    assert {item.decode is not None for item in items} == {is_known}
+    assert {check_fit(**item.request).speed is not None for item in items} == {is_known}
+
+
+@pytest.mark.parametrize(
     "fields,field,said",
     [
         ({"gpus": "RTX 4090", "vendors": "AMD"}, "vendors", "exclude each other"),

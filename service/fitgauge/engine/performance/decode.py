@@ -174,6 +174,16 @@ def joined(accelerator: Accelerator) -> bool:
     )
 
 
+def reads_alone(accelerator: Accelerator, concurrency: int) -> bool:
+    """Return whether a step is as long as it reads, so that its speed is known where no source
+    states how fast the GPU multiplies: of one request, on the kinds of GPUs whose runs are among
+    those of EFFICIENCY: Apple's, and NVIDIA's from Ampere on. Others may be slower than their
+    bandwidth lets expect."""
+    if accelerator.vendor != "NVIDIA":
+        return concurrency == 1 and accelerator.vendor == "Apple"
+    return concurrency == 1 and (accelerator.compute_capability or (0, 0)) >= (8, 0)
+
+
 def decode_speed(
     read_bytes: int,
     concurrency: int,
@@ -185,7 +195,8 @@ def decode_speed(
     concurrency x multiplying / efficiency) + waiting); None where the bandwidth is unknown.
 
     `multiplying`: seconds of one token at the peak of the GPUs that share it, 0 where the peak
-    is unknown. `waiting`: waiting_seconds. Low and high are SPREAD of reading and waiting.
+    is unknown and `reads_alone`. `waiting`: waiting_seconds. Low and high are SPREAD of reading and
+    waiting.
     Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1."""
     if bandwidth_gbps is None or read_bytes <= 0:
         return None

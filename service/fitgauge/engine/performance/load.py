@@ -11,6 +11,7 @@ from fitgauge.engine.performance.decode import (
     EFFICIENCY,
     SPREAD,
     DecodeSpeed,
+    reads_alone,
     step_bytes,
     waiting_seconds,
 )
@@ -133,8 +134,7 @@ def load_speed(
     A request holds its prompt and, on average, half its answer. host: what of the weights lies in
     host memory, which comes on top of what the GPU reads of its own."""
     bandwidth, fastest = accelerator.bandwidth_gbps, peak(scheme, accelerator)
-    reads_alone = load.concurrency == 1 and _is_fitted(accelerator)
-    if bandwidth is None or (fastest is None and not reads_alone):
+    if bandwidth is None or (fastest is None and not reads_alone(accelerator, load.concurrency)):
         return None
     read = step_bytes(
         spec,
@@ -167,14 +167,6 @@ def load_speed(
             low=prompt.low + fast, expected=prompt.expected + expected, high=prompt.high + slow
         )
     return speed_of(step, prompt, load, compute_efficiency(spec))
-
-
-def _is_fitted(accelerator: Accelerator) -> bool:
-    """Return whether runs on such GPUs are among those of EFFICIENCY: Apple's, and NVIDIA's from
-    Ampere on. Others may be slower than their bandwidth lets expect."""
-    if accelerator.vendor != "NVIDIA":
-        return accelerator.vendor == "Apple"
-    return (accelerator.compute_capability or (0, 0)) >= (8, 0)
 
 
 def _written_alone(step: StepSeconds) -> DecodeSpeed:

@@ -16,6 +16,7 @@ from fitgauge.engine.performance.decode import (
     DecodeSpeed,
     decode_speed,
     expected_speed,
+    reads_alone,
     waiting_seconds,
 )
 from fitgauge.engine.performance.flops import Arithmetic
@@ -196,7 +197,7 @@ class Rate:
             self._speeds[place] = expected_speed(
                 self._read,
                 self._concurrency,
-                option.bandwidth,
+                self._bandwidth(option),
                 self._multiplying(option),
                 self._waits.of(option),
             )
@@ -215,10 +216,17 @@ class Rate:
         return decode_speed(
             self._read,
             self._concurrency,
-            option.bandwidth,
+            self._bandwidth(option),
             self._multiplying(option),
             self._waits.of(option),
         )
+
+    def _bandwidth(self, option: GpuOption) -> float | None:
+        """Return the bandwidth of a GPU where the speed follows from what is known of it."""
+        accelerator = option.limit.accelerator
+        if option.peak is None and not reads_alone(accelerator, self._concurrency):
+            return None
+        return option.bandwidth
 
     def _multiplying(self, option: GpuOption) -> float:
         ranks = self._waits.ranks

@@ -119,7 +119,13 @@ class Recommendation(Struct, kw_only=True):
     total_usable_bytes: Annotated[int, Meta(description="Usable memory of all its GPUs.")]
     decode: Annotated[
         DecodeAnswer | None,
-        Meta(description="Null if the bandwidth is unknown or the model does not generate."),
+        Meta(
+            description=(
+                "Null where no source states how fast the GPU reads and multiplies (one request on"
+                " Apple's GPUs, and NVIDIA's from Ampere on, only reads), or the model does not"
+                " generate."
+            )
+        ),
     ]
     prefill: Annotated[
         PrefillAnswer | None,

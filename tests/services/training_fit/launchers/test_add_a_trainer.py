@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from fitgauge.services.training_fit.launchers import registry
+from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.tool import Default, Tool
+from fitgauge.services.training_fit.launchers.words_as_files import flags_of, settings_file
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
@@ -22,6 +24,11 @@ TOY = Tool(
         f"toy {setup.algorithm} {model.id} --batch {workload.micro_batch_size}"
     ),
     supports=lambda workload: workload.optimizer != "muon",
+    files=lambda before, words: (
+        settings_file(before, ["toy", "toy.yaml"], "toy.yaml", flags_of(words[3:]))
+        if words[0] == "toy"
+        else None
+    ),
     defaults=(
         Default("optimizer", "lion", "toy/defaults.py"),
         Default("lora_rank", 4, "toy/defaults.py", ("lora",)),
@@ -40,7 +47,7 @@ def train(questions, monkeypatch):
 
 @pytest.mark.parametrize("field", ["framework", "trainer"])
 @pytest.mark.parametrize("name", ["toy-tuner", "Toy"])
-def test_a_new_tool_is_one_row_with_its_names_its_defaults_and_its_command(train, field, name):
+def test_a_new_tool_is_one_row_with_names_defaults_command_and_files(train, field, name):
     answer = train(**{field: name})
     understood = answer.understood_as
     assert (understood["trainer"], understood["optimizer"], understood["lora_rank"]) == (
@@ -49,6 +56,7 @@ def test_a_new_tool_is_one_row_with_its_names_its_defaults_and_its_command(train
         4,
     )
     assert answer.launch.command == "toy sft Qwen/Qwen3-0.6B --batch 1"
+    assert config_files(answer.launch.command) == ({"toy.yaml": "batch: 1\n"}, "toy toy.yaml")
     assumed = {assumption.field: assumption for assumption in answer.assumed}
     assert (assumed["optimizer"].value, assumed["lora_rank"].value) == ("lion", 4)
     assert "ToyTuner 0.1" in assumed["optimizer"].message

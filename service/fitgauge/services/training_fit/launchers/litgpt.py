@@ -1,6 +1,8 @@
 """LitGPT: flags of `litgpt finetune_*`. Source: litgpt 0.5, litgpt/finetune/full.py and lora.py,
 litgpt/args.py."""
 
+from collections.abc import Sequence
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -14,6 +16,13 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    ConfigFiles,
+    flags_of,
+    nested,
+    place_of,
+    settings_file,
+)
 
 _PRECISIONS = {
     "bf16": "bf16-true",
@@ -100,6 +109,16 @@ def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> st
     return joined(words)
 
 
+def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
+    """Read `litgpt finetune_*`. Source: config_hub/finetune."""
+    place = place_of(words, lambda word: word == "litgpt")
+    if place is None:
+        return None
+    settings = {"checkpoint_dir": words[place + 2], **flags_of(words[place + 3 :])}
+    start = [*words[: place + 2], "--config", "litgpt.yaml"]
+    return settings_file(before, start, "litgpt.yaml", nested(settings))
+
+
 LITGPT = Tool(
     name="litgpt",
     title="LitGPT",
@@ -108,6 +127,7 @@ LITGPT = Tool(
     framework="transformers",
     framework_on_several="fsdp",
     command=litgpt_command,
+    files=_files,
     supports=litgpt_supports,
     run_names=RunNames(
         "flags",

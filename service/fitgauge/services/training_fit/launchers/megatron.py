@@ -16,6 +16,7 @@ from fitgauge.services.training_fit.launchers.common import (
     sequences_per_step,
 )
 from fitgauge.services.training_fit.launchers.tool import Launcher, lacking
+from fitgauge.services.training_fit.launchers.words_as_files import script_of
 from fitgauge.services.training_fit.megatron import uneven
 
 _POSITIONS = ("wpe.weight", "embed_positions.weight")
@@ -381,4 +382,10 @@ def megatron_modules(workload: TrainingWorkload) -> list[str]:
     return list(dict.fromkeys(_MODULES.get(name, name) for name in named))
 
 
-MEGATRON_LAUNCHER = Launcher("Megatron", megatron_command, _unsupported)
+MEGATRON_LAUNCHER = Launcher(
+    "Megatron",
+    megatron_command,
+    _unsupported,
+    # Megatron-LM's --yaml-cfg reads a part: yaml_arguments.py; `megatron` is ms-swift's
+    files=script_of(frozenset(("pretrain_gpt.py", "megatron"))),
+)

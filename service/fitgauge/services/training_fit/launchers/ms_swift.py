@@ -1,7 +1,7 @@
 """ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments;
 examples/train."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
@@ -21,6 +21,12 @@ from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    ConfigFiles,
+    flags_of,
+    place_of,
+    settings_file,
+)
 
 _ATTENTION = {"flash": "flash_attn", "sdpa": "sdpa", "eager": "eager"}
 _TYPES = {"reward": "rm"}
@@ -150,6 +156,15 @@ def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
     return words
 
 
+def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
+    """Read `swift sft` and `swift rlhf`. Source: swift/cli/main.py, parse_yaml_args."""
+    place = place_of(words, lambda word: word == "swift")
+    if place is None:
+        return None
+    start = [*words[: place + 2], "swift.yaml"]
+    return settings_file(before, start, "swift.yaml", flags_of(words[place + 2 :]))
+
+
 MS_SWIFT = Tool(
     name="ms-swift",
     title="ms-swift",
@@ -158,6 +173,7 @@ MS_SWIFT = Tool(
     shards_with=("deepspeed", "fsdp"),
     aliases=("swift", "swiftsft"),
     command=ms_swift_command,
+    files=_files,
     run_names=TRAINER_FLAGS,
     algorithms=PREFERENCE | {"ppo", "grpo"},
     unsupported=_unsupported,

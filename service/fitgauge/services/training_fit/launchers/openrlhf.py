@@ -14,6 +14,9 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    script_of,
+)
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 _OPTIMIZERS = {"adamw": "adam", "muon": "muon"}
@@ -182,6 +185,7 @@ OPENRLHF = Tool(
     # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py
     rollout=RolloutDefaults("vllm", 0.5, "level_1", tensor_parallel=2, batched_tokens=None),
     sampling_command=openrlhf_command,
+    files=script_of(frozenset(("openrlhf.cli.train_sft", "openrlhf.cli.train_ppo_ray"))),
     defaults=(
         Default("precision", "bf16", "openrlhf/cli/train_sft.py, --ds.param_dtype"),
         Default("activation_checkpointing", "full",

@@ -1,6 +1,6 @@
 """Registry of the training tools: one line a tool, whose file says the rest."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -26,6 +26,7 @@ from fitgauge.services.training_fit.launchers.torchtune import TORCHTUNE
 from fitgauge.services.training_fit.launchers.trl import TRL, TRL_LAUNCHER
 from fitgauge.services.training_fit.launchers.unsloth import UNSLOTH
 from fitgauge.services.training_fit.launchers.verl import VERL
+from fitgauge.services.training_fit.launchers.words_as_files import FilesOf
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 TOOLS: tuple[Tool, ...] = (
@@ -67,6 +68,13 @@ _NOT_MODELLED: Mapping[str, tuple[str, str]] = {
 def launcher_of(workload: TrainingWorkload) -> Launcher:
     """Return the launcher of a framework."""
     return MEGATRON_LAUNCHER if workload.framework == "megatron" else TRL_LAUNCHER
+
+
+def readers() -> Iterator[FilesOf]:
+    """Yield what reads a command as files, of every tool and launcher that has some."""
+    for files in (*(tool.files for tool in TOOLS), MEGATRON_LAUNCHER.files):
+        if files is not None:
+            yield files
 
 
 def tools_by_word() -> Mapping[str, Tool]:

@@ -21,6 +21,7 @@ from fitgauge.engine.training.algorithms.setup import (
 from fitgauge.engine.training.states.checkpoint_files import Writer
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
+from fitgauge.services.training_fit.launchers.words_as_files import FilesOf
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 Value = str | int | float | bool | list[str]
@@ -119,6 +120,8 @@ class Launcher:
     """Settings that the command has no flag for."""
     run_names: RunNames | None = None
     """Its names of how long it trains and when it saves."""
+    files: FilesOf | None = None
+    """Its command as files that it reads."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -145,6 +148,8 @@ class Tool:
     """What other releases take for a field that `defaults` leaves out: within the interval."""
     command: Callable[[Model, TrainingWorkload, Setup], str] | None = None
     """The whole command, with the files it reads."""
+    files: FilesOf | None = None
+    """Its command as files that it reads in place of flags."""
     algorithms: frozenset[str] = frozenset({"sft"})
     """Algorithms that `command` runs."""
     supports: Callable[[TrainingWorkload], bool] = lambda workload: True

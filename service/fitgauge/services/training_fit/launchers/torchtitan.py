@@ -1,6 +1,8 @@
 """torchtitan: run_train.sh with the configuration of a model, and what it says otherwise.
 Source: torchtitan, config/configs.py."""
 
+from collections.abc import Sequence
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -9,6 +11,12 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined
 from fitgauge.services.training_fit.launchers.common import processes_per_node
 from fitgauge.services.training_fit.launchers.tool import Default, Tool, lacking
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    ConfigFiles,
+    command_after,
+    flags_of,
+    place_of,
+)
 
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 """As torch/distributed/pipelining/schedules.py has them, get_schedule_class."""
@@ -103,6 +111,45 @@ def _unsupported(_: Model, workload: TrainingWorkload, __: Setup) -> list[Note]:
     ]
 
 
+def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
+    """Read run_train.sh, whose start is then of the module, from the folder that both are in."""
+    place = place_of(words, lambda word: word.endswith("run_train.sh"))
+    if place is None:
+        return None
+    start = [_OF_MODULE.get(word.partition("=")[0], word) for word in words[: place + 1]]
+    names = dict(word.split("=", 1) for word in words[:place] if "=" in word)
+    module = _module(names["MODULE"], names["CONFIG"], words[place + 1 :])
+    return ConfigFiles({f"{_MODULE}.py": module}, command_after(before, start))
+
+
+def _module(model: str, config: str, flags: Sequence[str]) -> str:
+    """Return torchtitan's configuration: a module with a function that changes that of the model.
+
+    TOML files were read until 2025; since then a run is a Python function, which flags still
+    overrule. Source: torchtitan, main of August 2026, torchtitan/config/README.md and manager.py,
+    ConfigManager._load_config; distributed/activation_checkpoint.py, ActivationCheckpointingConfig.
+    """
+    *settings, recomputed = flags
+    policy = _POLICIES[recomputed.partition(":")[2]]
+    lines = [f"from torchtitan.models.{model}.config_registry import {config}"]
+    if policy is not None:
+        lines.insert(0, f"from torchtitan.distributed.activation_checkpoint import {policy}")
+    lines += ["from torchtitan.trainer import Trainer", "", ""]
+    lines += ["def train() -> Trainer.Config:", f"    config = {config}()"]
+    for name, value in flags_of(settings).items():
+        section, _, field = name.rpartition(".")
+        if field.startswith("no_"):
+            field, value = field.removeprefix("no_"), False
+        lines.append(f"    config.{section}.{field} = {value!r}")
+    chosen = "None" if policy is None else f"{policy}.Config()"
+    lines += [f"    config.activation_checkpoint = {chosen}", "    return config", ""]
+    return "\n".join(['"""A run of torchtitan."""', "", *lines])
+
+
+_MODULE = "titan_run"
+_OF_MODULE = {"MODULE": f"MODULE={_MODULE}", "CONFIG": "CONFIG=train"}
+_POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
+
 TORCHTITAN = Tool(
     name="torchtitan",
     title="torchtitan",
@@ -111,6 +158,7 @@ TORCHTITAN = Tool(
     framework="fsdp",
     aliases=("titan",),
     command=torchtitan_command,
+    files=_files,
     supports=torchtitan_supports,
     unsupported=_unsupported,
     placeholders="MODULE and CONFIG",

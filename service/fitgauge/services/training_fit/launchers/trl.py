@@ -1,6 +1,8 @@
 """TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
 1.10, trl/scripts and trl/trainer."""
 
+from collections.abc import Sequence
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Part
 from fitgauge.engine.note import Note
@@ -15,6 +17,12 @@ from fitgauge.services.training_fit.launchers.common import DTYPES, base_format,
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    ConfigFiles,
+    flags_of,
+    place_of,
+    settings_file,
+)
 
 _SCRIPTS = {
     "sft": ("-m", "trl.scripts.sft"), "dpo": ("-m", "trl.scripts.dpo"),
@@ -225,12 +233,28 @@ def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
     return [*flags, length, workload.sequence_length, *_trainer(workload)]
 
 
+def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
+    """Read TRL's scripts. Source: trl/scripts/utils.py, TrlParser.parse_args_and_config."""
+    place = place_of(words, lambda word: word.startswith("trl.scripts."))
+    if place is None:
+        return None
+    settings = flags_of(words[place + 1 :])
+    for name in _LISTS & settings.keys():
+        settings[name] = settings[name] if isinstance(settings[name], list) else [settings[name]]
+    start = [*words[: place + 1], "--config", "trl.yaml"]
+    return settings_file(before, start, "trl.yaml", settings)
+
+
+_LISTS = frozenset(("reward_funcs",))
+"""Settings of TRL that are lists with one value too (trl/scripts/grpo.py)."""
+
 TRL = Tool(
     name="trl",
     title="TRL",
     version="1.10",
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
+    files=_files,
     computes_reference_first=computes_reference_first,
     # Liger's losses of dpo_trainer.py, kto_trainer.py and grpo_trainer.py
     fuses_loss=frozenset({"sft", "dpo", "kto", "grpo"}),

@@ -1,6 +1,8 @@
 """verl without sampling: overrides of `verl.trainer.sft_trainer`. Source: verl 0.7,
 verl/trainer/config/sft_trainer_engine.yaml."""
 
+from collections.abc import Sequence
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -14,6 +16,13 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
+from fitgauge.services.training_fit.launchers.words_as_files import (
+    ConfigFiles,
+    nested,
+    place_of,
+    settings_file,
+    value_of,
+)
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "grpo", "rloo": "rloo"}
 _OPTIMIZERS = {
@@ -176,6 +185,25 @@ def _verl_engine(workload: TrainingWorkload, actor: str) -> dict[str, object]:
     }
 
 
+def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:
+    """Read overrides of verl's own configuration, by Hydra. Source: verl/trainer/sft_trainer.py and
+    main_ppo.py, hydra.main; examples/sglang_multiturn/config."""
+    place = place_of(words, lambda word: word in _CONFIGURATIONS)
+    if place is None:
+        return None
+    overrides = dict(word.lstrip("+").split("=", 1) for word in words[place + 1 :])
+    settings = {"defaults": [_CONFIGURATIONS[words[place]], "_self_"]}
+    settings |= nested({name: value_of(value) for name, value in overrides.items()})
+    start = [*words[: place + 1], "--config-dir", ".", "--config-name", "verl"]
+    return settings_file(before, start, "verl.yaml", settings)
+
+
+_CONFIGURATIONS = {
+    "verl.trainer.sft_trainer": "sft_trainer_engine",
+    "verl.trainer.main_ppo": "ppo_trainer",
+}
+"""By its program."""
+
 VERL = Tool(
     name="verl",
     title="verl",
@@ -184,6 +212,7 @@ VERL = Tool(
     framework="fsdp",
     aliases=("easyr1",),
     command=verl_sft_command,
+    files=_files,
     run_names=RunNames(
         "overrides",
         {

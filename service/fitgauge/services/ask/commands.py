@@ -15,7 +15,8 @@ from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.questions import MissingModelError, model_fields
 from fitgauge.services.manifests.yaml_text import Block, text_of
 
-_WORD = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`])+|`|\n""")
+_WORD = re.compile(r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"'`])+|`|\n\s*""")
+_FLAG_BEGINS = re.compile(r"(?://)?--?[A-Za-z]")
 _FLAG = re.compile(r"(?://)?(-{1,2}[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
 _PROSE = re.compile(r"[a-z]+[,.;:?!]?|[^\x00-\x7f].*|.*[,;?!]|\(.*|\d+[x*×]\S*")
 """What is no value of a flag: a word of a sentence, a count of GPUs."""
@@ -90,7 +91,8 @@ def _plain(value: object) -> object:
 
 @cache
 def _programs() -> re.Pattern[str]:
-    """Return what matches the start of a model server: its program, or its image before flags."""
+    """Return what matches the start of a model server: its program, or its image before flags. The
+    whole of an image's name is taken or nothing: what lies in it may be there many times."""
     starts: dict[str, str] = {}
     for name, row in ENGINES.items():
         facts = row.container_start
@@ -99,9 +101,10 @@ def _programs() -> re.Pattern[str]:
         programs = sorted(facts.programs, key=len, reverse=True)
         called = "|".join(r"\s+".join(map(re.escape, program)) for program in programs)
         images = "|".join(map(re.escape, facts.images))
-        name_of_image = rf"[\w./-]*(?:{images})[\w./-]*(?::[\w.-]+)?(?=\s+(?:serve\s|-))"
-        image = f"|{_AT_START}{name_of_image}" if images else ""
-        starts[name] = rf"(?:{_PATH}(?:{called})(?![\w.-]){image})"
+        image = rf"(?>[\w./-]*(?:{images}))[\w./-]*+(?::[\w.-]++)?+"
+        image += r"(?=\s+(?:serve\s|-))"
+        or_image = f"|{_AT_START}{image}" if images else ""
+        starts[name] = rf"(?:{_PATH}(?:{called})(?![\w.-]){or_image})"
     names = {name: f"e{index}" for index, name in enumerate(ENGINES)}
     return re.compile("|".join(f"(?P<{names[name]}>{text})" for name, text in starts.items()))
 
@@ -115,26 +118,18 @@ def _arguments(text: str, start: int, row: Engine) -> tuple[list[str], int]:
     facts = row.container_start
     assert facts is not None
     words: list[str] = []
-    end = start
-    tokens = list(_tokens(text, start))
-    place = 0
-    first = tokens[0][0] if tokens else ""
-    if facts.names_model_first and _MODEL.fullmatch(first) and not _FLAG.fullmatch(first):
-        words.append(_unquoted(tokens[0][0]))
-        end, place = tokens[0][1], 1
-    while place < len(tokens) and len(words) < _MOST_FLAGS:
-        word, stop = tokens[place]
-        match = _FLAG.fullmatch(word)
-        if match is None:
-            break
-        end = stop
-        place += 1
+    end, nothing = start, ("", start)
+    tokens = _tokens(text, start)
+    word, stop = next(tokens, nothing)
+    if facts.names_model_first and _MODEL.fullmatch(word) and not _FLAG.fullmatch(word):
+        words.append(_unquoted(word))
+        end, (word, stop) = stop, next(tokens, nothing)
+    while len(words) < _MOST_FLAGS and (match := _FLAG.fullmatch(word)):
         words.append(match[1] + _unquoted(match[2] or ""))
-        if match[2] or place == len(tokens) or not _is_value(tokens[place][0]):
-            continue
-        words.append(_unquoted(tokens[place][0]))
-        end = tokens[place][1]
-        place += 1
+        end, (word, stop) = stop, next(tokens, nothing)
+        if word and not match[2] and _is_value(word):
+            words.append(_unquoted(word))
+            end, (word, stop) = stop, next(tokens, nothing)
     return words, end
 
 
@@ -144,8 +139,8 @@ def _tokens(text: str, start: int) -> Iterator[tuple[str, int]]:
     for match in _WORD.finditer(text, start):
         if match[0] == "`" or match[0] in ("\\", ";", "|", "&&", "||"):
             return
-        if match[0] == "\n":
-            if not re.match(r"\s*(?://)?--?[A-Za-z]", text[match.end() :]):
+        if match[0][0] == "\n":
+            if not _FLAG_BEGINS.match(text, match.end()):
                 return
             continue
         yield match[0], match.end()

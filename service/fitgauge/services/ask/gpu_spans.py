@@ -5,8 +5,8 @@ import re
 from fitgauge.catalog.gpu_names import VENDORS
 from fitgauge.services.ask.scan import DASHES, Scan
 
-_RUN = re.compile(r"(?=[\w.-]*\d)[A-Za-z][A-Za-z0-9.]*(?:[-_][A-Za-z0-9.]*[A-Za-z0-9])+")
-"""A word of several parts with a digit."""
+_RUN = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:[-_][A-Za-z0-9.]*[A-Za-z0-9])+")
+"""A word of several parts."""
 
 _SERIES = re.compile(r"N[CD]m?[ _-]?[A-Z]{1,2}\d{2,3}X?[ _-]v\d\b", re.IGNORECASE)
 """Machines of Azure by their series: "ND H100 v5"."""

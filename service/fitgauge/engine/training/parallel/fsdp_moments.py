@@ -8,6 +8,7 @@ pre_backward, post_backward), _fsdp_collectives.py (foreach_all_gather, foreach_
 _fsdp_state.py (root)."""
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
@@ -59,7 +60,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Gathered parameters [bytes]."""
     buffers: int
     """Buffers of gathers and reductions [bytes]."""
-    shards: int
+    shards: int = 0
     """Gradients of this rank [bytes]."""
     activations: int
     """Activations with everything that autograd holds, gradients of gathered parameters among them
@@ -138,7 +139,6 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
         phase="forward",
         gathered=unsharded + (step.tower.gathered if step.reshard else 0),
         buffers=before,
-        shards=0,
         activations=live + step.first.forward.peak,
     )
     before = step.tower.gathered or before
@@ -150,14 +150,12 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
                 phase="forward",
                 gathered=unsharded,
                 buffers=before + group.gathered,
-                shards=0,
                 activations=live,
             )
             yield Moment(
                 phase="forward",
                 gathered=here,
                 buffers=group.gathered,
-                shards=0,
                 activations=live + segment.forward.peak,
             )
         before = group.gathered
@@ -167,7 +165,6 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
         phase="forward",
         gathered=unsharded,
         buffers=before,
-        shards=0,
         activations=live + step.last.forward.peak,
     )
     return live + step.last.forward.end - step.passing
@@ -180,62 +177,116 @@ def _backward(step: Step, live: int) -> Iterator[Moment]:
     they go, and its gradients are copied into the reduce-scatter's input, which stays until the
     next unit is done. Offloaded, its shard follows it to the host (_fsdp_collectives.py,
     foreach_reduce: new_sharded_grad.to(cpu))."""
-    root, groups = step.root, step.groups
-    after = [group.gathered if step.prefetch else 0 for group in (step.tower, *groups)]
+    groups, shown = step.groups, _shown(step)
     unfreed = step.towers + sum(group.gathered for group in groups)
-    unsharded = root.gathered + (0 if step.reshard else unfreed)
-    prefetched = after[-1] if step.reshard else 0
+    alive = _Alive(live=live, unsharded=step.root.gathered + (0 if step.reshard else unfreed))
+    yield from _backward_of_last(step, alive)
+    for number in range(len(groups) - 1, -1, -1):
+        alive.gather(step, number)
+        if shown[number]:
+            yield from _backward_of_unit(step, alive, number)
+        alive.release(step, number)
+    yield from _backward_of_first(step, alive)
+
+
+@dataclass(slots=True)
+class _Alive:
+    """What is alive between two moments of a backward pass [bytes]."""
+
+    live: int
+    """What autograd holds."""
+    unsharded: int
+    """Gathered parameters."""
+    gathering: int = 0
+    """The buffer of the gather that this unit waits for."""
+    prefetched: int = 0
+    """The buffer of the next unit's gather."""
+    reducing: int = 0
+    """What the last unit's reduce-scatter reads."""
+    shards: int = 0
+    """Gradients of this rank."""
+
+    def gather(self, step: Step, number: int) -> None:
+        """Gather the parameters of a unit, and those of the one that runs after it."""
+        self.gathering = self.prefetched
+        if step.reshard:
+            self.unsharded += step.groups[number].gathered
+            self.prefetched = _prefetched(step, number)
+
+    def release(self, step: Step, number: int) -> None:
+        """Free the parameters of a unit that is done, and keep this rank's part of its
+        gradients."""
+        group, segment = step.groups[number], step.layers[number]
+        self.unsharded -= group.gathered
+        self.live += segment.backward.end + 2 * step.hooked - segment.gradients
+        self.reducing = group.reduced
+        self.shards = group.shard + (0 if step.offload else self.shards)
+
+
+def _prefetched(step: Step, number: int) -> int:
+    """Return the buffer of the gather that is under way while unit `number` runs backward: of the
+    unit before it, of the tower's at the first one [bytes]."""
+    group = step.groups[number - 1] if number else step.tower
+    return group.gathered if step.prefetch else 0
+
+
+def _backward_of_last(step: Step, alive: _Alive) -> Iterator[Moment]:
+    """Yield the backward pass of norm, head and loss."""
     if step.reshard:
+        alive.prefetched = _prefetched(step, len(step.groups))
         yield Moment(
-            phase="backward", gathered=unsharded, buffers=root.gathered, shards=0, activations=live
+            phase="backward",
+            gathered=alive.unsharded,
+            buffers=step.root.gathered,
+            activations=alive.live,
         )
     yield Moment(
         phase="backward",
-        gathered=unsharded,
-        buffers=prefetched,
-        shards=0,
-        activations=live + step.last.backward.peak,
+        gathered=alive.unsharded,
+        buffers=alive.prefetched,
+        activations=alive.live + step.last.backward.peak,
     )
-    live += step.last.backward.end - step.hooked
-    shards = reducing = 0
-    shown = _shown(step)
-    for number in range(len(groups) - 1, -1, -1):
-        group, segment = groups[number], step.layers[number]
-        unsharded += group.gathered if step.reshard else 0
-        gathering, prefetched = prefetched, after[number] if step.reshard else prefetched
-        if shown[number]:
-            if step.reshard:
-                yield Moment(
-                    phase="backward",
-                    gathered=unsharded,
-                    buffers=gathering + reducing,
-                    shards=shards,
-                    activations=live,
-                )
-            yield Moment(
-                phase="backward",
-                gathered=unsharded,
-                buffers=prefetched + reducing,
-                shards=shards,
-                activations=live + segment.backward.peak,
-            )
-            yield Moment(
-                phase="backward",
-                gathered=unsharded - group.gathered,
-                buffers=prefetched + group.reduced,
-                shards=shards,
-                activations=live + segment.backward.end,
-            )
-        unsharded -= group.gathered
-        live += segment.backward.end + 2 * step.hooked - segment.gradients
-        reducing, shards = group.reduced, group.shard + (0 if step.offload else shards)
-    prefetched, tower = (prefetched, step.tower.gathered) if step.reshard else (0, 0)
+    alive.live += step.last.backward.end - step.hooked
+
+
+def _backward_of_unit(step: Step, alive: _Alive, number: int) -> Iterator[Moment]:
+    """Yield the backward pass of a unit: gathered, at work, done."""
+    group, segment = step.groups[number], step.layers[number]
+    if step.reshard:
+        yield Moment(
+            phase="backward",
+            gathered=alive.unsharded,
+            buffers=alive.gathering + alive.reducing,
+            shards=alive.shards,
+            activations=alive.live,
+        )
     yield Moment(
         phase="backward",
-        gathered=unsharded + tower,
-        buffers=prefetched + reducing,
+        gathered=alive.unsharded,
+        buffers=alive.prefetched + alive.reducing,
+        shards=alive.shards,
+        activations=alive.live + segment.backward.peak,
+    )
+    yield Moment(
+        phase="backward",
+        gathered=alive.unsharded - group.gathered,
+        buffers=alive.prefetched + group.reduced,
+        shards=alive.shards,
+        activations=alive.live + segment.backward.end,
+    )
+
+
+def _backward_of_first(step: Step, alive: _Alive) -> Iterator[Moment]:
+    """Yield the backward pass of the embedding with encoder and towers, then the root's
+    reduction."""
+    root, shards = step.root, alive.shards
+    prefetched, tower = (alive.prefetched, step.tower.gathered) if step.reshard else (0, 0)
+    yield Moment(
+        phase="backward",
+        gathered=alive.unsharded + tower,
+        buffers=prefetched + alive.reducing,
         shards=shards,
-        activations=live + step.first.backward.peak,
+        activations=alive.live + step.first.backward.peak,
     )
     shards += 0 if step.offload else step.tower_shards
     yield Moment(

@@ -23,11 +23,11 @@ Source: torch/optim/adamw.py, _multi_tensor_adamw, _single_tensor_adamw; DeepSpe
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Buffers of data parallelism."""
 
-    buckets: Bytes
+    buckets: Bytes = NOTHING
     """While gradients are made, but not yet at the loss [bytes]."""
-    standing: Bytes
+    standing: Bytes = NOTHING
     """All the time [bytes]."""
-    gathered: Bytes
+    gathered: Bytes = NOTHING
     """Parameters gathered during the passes [bytes]."""
     step_copies: int = 0
     """fp32 gradients of a step, and what its AdamW makes [bytes]."""
@@ -52,92 +52,102 @@ def exchange(
     `trained`, `elements`: numbers of trained and of all parameters of the stage, whole; `largest`:
     of its largest unit; `width`: bytes of a gathered or reduced number. DDP copies every gradient
     into buckets that it makes at the start (torch/nn/parallel/distributed.py,
-    gradient_as_bucket_view False). ZeRO-1 and 2 make a bucket when the first gradient is there, of
-    its whole size whatever is in it (stage_1_and_2.py, setup_buckets); ZeRO-1 keeps it from one
-    micro-batch to the next, ZeRO-2 puts what a full one holds in the order of ranks next to it, one
-    that is never full when the passes are over. Without ZeRO DeepSpeed copies gradients into one
-    bucket after another then (deepspeed/runtime/engine.py, allreduce_no_retain). ZeRO-3 makes one
-    bucket at the start (stage3.py). So do single ranks. Where ZeRO-1 or 2 offloads, the largest
-    parameter's gradient has a buffer all the time (temp_grad_buffer_for_gpu_offload). Asked for
-    fp32 gradients, ZeRO-1 makes none, and keeps the 16-bit gradients next to them
-    (deepspeed/runtime/bf16_optimizer.py). A step of ZeRO steps from an fp32 copy of the gradients'
-    shard (step; stage3.py, _prepare_fp32_grad_for_sub_group). ZeRO-3 keeps what it will use again
-    within 1e9 numbers, forward and back: half of that around the loss, and never less than a unit
-    and the next prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut over the ranks
-    of a node (arXiv 2306.10209, section 3.2), of those that it let go in this step and where the
-    first is (partition_parameters.py, _partition_param_sec: remote_device). Measured on DeepSpeed
-    itself: tools/accuracy/measure_zero.py."""
-    zero = workload.framework == "deepspeed" and workload.zero_stage > 0
+    gradient_as_bucket_view False). Without ZeRO DeepSpeed copies gradients into one bucket after
+    another when the passes are over (deepspeed/runtime/engine.py, allreduce_no_retain)."""
     if workload.framework == "megatron":
+        return Exchange(step_copies=_step_copy(workload, rank))
+    if workload.framework == "deepspeed" and workload.zero_stage > 0:
+        if workload.zero_stage == 3:
+            return _zero_3(workload, rank, trained, elements, largest, width)
+        return _zero_1_or_2(workload, rank, trained, width)
+    if workload.data_parallel * workload.context_parallel == 1:
+        return Exchange()
+    if workload.framework == "deepspeed":
         return Exchange(
-            buckets=NOTHING,
-            standing=NOTHING,
-            gathered=NOTHING,
-            step_copies=_step_copy(workload, rank),
-        )
-    if not zero and workload.data_parallel * workload.context_parallel == 1:
-        return Exchange(buckets=NOTHING, standing=NOTHING, gathered=NOTHING)
-    filled = min(BUCKET_ELEMENTS, trained) * width
-    if workload.framework == "deepspeed" and not zero:
-        return Exchange(
-            buckets=NOTHING,
-            standing=NOTHING,
-            gathered=NOTHING,
             step_copies=_temporaries(workload, rank.master_weights),
-            ordered=filled,
+            ordered=_filled(trained, width),
         )
-    if not zero:
-        copies = trained * width
+    copies = trained * width
+    return Exchange(standing=Bytes(low=0, expected=copies, high=copies))
+
+
+def _zero_1_or_2(
+    workload: TrainingWorkload, rank: RankStates, trained: int, width: int
+) -> Exchange:
+    """Return what ZeRO-1 and 2 exchange.
+
+    They make a bucket when the first gradient is there, of its whole size whatever is in it
+    (stage_1_and_2.py, setup_buckets), on single ranks too; ZeRO-1 keeps it from one micro-batch
+    to the next, ZeRO-2 puts what a full one holds in the order of ranks next to it, one that is
+    never full when the passes are over. Where they offload, the largest parameter's gradient has a
+    buffer all the time (temp_grad_buffer_for_gpu_offload). Asked for fp32 gradients, ZeRO-1 makes
+    no bucket, and keeps the 16-bit gradients next to them (deepspeed/runtime/bf16_optimizer.py). A
+    step steps from an fp32 copy of the gradients' shard (step). Measured on DeepSpeed itself:
+    tools/accuracy/measure_zero.py."""
+    is_offloaded = workload.offload != "none"
+    if workload.zero_stage == 1 and workload.gradient_dtype == "fp32" and not is_offloaded:
         return Exchange(
-            buckets=NOTHING, standing=Bytes(low=0, expected=copies, high=copies), gathered=NOTHING
-        )
-    if (
-        workload.zero_stage == 1
-        and workload.gradient_dtype == "fp32"
-        and workload.offload == "none"
-    ):
-        return Exchange(
-            buckets=NOTHING,
             standing=more(NOTHING, trained * width),
-            gathered=NOTHING,
             step_copies=_temporaries(workload, rank.master_weights),
         )
-    whole = BUCKET_ELEMENTS * width
-    bucket = Bytes(low=filled // 10, expected=whole, high=whole)
-    copies = _step_copy(workload, rank)
-    travels = width * rank.largest if workload.offload != "none" else 0
-    travelling = more(NOTHING, travels)
-    if workload.zero_stage == 1:
-        stays = workload.micro_batches > 1
-        buckets, standing = (NOTHING, more(bucket, travels)) if stays else (bucket, travelling)
-        return Exchange(
-            buckets=buckets,
-            standing=standing,
-            gathered=NOTHING,
-            step_copies=copies,
-            frees_gradients=True,
+    bucket, travels = _bucket(trained, width), width * rank.largest if is_offloaded else 0
+    buckets, standing, ordered = bucket, more(NOTHING, travels), 0
+    if workload.zero_stage == 1 and workload.micro_batches > 1:
+        buckets, standing = NOTHING, more(bucket, travels)
+    elif workload.zero_stage == 2:
+        is_full, filled = trained > BUCKET_ELEMENTS, _filled(trained, width)
+        ordered = 0 if is_full else filled
+        buckets = Bytes(
+            low=bucket.low, expected=bucket.expected * (1 + is_full), high=bucket.high + filled
         )
-    if workload.zero_stage == 2:
-        ordered = Bytes(
-            low=bucket.low, expected=whole * (1 + (trained > BUCKET_ELEMENTS)), high=whole + filled
-        )
-        return Exchange(
-            buckets=ordered,
-            standing=travelling,
-            gathered=NOTHING,
-            step_copies=copies,
-            ordered=0 if trained > BUCKET_ELEMENTS else filled,
-            frees_gradients=True,
-        )
+    return Exchange(
+        buckets=buckets,
+        standing=standing,
+        step_copies=_step_copy(workload, rank),
+        ordered=ordered,
+        frees_gradients=True,
+    )
+
+
+def _zero_3(
+    workload: TrainingWorkload,
+    rank: RankStates,
+    trained: int,
+    elements: int,
+    largest: int,
+    width: int,
+) -> Exchange:
+    """Return what ZeRO-3 exchanges.
+
+    It makes one bucket at the start (stage3.py), on single ranks too. It keeps what it will
+    use again within 1e9 numbers, forward and back: half of that around the loss, and never less
+    than a unit and the next prefetch. ZeRO++ (hpZ) keeps a second copy of the 16-bit weights cut
+    over the ranks of a node (arXiv 2306.10209, section 3.2), of those that it let go in this step
+    and where the first is (partition_parameters.py, _partition_param_sec: remote_device). A step
+    steps from an fp32 copy of the gradients' shard (_prepare_fp32_grad_for_sub_group). Measured on
+    DeepSpeed itself: tools/accuracy/measure_zero.py."""
     least = min(elements, largest + PREFETCH_ELEMENTS)
     usual = min(elements, max(LIVE_ELEMENTS // 2, least))
     most = min(elements, max(LIVE_ELEMENTS, least))
     copied = workload.zero_hpz_partition_size > 1 and not rank.parked
     second = (elements - usual) * width // workload.zero_hpz_partition_size if copied else 0
-    gathered = Bytes(
-        low=least * width + second, expected=usual * width + second, high=most * width + second
+    gathered = Bytes(low=least * width, expected=usual * width, high=most * width)
+    return Exchange(
+        standing=_bucket(trained, width),
+        gathered=more(gathered, second),
+        step_copies=_step_copy(workload, rank),
     )
-    return Exchange(buckets=NOTHING, standing=bucket, gathered=gathered, step_copies=copies)
+
+
+def _filled(trained: int, width: int) -> int:
+    """Return what a bucket holds of the gradients, at most [bytes]."""
+    return min(BUCKET_ELEMENTS, trained) * width
+
+
+def _bucket(trained: int, width: int) -> Bytes:
+    """Return the size of a bucket [bytes]."""
+    whole = BUCKET_ELEMENTS * width
+    return Bytes(low=_filled(trained, width) // 10, expected=whole, high=whole)
 
 
 def more(size: Bytes, by: int) -> Bytes:

@@ -39,8 +39,8 @@ def is_missing_file(response: httpx2.Response, url: str) -> bool:
 def error_of(
     response: httpx2.Response, repo_id: str, revision: str, *, callers: bool = False
 ) -> FitgaugeError:
-    """Return the error that an answer of 300 or more stands for. huggingface_hub sorts out the
-    Hub's own error codes. callers: the token that was sent to the Hub is the caller's own."""
+    """Return the error that an answer of 300 or more stands for. callers: the token that was sent
+    to the Hub is the caller's own."""
     use = "send X-HF-Token:" if callers else "set HF_TOKEN to"
     status = response.status_code
     if status == 429 or (status == 503 and "retry-after" in response.headers):
@@ -57,12 +57,32 @@ def error_of(
             f"HF_ENDPOINT answered {status}; is it a Hugging Face Hub?",
             hint="Check HF_ENDPOINT and the proxy.",
         )
-    try:
-        # without its body, which huggingface_hub would parse unbounded for a message that is not
-        # shown
-        hf_raise_for_status(
-            httpx2.Response(status, headers=_codes(response), request=response.request)
+    if (coded := _coded_error(response, repo_id, revision, use)) is not None:
+        return coded
+    rejects = response.headers.get("x-error-message", "").startswith("Invalid credentials")
+    if status == 401 and rejects:
+        return _rejected_token(callers)
+    if status in (401, 404):
+        return _unknown(response, repo_id, use)
+    if status == 403:
+        return GatedModelError(
+            f"The Hub forbids reading {repo_id}.",
+            hint=f"{use[0].upper()}{use[1:]} a token with read access.",
         )
+    return UnknownModelError(
+        f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub."
+    )
+
+
+def _coded_error(
+    response: httpx2.Response, repo_id: str, revision: str, use: str
+) -> FitgaugeError | None:
+    """Return the error of one of the Hub's own codes, as huggingface_hub sorts them out; None
+    without one. use: how to send a token."""
+    # without its body, which huggingface_hub would parse unbounded for a message that is not shown
+    bare = httpx2.Response(response.status_code, headers=_codes(response), request=response.request)
+    try:
+        hf_raise_for_status(bare)
     except GatedRepoError:
         return GatedModelError(
             f"{repo_id} is gated.",
@@ -82,27 +102,19 @@ def error_of(
         return _unknown(response, repo_id, use)
     except HfHubHTTPError:
         pass
-    if status == 401 and response.headers.get("x-error-message", "").startswith(
-        "Invalid credentials"
-    ):
-        if callers:
-            return GatedModelError(
-                "The Hub rejects the token in X-HF-Token.",
-                hint="Renew it, or leave it out for public models.",
-            )
+    return None
+
+
+def _rejected_token(callers: bool) -> GatedModelError:
+    """Return the error of a token that the Hub does not know."""
+    if callers:
         return GatedModelError(
-            "The Hub rejects the service's token.",
-            hint="Renew HF_TOKEN, or unset it for public models.",
+            "The Hub rejects the token in X-HF-Token.",
+            hint="Renew it, or leave it out for public models.",
         )
-    if status in (401, 404):
-        return _unknown(response, repo_id, use)
-    if status == 403:
-        return GatedModelError(
-            f"The Hub forbids reading {repo_id}.",
-            hint=f"{use[0].upper()}{use[1:]} a token with read access.",
-        )
-    return UnknownModelError(
-        f"The Hub refuses {repo_id} ({status}).", hint="Check the model's name on the Hub."
+    return GatedModelError(
+        "The Hub rejects the service's token.",
+        hint="Renew HF_TOKEN, or unset it for public models.",
     )
 
 

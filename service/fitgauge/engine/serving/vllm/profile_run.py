@@ -12,7 +12,7 @@ from fitgauge.engine.serving.activations import HALF, activation_bytes, attentio
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
-from fitgauge.engine.serving.vllm.encoder import images, largest_batch
+from fitgauge.engine.serving.vllm.encoder import Images, images, largest_batch
 from fitgauge.engine.serving.vllm.second_runner import runs_second, second_sampler
 from fitgauge.engine.serving.vllm.speculative import read_bytes
 from fitgauge.engine.serving.vllm.workspaces import (
@@ -53,42 +53,50 @@ def profiling_terms(
     first: bool,
     last: bool,
 ) -> tuple[Term, ...]:
-    """`activations`, `logits` and `encoder` of one pipeline stage, as the highest moment of the
-    pass holds them.
-
-    The encoder runs before the language model and leaves its outputs; so the moment is the
-    encoder's own, or the language model's (its widest layer or its sampler) with what the
-    encoder left."""
-    tensor_parallel, tokens = workload.tensor_parallel, workload.max_batched_tokens
+    """Return `activations`, `logits` and `encoder` of one pipeline stage, as the highest moment of
+    the pass holds them."""
     second = runs_second(spec, profile.second_runner)
-    sampler = second_sampler(profile, workload, accelerator) if second else profile.logits_copies
-    seen_tokens = (
-        max(tokens, _SECOND_PASS)
-        if second and workload.engine_version < releases.SECOND_RUNNER_SMALL_PASS
-        else tokens
+    terms = _language_terms(spec, profile, workload, accelerator, second=second, last=last)
+    profiled = first and (not second or workload.engine_version >= releases.SECOND_RUNNER_IMAGES)
+    seen = profiled and images(
+        spec, workload, first_engine=first_engine(accelerator, workload.engine_version)
     )
-    workspaces = (
-        retained_workspace(spec, workload, accelerator)
-        if workload.engine_version >= releases.WORKSPACES_RETAINED
-        else 0
-    )
-    indexed = (
-        indexed_peak(spec, profile, workload, workspaces)
-        if workload.engine_version >= releases.INDEXERS_PROFILED
-        else 0
-    )
+    return _with_encoder(terms, seen) if seen else terms
+
+
+def _language_terms(
+    spec: ModelSpec,
+    profile: EngineProfile,
+    workload: Workload,
+    accelerator: Accelerator,
+    *,
+    second: bool,
+    last: bool,
+) -> tuple[Term, ...]:
+    """Return `activations` and `logits` of the language model's own highest moment.
+
+    That is its widest layer's, an indexer's, that of reading latents, or its sampler's. second:
+    under the second model runner."""
+    tokens, release = workload.max_batched_tokens, workload.engine_version
+    small = not second or release >= releases.SECOND_RUNNER_SMALL_PASS
+    retains = release >= releases.WORKSPACES_RETAINED
+    workspaces = retained_workspace(spec, workload, accelerator) if retains else 0
     terms = activation_bytes(
         spec,
         profile,
-        tokens=seen_tokens,
+        tokens=tokens if small else max(tokens, _SECOND_PASS),
         sequences=min(workload.max_num_seqs, tokens),
-        tensor_parallel=tensor_parallel,
+        tensor_parallel=workload.tensor_parallel,
         samples=last and spec.task != "encode",
-        sampler=sampler,
+        sampler=(
+            second_sampler(profile, workload, accelerator) if second else profile.logits_copies
+        ),
         workspaces=workspaces,
         padded_bytes=padded_expert_bytes(spec, workload, accelerator),
         expert_parallel=workload.expert_parallel,
     )
+    profiles_indexers = release >= releases.INDEXERS_PROFILED
+    indexed = indexed_peak(spec, profile, workload, workspaces) if profiles_indexers else 0
     if indexed > sum(term.bytes for term in terms):
         formula = indexed_formula(spec, profile, workload, workspaces)
         terms = (exact_term("activations", indexed, "computed", formula, _INDEXER_SOURCE),)
@@ -96,39 +104,23 @@ def profiling_terms(
     if attending > sum(term.bytes for term in terms):
         formula = attending_formula(spec, profile, workload, workspaces)
         terms = (exact_term("activations", attending, "computed", formula, _ATTENDING_SOURCE),)
-    extra = (
-        workspace_bytes(accelerator)
-        + stage_bytes(spec, workload)
-        + (read_bytes(spec, workload) if last else 0)
+    extra = workspace_bytes(accelerator) + stage_bytes(spec, workload)
+    extra += read_bytes(spec, workload) if last else 0
+    return (_with(terms[0], extra), *terms[1:])
+
+
+def _with_encoder(terms: tuple[Term, ...], seen: Images) -> tuple[Term, ...]:
+    """Return the terms of the highest moment of both.
+
+    The encoder runs before the language model and leaves its outputs; so the moment is the
+    encoder's own, or the language model's with what the encoder left."""
+    alone = seen.peak > seen.held + sum(term.bytes for term in terms)
+    size, kind = (
+        (seen.peak, "the encoder's own peak") if alone else (seen.held, "pixels and outputs")
     )
-    terms = (_with(terms[0], extra), *terms[1:])
-    profiled = first and (not second or workload.engine_version >= releases.SECOND_RUNNER_IMAGES)
-    seen = profiled and images(
-        spec, workload, first_engine=first_engine(accelerator, workload.engine_version)
-    )
-    if not seen:
-        return terms
-    formula = f"images of {seen.tokens} tokens, "
-    if seen.peak > seen.held + sum(term.bytes for term in terms):
-        return (
-            exact_term(
-                "encoder",
-                seen.peak,
-                "computed",
-                f"{formula}the encoder's own peak: {exactly(seen.peak)}",
-                _TEMPORARIES,
-            ),
-        )
-    return (
-        *terms,
-        exact_term(
-            "encoder",
-            seen.held,
-            "computed",
-            f"{formula}pixels and outputs: {exactly(seen.held)}",
-            _TEMPORARIES,
-        ),
-    )
+    formula = f"images of {seen.tokens} tokens, {kind}: {exactly(size)}"
+    encoder = exact_term("encoder", size, "computed", formula, _TEMPORARIES)
+    return (encoder,) if alone else (*terms, encoder)
 
 
 def context_in_pass(

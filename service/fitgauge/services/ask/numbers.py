@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.names import GpuNames, ModelNames
@@ -127,26 +128,57 @@ def read_number(scan: Scan, index: int) -> int:
     """Read a number and its unit."""
     if (product := _read_product(scan, index)) is not None:
         return product
-    piece = scan.pieces[index]
-    match = _NUMBER.fullmatch(piece.low.replace(",", ""))
-    if match is None or match["rest"]:
+    number = _number_at(scan, index)
+    if number is None:
         return scan.emit("OTHER", None, index, index)
+    return _read_bare(scan, number) if number.unit is None else _read_measured(scan, number)
+
+
+class _Number(NamedTuple):
+    """A number as it is written."""
+
+    amount: float
+    """What it says."""
+    unit: str | None
+    """Its unit, None without one."""
+    is_spelled: bool
+    """Whether the unit is written out: "8 billion"."""
+    first: int
+    """Index of its first piece."""
+    last: int
+    """Index of the last piece of it and its unit."""
+
+
+def _number_at(scan: Scan, index: int) -> _Number | None:
+    """Return the number here with the unit in it or after it; None for other words."""
+    match = _NUMBER.fullmatch(scan.pieces[index].low.replace(",", ""))
+    if match is None or match["rest"]:
+        return None
     amount, unit = float(match["amount"]), match["unit"]
-    after = scan.peek(index + 1)
-    last = index
-    if unit is None and after is not None and after.low == "-":
+    if unit is not None:
+        return _Number(amount, unit, False, index, index)
+    last, after = index, scan.peek(index + 1)
+    if after is not None and after.low == "-":
         further = scan.peek(index + 2)
         if further is not None and further.low in ("gb", "gib", "b"):
             last, after = index + 1, further
-    written = _WORDS.get(after.low) if unit is None and after is not None else None
-    if written is not None:
-        unit, last = written, last + 1
-        after = scan.peek(last + 1)
-    if unit is None and after is not None and after.kind in ("word", "han"):
-        if after.low in MEMORY_UNITS or after.low in ("b", "bn", "k") or after.low in "千万萬":
-            unit, last = after.low, last + 1
-            after = scan.peek(last + 1)
-        elif after.low == "x":
+    if after is None:
+        return _Number(amount, None, False, index, last)
+    if (spelled := _WORDS.get(after.low)) is not None:
+        return _Number(amount, spelled, True, index, last + 1)
+    if after.kind in ("word", "han") and (
+        after.low in MEMORY_UNITS or after.low in ("b", "bn", "k") or after.low in "千万萬"
+    ):
+        return _Number(amount, after.low, False, index, last + 1)
+    return _Number(amount, None, False, index, last)
+
+
+def _read_bare(scan: Scan, number: _Number) -> int:
+    """Read a number without a unit by what is around it."""
+    amount, index, last = number.amount, number.first, number.last
+    after = scan.peek(last + 1)
+    if after is not None and after.kind in ("word", "han"):
+        if after.low == "x":
             following = scan.peek(index + 2)
             if following is not None and (
                 not following.low.isdigit() or scan.gpus.anchors(following.low)
@@ -155,45 +187,46 @@ def read_number(scan: Scan, index: int) -> int:
         elif after.low in GPU_CLASSIFIERS or after.low in MACHINES or after.low in "个개":
             return read_classified(scan, int(amount), index, index + 1)
         elif scan.last_kind() == "COUNT" and _is_memory_of(scan, amount, after.low):
-            unit = "g"
+            return scan.emit("SIZE", amount, index, last)
         elif scan.last_kind() == "COUNT" and scan.gpus.anchors(after.low):
             return scan.emit("COUNT", int(amount), index, index)  # "2x8 H100"
-    if unit is None and _is_index(scan, index):
+    if _is_index(scan, index):
         return scan.emit("OTHER", None, index, index)
-    if unit is None and (end := _end_of_range(scan, index)) is not None:
+    if (end := _end_of_range(scan, index)) is not None:
         scan.part(index)
         return end
-    if unit is None and after is not None and after.low in _SECONDS:
+    if after is not None and after.low in _SECONDS:
         return scan.emit("DURATION", amount * _SECONDS[after.low], index, last + 1)
-    if unit in MEMORY_UNITS:
-        return scan.emit("SIZE", amount, index, last)
-    if unit in ("b", "bn"):
-        return scan.emit("PARAMS", f"{amount:g}b", index, last)
-    if unit == "t" and after is not None and after.low in ("tokens", "token"):
-        return scan.emit("NUM", amount * _TRILLION, index, last)
-    if written == "t":
-        return scan.emit("PARAMS", f"{amount * 1000:g}b", index, last)
-    if unit == "x":
-        return scan.emit("COUNT", int(amount), index, last)
-    if unit == "m" and amount > 20:
-        named = scan.peek(index - 1)
-        if named is not None and scan.gpus.belongs(named.low):
-            return scan.emit("OTHER", None, index, last)  # "Radeon 860M"
-        return scan.emit("PARAMS", f"{amount:g}m", index, last)
-    if written == "m":
-        return scan.emit("NUM", amount * _MILLION, index, last)
-    if unit in _SCALE:
-        return scan.emit("NUM", amount * _SCALE[unit], index, last)
-    if unit is not None:
-        return scan.emit("OTHER", None, index, last)
-    if (
-        after is not None
-        and after.low == "*"
-        and (following := scan.peek(last + 2)) is not None
-        and not re.fullmatch(r"\d+(?:\.\d+)?[bx]?", following.low)
-    ):
+    factor = scan.peek(last + 2) if after is not None and after.low == "*" else None
+    if factor is not None and not re.fullmatch(r"\d+(?:\.\d+)?[bx]?", factor.low):
         return scan.emit("COUNT", int(amount), index, last + 1)
     return scan.emit("NUM", amount, index, last)
+
+
+def _read_measured(scan: Scan, number: _Number) -> int:
+    """Read a number by its unit."""
+    amount, unit, spelled, first, last = number
+    if unit in MEMORY_UNITS:
+        return scan.emit("SIZE", amount, first, last)
+    if unit in ("b", "bn"):
+        return scan.emit("PARAMS", f"{amount:g}b", first, last)
+    after = scan.peek(last + 1)
+    if unit == "t" and after is not None and after.low in ("tokens", "token"):
+        return scan.emit("NUM", amount * _TRILLION, first, last)
+    if unit == "t" and spelled:
+        return scan.emit("PARAMS", f"{amount * 1000:g}b", first, last)
+    if unit == "x":
+        return scan.emit("COUNT", int(amount), first, last)
+    if unit == "m" and amount > 20:
+        named = scan.peek(first - 1)
+        if named is not None and scan.gpus.belongs(named.low):
+            return scan.emit("OTHER", None, first, last)  # "Radeon 860M"
+        return scan.emit("PARAMS", f"{amount:g}m", first, last)
+    if unit == "m" and spelled:
+        return scan.emit("NUM", amount * _MILLION, first, last)
+    if unit in _SCALE:
+        return scan.emit("NUM", amount * _SCALE[unit], first, last)
+    return scan.emit("OTHER", None, first, last)
 
 
 def split(piece: Piece, gpus: GpuNames, models: ModelNames) -> Iterator[Piece]:

@@ -54,8 +54,8 @@ def test_every_text_is_read(text):
 @pytest.mark.parametrize(
     "piece",
     [
-        "4090 ", "qwen-", "8x", "7b a100-", "((((", "which ", "微调", "9", "a.", "x/a ", "2 ", "2x ",
-        "vllm serve ", "vllm serve -a\n", "/vllm-openai",
+        "4090 ", "qwen-", "8x", "7b a100-", "((((", "which ", "微调", "9", "a.", "x/a ", "2 ",
+        "2x ", "vllm serve ", "vllm serve -a\n", "/vllm-openai",
     ],
 )  # fmt: skip
 def test_work_grows_with_length_and_not_faster(piece):

@@ -336,3 +336,52 @@ def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):
     models = [row["model"] for row in ask("largest qwen for a 3090?").answer["items"]]
     assert models
     assert all("qwen" in model.lower() for model in models)
+
+
+def test_the_longest_context_that_is_asked_for_is_said_first_and_started(ask):
+    answer = ask("What context length can I get with Qwen2.5-32B-Instruct-AWQ on a 4090?").answer
+    longest = answer["limits"]["max_context_length"]
+    assert answer["summary"].startswith(f"{longest:,} tokens of context at most. ")
+    assert f"--max-model-len {longest} " in answer["launch"]["command"]
+    assert answer["verdict"] == "fits"
+
+
+def test_the_most_users_that_are_asked_for_are_said_first_and_started(ask):
+    answer = ask("How many users can one H200 handle with Llama 3.1 70B FP8 at 8k tokens?").answer
+    most = answer["limits"]["max_concurrency"]
+    assert most > 1
+    assert answer["summary"].startswith(f"{most} requests at once at most. ")
+    assert answer["understood_as"]["concurrency"] == most
+    assert answer["verdict"] == "fits"
+
+
+def test_where_nothing_fits_no_most_is_said(ask):
+    answer = ask("What max context does Llama 3.1 70B have on a 3060 12GB?").answer
+    assert answer["verdict"] == "does_not_fit"
+    assert "at most" not in answer["summary"].partition(":")[0]
+
+
+def test_more_gpus_than_a_list_of_options_goes_to_are_counted_by_the_fit(ask):
+    answer = ask("How many L40S do I need for DeepSeek-V3 FP8 with 128k context?")
+    assert answer.operation == "check_fit"
+    assert answer.answer["verdict"] == "fits"
+    assert answer.answer["gpu"]["count"] == answer.answer["limits"]["min_gpu_count"] > 16
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("full fine-tune llama 3 8b on 8 H100, global batch size 128, seq 4096", 16),
+        ("pretrain a 1.3B model on 8 A100 80GB, batch size 512", 64),
+        ("lora qwen3 8b on a 4090 with gradient accumulation 8 batch 2", 8),
+    ],
+)
+def test_the_command_accumulates_to_the_batch_of_a_step(ask, text, passes):
+    answer = ask(text)
+    assert answer.not_understood == []
+    assert f"--gradient_accumulation_steps {passes} " in answer.answer["launch"]["command"]
+
+
+def test_a_second_model_without_a_name_is_said_to_be_left_out(ask):
+    (said,) = ask("Can I serve both a 7B chat model and a reranker on a single A10G?").missing
+    assert said.startswith("and a reranker: ")

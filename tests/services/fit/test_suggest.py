@@ -358,3 +358,14 @@ def test_where_little_is_lacking_host_memory_is_enough_to_fit(check_fit: Check) 
     answer = check_fit(model="openai/gpt-oss-20b", gpu="RTX 3060 12GB", engine="llama.cpp")
     offloads = [one for one in answer.suggestions if "cpu_offload_gib" in one.request]
     assert [one.verdict for one in offloads] == ["fits"]
+
+
+def test_what_serves_all_that_is_asked_on_this_card_comes_before_more_cards(
+    check_fit: Check,
+) -> None:
+    first, *others = check_fit(model="google/gemma-3-12b-it", gpu="RTX 3060 12GB").suggestions
+    assert (first.verdict, first.request) == (
+        "fits",
+        {"engine": "llama.cpp", "quantization": "q4_k_m"},
+    )
+    assert any("gpu_count" in one.request for one in others)

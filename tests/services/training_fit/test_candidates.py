@@ -61,6 +61,14 @@ def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h10
     assert changes[change].verdict == "fits"
 
 
+def test_with_states_in_8_bit_already_bf16_alone_is_the_next_step(train):
+    answer = train(model="8b", gpu="80GB", method="full", optimizer="adamw_8bit")
+    first = answer.suggestions[0]
+    assert first.change.startswith("train in bf16 alone")
+    assert first.request["precision"] == "bf16"
+    assert "optimizer" not in first.request
+
+
 @pytest.mark.parametrize(
     ("asked", "change"),
     [

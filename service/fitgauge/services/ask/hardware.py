@@ -72,6 +72,10 @@ _CAPACITY = re.compile(
 )
 """What PyTorch prints of the GPU where memory ran out."""
 
+_CARDS = ("", " laptop")
+_CHIPS = ("", " pro", " max", " ultra")
+"""Kinds of one generation that memory tells apart: an "M4 with 48 GB" is an M4 Pro."""
+
 _LIKE_A_GPU = re.compile(
     r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc) ?[a-z]?\d{3,4}"
     r"(?: ?(?:ti|super|xt))?\b",
@@ -389,7 +393,8 @@ def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:
     for size in (one.memory, one.ram if unified_memory else None):
         if size is None or match is None or re.search(r"\d\s?gi?b?\b", name.lower()):
             continue
-        for sized in (f"{name} {size:g}GB", f"{name} laptop {size:g}GB"):
-            if gpus.find(sized) is not None:
-                return sized, count
+        kinds = _CHIPS if unified_memory else _CARDS
+        sized = (f"{name}{kind} {size:g}GB" for kind in kinds)
+        if (sold := next(filter(gpus.find, sized), None)) is not None:
+            return sold, count
     return name, count

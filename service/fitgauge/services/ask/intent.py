@@ -39,6 +39,7 @@ _LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|�
 
 _GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
+    r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
     r"|\bhow (?:many|much)\b[^.?]{0,30}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
@@ -105,7 +106,7 @@ _MEMORY = re.compile(
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire"
     r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|\bmemori?a\b|\bcabe\b"
-    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry",
+    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry|iphone|phone|android|ipad",
     re.IGNORECASE,
 )
 
@@ -137,7 +138,8 @@ _FORMAT = re.compile(
 )
 
 _QUANTIZED = re.compile(
-    r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|量化(?:版|后|的模型|模型)|quantisiert|cuantizad",
+    r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)|quantisiert"
+    r"|cuantizad",
     re.IGNORECASE,
 )
 _FULL = re.compile(
@@ -297,16 +299,18 @@ def operation_of(
     rented: bool,
     terse: bool,
     engines: int,
+    formats: int,
 ) -> Operation | None:
     """Return the operation that a text means, None where it is about something else.
 
-    training: whether it is about training; models, gpus, engines: how many are on a par;
+    training: whether it is about training; models, gpus, engines, formats: how many are
+    on a par;
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
     is; largest: whether the largest model of a family is meant; rented: whether a price by
     the hour or a cloud is named; terse: whether the text is names and numbers alone."""
     low = text.lower()
-    if _LOG.search(low) and len(text) > 200:
+    if _LOG.search(low) and (len(text) > 200 or not model):
         return "explain_log"
     wants_models = _MODELS.search(low) is not None
     wants_gpus = _GPUS.search(low) is not None
@@ -322,7 +326,7 @@ def operation_of(
         return "list_models_that_fit"
     if gpus > 1 and model and asks_price(low):
         return "recommend_gpus"
-    several = models > 1 or engines > 1 or (gpus > 1 and compares(low))
+    several = max(models, engines, formats) > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:
         return "compare_fit"
     if not training and model and hardware and not formatted and wants_format(low):

@@ -12,6 +12,11 @@ from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.clouds import clouds_in
 from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.formats_meant import (
+    format_meant,
+    formats_side_by_side,
+    of_the_optimizer,
+)
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
 from fitgauge.services.ask.hardware import choose, free_gpu, other_memory, unknown_gpu
@@ -22,8 +27,6 @@ from fitgauge.services.ask.intent import (
     about_time,
     about_training,
     compares,
-    is_full,
-    is_quantized,
     operation_of,
     served_adapters,
     wants_largest,
@@ -35,6 +38,7 @@ from fitgauge.services.ask.lengths import (
     sized_requests,
     wants_whole_context,
 )
+from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
     after_contrast,
     choose_model,
@@ -48,23 +52,10 @@ from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
 from fitgauge.services.ask.speeds import wanted_speeds
-from fitgauge.services.ask.training_words import OPTIMIZERS, training_words
-from fitgauge.services.ask.vocabulary import METHODS
-
-_PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
-"""Formats that in training are a precision, of which a word does not say which parts have it."""
-
-_QUARTERS = frozenset({"int4", "nf4", "bnb"})
-"""Formats in which only QLoRA trains."""
+from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 
 _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
 """Engines that are libraries that models are trained with, too."""
-
-_FOUR_BITS = "int4"
-"""What "quantized" means where no format is named."""
-
-_LEAST_RANK = 4
-"""A smaller rank is one of a process."""
 
 _DEFAULT_BUDGET = 1_000_000
 """Tokens whose time is answered where the text names no data."""
@@ -82,8 +73,6 @@ _SHARES = frozenset(
     }
 )
 """Settings that need not be whole numbers."""
-
-_INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 
 
 class Reading(NamedTuple):
@@ -172,6 +161,7 @@ class _Choice:
         elif not (gpu or names):
             gpu = unknown_gpu(self._text)
         engines = self._engines()
+        formats = [] if self._training else formats_side_by_side(self._text, self._of("format"))
         clouds = clouds_in(self._plain, self._gpus.clouds)
         operation = operation_of(
             self._plain,
@@ -188,6 +178,7 @@ class _Choice:
             rented="max_usd_per_hour" in settings or bool(clouds),
             terse=terse,
             engines=len(engines),
+            formats=len(formats),
         )
         if operation is None and self._command is not None:
             operation = "check_fit"
@@ -198,6 +189,9 @@ class _Choice:
             settings["decode_gpu"] = apart.gpus.get("decode")
         if operation == "compare_fit" and engines:
             settings |= {"engines": engines, "engine": None}
+        if operation == "compare_fit" and formats:
+            settings |= {"quantizations": formats, "quantization": None}
+            self._used.update(fact.start for fact in self._of("format"))
         if operation in ("check_fit", "check_training_fit"):
             settings["host_memory_gib"] = self._host_memory(gpu)
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
@@ -278,16 +272,18 @@ class _Choice:
         fields |= tokens.fields
         self._used.update(tokens.used)
         if self._training:
-            fields["micro_batch_size"] = self._largest("batch")
-            fields["global_batch_size"] = self._largest("global_batch")
+            fields |= self._batches()
+            fields["micro_batches"] = self._largest("accumulation")
             fields["zero_stage"] = self._largest("zero")
             fields["lora_rank"] = self._largest("rank")
             fields |= self._data()
-            fields |= self._method()
+            fields |= method_meant(self._text, self._facts, self._quantization())
             fields["trainer"] = self._first("trainer")
             fields["framework"] = self._first("framework")
             fields |= training_words(self._text)
-            self._used |= {one.start for one in self._of("format") if self._of_the_optimizer(one)}
+            self._used |= {
+                one.start for one in self._of("format") if of_the_optimizer(self._text, one)
+            }
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
             fields["lora_slots"] = self._adapters
@@ -313,6 +309,13 @@ class _Choice:
             for name, value in fields.items()
             if value is not None and (not isinstance(value, float) or _is_sound(name, value))
         }
+
+    def _batches(self) -> dict[str, object]:
+        """Return the sequences of a forward pass, and of a step over all GPUs."""
+        batch, of_all = self._widest(self._of("batch")), self._largest("global_batch")
+        if of_all is None and batch is not None and is_global_batch(self._text, batch):
+            return {"global_batch_size": batch}
+        return {"micro_batch_size": batch, "global_batch_size": of_all}
 
     def _data(self) -> dict[str, object]:
         """Return how much is trained on; where the text is about time or disk and says nothing of
@@ -354,59 +357,19 @@ class _Choice:
         self._used.add(fact.start)
         return fact.value
 
-    def _largest(self, kind: str) -> object:
+    def _largest(self, kind: str) -> float | None:
         return self._widest(self._of(kind))
 
-    def _widest(self, facts: Sequence[Fact]) -> object:
+    def _widest(self, facts: Sequence[Fact]) -> float | None:
         self._used.update(fact.start for fact in facts)
         return max((fact.value for fact in facts), default=None)
 
-    def _quantization(self) -> object:
+    def _quantization(self) -> str | None:
         """Return the number format of the weights that the text wants."""
-        wanted = [
-            fact
-            for fact in self._of("format")
-            if not _INSTEAD.search(self._text[max(0, fact.start - 24) : fact.start].lower())
-            and not (self._training and fact.value in _PRECISIONS)
-        ]
-        wanted = [fact for fact in wanted if not self._of_the_optimizer(fact)]
-        chosen = wanted[0].value if wanted else None
-        if not self._of("format") and not self._training and is_quantized(self._text):
-            return _FOUR_BITS
-        self._used.update(fact.start for fact in self._of("format") if fact.value == chosen)
+        formats = self._of("format")
+        chosen = format_meant(self._text, formats, training=self._training)
+        self._used.update(fact.start for fact in formats if fact.value == chosen)
         return chosen
-
-    def _of_the_optimizer(self, fact: Fact) -> bool:
-        """Return whether a number format is that of an optimizer's states: "8-bit Adam"."""
-        spans = (match.span() for match in OPTIMIZERS.finditer(self._text))
-        return self._training and any(start <= fact.start < end for start, end in spans)
-
-    def _method(self) -> dict[str, object]:
-        """Return the method of training, and the algorithm where another word is the method."""
-        adapters: list[object] = []
-        algorithms: list[object] = []
-        for fact in self._of("method"):
-            before = self._text[max(0, fact.start - 24) : fact.start].lower()
-            if _INSTEAD.search(before):
-                if fact.value in ("lora", "dora", "qlora"):
-                    adapters.append("full")
-                continue
-            (adapters if fact.value in METHODS else algorithms).append(fact.value)
-        if not adapters and is_full(self._text):
-            adapters.append("full")
-        if not adapters and any(fact.value >= _LEAST_RANK for fact in self._of("rank")):
-            adapters.append("lora")
-        if not (adapters or algorithms) and self._quantization() in _QUARTERS:
-            adapters.append("qlora")
-        quantized = {one.sentence for one in self._of("format") if one.value in _QUARTERS}
-        if adapters[:1] == ["lora"] and any(
-            one.sentence in quantized for one in self._of("method")
-        ):
-            adapters = ["qlora"]
-        algorithm = next(iter(algorithms), None)
-        if adapters:
-            return {"method": adapters[0], "algorithm": algorithm}
-        return {"method": algorithm}
 
 
 def _is_sound(name: str, value: float) -> bool:

@@ -35,9 +35,18 @@ _REMARKS = (
         re.compile(
             r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b|\bwithout (?:a |any )?gpu\b"
             r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
+            r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
         ),
-        "runs without a GPU are not estimated. What a model needs on a GPU is about what it needs"
-        " in the memory of the machine.",
+        "runs without a GPU of their own are not estimated. What a model needs on a GPU is about"
+        " what it needs in the memory of the machine.",
+    ),
+    (
+        re.compile(
+            r"\b(?:and|plus|with|alongside|next to|\+) (?:an?|the|some) (?:small |tiny |little )?"
+            r"(?:re-?ranker|reranking model|embedd?(?:er|ing)s?(?: model)?"
+            r"|vision model|asr model|speech model|tts(?: model)?|guard(?:rail)? model)\b"
+        ),
+        "name that model too: the answer is of the other one alone.",
     ),
 )
 

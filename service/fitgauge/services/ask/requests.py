@@ -1,6 +1,7 @@
 """What was understood as the request of a service, and what that still needs."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -65,6 +66,9 @@ USUAL_FORMATS = (
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
 
+_SPLITTING = ("tensor_parallel", "pipeline_parallel")
+"""Degrees over which one copy of a model is divided."""
+
 _TIME_NEEDS_GPU = "gpu: name one for how long the training takes and what it costs."
 
 _SHORT_LIST = 10
@@ -108,6 +112,18 @@ def questions(reading: Reading) -> list[Question]:
     ]
 
 
+def fit_request(reading: Reading) -> FitRequest | None:
+    """Return the question about serving one model on one GPU that a reading of GPUs to take
+    holds; None where it names none, or no model."""
+    understood = reading.understood
+    if understood.gpu is None or reading.model_text is None or understood.max_usd_per_hour:
+        return None
+    fields: dict[str, Any] = msgspec.to_builtins(understood)
+    fields = {**fields, "model": reading.model_text, "gpu_count": None}
+    request = _question("check_fit", fields, ()).request
+    return request if isinstance(request, FitRequest) else None
+
+
 def _halves(read: Halves, fields: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
     """Yield the fields of one server of each half: prefill keeps the time to a first token, decode
     the speed and its share of the requests."""
@@ -128,9 +144,11 @@ def _halves(read: Halves, fields: Mapping[str, Any], notes: list[str]) -> Iterat
 def _formats(reading: Reading) -> list[str] | None:
     """Return the formats of weights to compare, from the widest: those that a text names, else
     those that people run where it asks for the best."""
-    named = reading.understood.quantization
-    if named is not None:
-        return [named]
+    understood = reading.understood
+    if understood.quantizations is not None:
+        return understood.quantizations
+    if understood.quantization is not None:
+        return [understood.quantization]
     return list(USUAL_FORMATS) if wants_format(reading.text) else None
 
 
@@ -176,8 +194,10 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     if reading.operation == "check_fit":
         notes += [*_copies(reading.text, fields), *remarks(reading.text)]
-    if reading.operation == "check_training_fit" and about_time(reading.text):
-        notes += [] if _names_gpus(fields) else [_TIME_NEEDS_GPU]
+    if reading.operation == "check_training_fit":
+        fields.setdefault("micro_batches", _micro_batches(fields))
+        if about_time(reading.text) and not _names_gpus(fields):
+            notes.append(_TIME_NEEDS_GPU)
     method = fields.get("method")
     if method is not None and method not in METHODS:
         fields["algorithm"] = fields.pop("method")
@@ -271,6 +291,17 @@ def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         if fields.pop(name, None) is not None
     )
     return {"task": "training"}
+
+
+def _micro_batches(fields: Mapping[str, Any]) -> int | None:
+    """Return the forward passes of one rank that make a step of so many sequences; None where the
+    text does not say how many."""
+    sequences, gpus = fields.get("global_batch_size"), fields.get("gpu_count") or 1
+    if sequences is None:
+        return None
+    ranks = gpus / math.prod(fields.get(name, 1) for name in _SPLITTING)
+    each = fields.get("micro_batch_size", 1) * max(1.0, ranks)
+    return max(1, round(sequences / each))
 
 
 def _names_gpus(fields: Mapping[str, Any]) -> bool:

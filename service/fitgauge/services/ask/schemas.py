@@ -48,6 +48,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     ] = None
     gpu_count: Annotated[int | None, Meta(description="Number of GPUs.")] = None
     quantization: Annotated[str | None, Meta(description="Format of the weights.")] = None
+    quantizations: Annotated[
+        list[str] | None, Meta(description="Where the question sets several side by side.")
+    ] = None
     kv_cache_dtype: Annotated[str | None, Meta(description="Number format of the KV cache.")] = None
     context_length: Annotated[int | None, Meta(description="Tokens of a request.")] = None
     prompt_tokens: Annotated[int | None, Meta(description="Of a request.")] = None
@@ -81,6 +84,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     ] = None
     global_batch_size: Annotated[
         int | None, Meta(description="Sequences of one optimizer step.")
+    ] = None
+    micro_batches: Annotated[
+        int | None, Meta(description="Forward passes of a step: gradient accumulation.")
     ] = None
     samples: Annotated[int | None, Meta(description="Samples of the data set.")] = None
     epochs: Annotated[int | None, Meta(description="Passes over them.")] = None

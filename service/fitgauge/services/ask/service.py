@@ -9,10 +9,11 @@ from msgspec import UNSET, UnsetType, structs
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.errors import FitgaugeError, QueueFullError, UnlikeGpusError
+from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
+from fitgauge.services.ask.most import most_of
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
-from fitgauge.services.ask.requests import USUAL_FORMATS, questions
+from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 from fitgauge.services.ask.speeds import speed_in_words, wants_rate
 from fitgauge.services.ask.tables import format_to_take, lacks_format, together, wants_one_gpu
@@ -46,6 +47,7 @@ class AskService:
         missing: list[str] = []
         answers: list[dict[str, Any]] = []
         launch: Launch | UnsetType = UNSET
+        operation = reading.operation
         for one in questions(reading):
             missing += [*one.missing, *one.notes]
             if reading.operation is None or one.request is None:
@@ -55,12 +57,14 @@ class AskService:
                 answers.append(msgspec.to_builtins(result))
                 missing += remarks
                 launch = await self._launch(reading, result)
+                if isinstance(result, FitAnswer):
+                    operation = "check_fit"
             except QueueFullError:
                 raise
             except FitgaugeError as error:
                 missing.append(_advice(error))
         return AskAnswer(
-            operation=reading.operation,
+            operation=operation,
             understood=reading.understood,
             missing=list(dict.fromkeys(missing)),
             not_understood=reading.not_understood,
@@ -79,6 +83,10 @@ class AskService:
         remarks: list[str] = []
         try:
             result = await answer(request)
+        except InvalidRequestError:
+            if (fewest := await self._fewest(reading)) is None:
+                raise
+            return fewest, remarks
         except UnlikeGpusError:
             if not isinstance(request, FitRequest) or request.engine is not None:
                 raise
@@ -89,13 +97,46 @@ class AskService:
             assert isinstance(result, FitAnswer)
             longest = result.model.max_context_length
             if longest is not None:
-                result = await answer(structs.replace(request, context_length=longest))
-        if isinstance(result, FitAnswer) and wants_rate(reading.text):
-            result = structs.replace(result, summary=speed_in_words(result) + result.summary)
+                request = structs.replace(request, context_length=longest)
+                result = await answer(request)
+        if isinstance(request, FitRequest):
+            assert isinstance(result, FitAnswer)
+            result = await self._with_what_is_asked(reading, request, result)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
         return result, remarks
+
+    async def _fewest(self, reading: Reading) -> FitAnswer | None:
+        """Return the answer of as few of one kind of GPU as hold a model, where that is asked and
+        they are more than a list of options goes up to; None for other questions."""
+        if reading.operation != "recommend_gpus" or reading.training:
+            return None
+        if (request := fit_request(reading)) is None:
+            return None
+        of_one = await self._answers["check_fit"](request)
+        assert isinstance(of_one, FitAnswer)
+        if of_one.limits is None or of_one.limits.min_gpu_count is None:
+            return None
+        fewest = structs.replace(request, gpu_count=of_one.limits.min_gpu_count)
+        result = await self._answers["check_fit"](fewest)
+        assert isinstance(result, FitAnswer)
+        return result
+
+    async def _with_what_is_asked(
+        self, reading: Reading, request: FitRequest, result: FitAnswer
+    ) -> FitAnswer:
+        """Return the answer that says first what a text asks for: the most that the launch holds,
+        or how fast it is."""
+        said = ""
+        if (most := most_of(reading.text, reading.understood, request, result)) is not None:
+            changed, said = most
+            again = await self._answers["check_fit"](changed)
+            assert isinstance(again, FitAnswer)
+            result = again
+        if wants_rate(reading.text):
+            said += speed_in_words(result)
+        return structs.replace(result, summary=said + result.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer

@@ -31,6 +31,23 @@ _NOT_RECOMPUTED = re.compile(
 )
 
 
+_PRETRAINED = re.compile(
+    r"\bpre-?train\w*|\bfrom (?:scratch|zero)\b|预训练|从头训练", re.IGNORECASE
+)
+_OF_ONE_GPU = re.compile(
+    r"\bmicro|\bmbs\b|per[- _]?(?:device|gpu|card)|每(?:张|块)?卡", re.IGNORECASE
+)
+_LEAST_GLOBAL = 32
+"""Sequences from which on a batch of a pre-training is that of a step over all GPUs."""
+
+
+def is_global_batch(text: str, sequences: float) -> bool:
+    """Return whether the batch of a text about training is that of a step over all GPUs, as those
+    of pre-training are told: "pretrain a 1.3B with batch size 512"."""
+    of_all = sequences >= _LEAST_GLOBAL and _PRETRAINED.search(text) is not None
+    return of_all and _OF_ONE_GPU.search(text) is None
+
+
 def training_words(text: str) -> Mapping[str, object]:
     """Return the fields that the words of a text about training set."""
     fields: dict[str, object] = {}

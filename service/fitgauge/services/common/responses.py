@@ -124,14 +124,13 @@ def summary(
     end = f" {host_in_words(host)}" if host else ""
     if judged == "fits":
         longest = f"the longest context that fits is {_count(limits.max_context_length, 'token')}."
-        decides = f"; {left} decide" if left else ""
         holds = f"{longest[0].upper()}{longest[1:]}"
         if limits.max_concurrency is not None:
             own = at_once or limits.max_concurrency
             more = f", {limits.max_concurrency:,} with other settings"
             holds = f"It holds {_count(own, 'such request')} at once"
             holds += f"{more if limits.max_concurrency > own else ''}; {longest}"
-        return f"{model} fits on {gpus}: {needs} of {have}{decides}. {holds}{end}"
+        return f"{model} fits on {gpus}: {needs} of {have}. {holds}{end}"
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":
         return (

@@ -46,7 +46,10 @@ _HOST_MEMORY_READERS = frozenset({"nvidia", "amd", "intel", "custom"})
 """Makers whose GPUs read weights that stay on the host. Source: vLLM 0.33 utils/torch_utils.py,
 get_accelerator_view_from_cpu_tensor."""
 
-_TAKES_MORE = frozenset({"gpu", "gpu_count", "concurrency", "context_length"})
+_LOADS = frozenset({"concurrency", "context_length"})
+"""Fields of changes that serve less than was asked."""
+
+_TAKES_MORE = frozenset({"gpu", "gpu_count"}) | _LOADS
 """Fields of changes that take other GPUs, or serve less than was asked."""
 
 
@@ -172,7 +175,11 @@ def suggestions(
         suggestion for suggestion in remedies.results if not dominated(suggestion, remedies.results)
     ]
     results += (by_cpu := _with_cpu(query, estimator))
-    if not by_cpu and not _any_on_this_gpu(results) and not query.request.engine_version:
+    if (
+        not by_cpu
+        and not _any_on_this_gpu(results, all_asked=True)
+        and not query.request.engine_version
+    ):
         smaller = smaller_elsewhere(engines_for(query.accelerator))
         elsewhere = _running(smaller, query, estimator) if not query.request.quantization else ()
         results += islice((one for one in elsewhere if one.verdict == "fits"), _FEW_ELSEWHERE)
@@ -185,9 +192,9 @@ def in_order(
     most: int = MOST_SUGGESTIONS,
     others: Sequence[Suggestion] = (),
 ) -> list[Suggestion]:
-    """Return those that fit before tight ones, and the host's memory last, the fastest first; so
-    many at most. Where the host's memory is sent, before it come only changes with which these
-    GPUs alone serve all that is asked. others: smaller models and other GPUs."""
+    """Return those that fit before tight ones, so many at most. Of each first what serves all that
+    is asked on these GPUs, then other GPUs and smaller loads, then the host's memory, the fastest
+    first; before those where host memory is sent. others: smaller models and other GPUs."""
     offers_host = request.host_memory_gib is not None
     elsewhere = set(map(id, others))
 
@@ -195,7 +202,9 @@ def in_order(
         speed = suggestion.tokens_per_second_per_request
         more = _TAKES_MORE & suggestion.request.keys() or id(suggestion) in elsewhere
         uses_host = "cpu_offload_gib" in suggestion.request
-        rank = 1 if uses_host else 2 * bool(offers_host and more)
+        rank = 0
+        if uses_host or more:
+            rank = 1 if uses_host == offers_host else 2
         return suggestion.verdict != "fits", rank, -speed.expected if speed else 0.0
 
     return sorted((*results, *others), key=place)[:most]
@@ -220,12 +229,11 @@ def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> st
     )
 
 
-def _any_on_this_gpu(results: Sequence[Suggestion]) -> bool:
-    """Return whether a change fits that takes neither more GPUs nor the host's memory."""
-    return any(
-        one.verdict == "fits" and not {"cpu_offload_gib", "gpu_count"} & one.request.keys()
-        for one in results
-    )
+def _any_on_this_gpu(results: Sequence[Suggestion], *, all_asked: bool = False) -> bool:
+    """Return whether a change fits that takes neither more GPUs nor the host's memory. all_asked:
+    and serves all that is asked."""
+    others = {"cpu_offload_gib", "gpu_count", *(_LOADS if all_asked else ())}
+    return any(one.verdict == "fits" and not others & one.request.keys() for one in results)
 
 
 def _sold_together(accelerator: Accelerator, count: int) -> int:

@@ -192,17 +192,16 @@ def _states(workload: TrainingWorkload) -> Iterator[Change]:
             workload,
             Change("offload checkpointed activations to host memory", {"activation_offload": True}),
         )
-    if workload.optimizer != "adamw" or workload.framework != "transformers":
+    if workload.framework != "transformers":
         return
-    yield _saving(workload, Change("keep optimizer states in 8 bit", {"optimizer": "adamw_8bit"}))
+    eight_bits: Fields = {}
+    words = "train in bf16 alone"
+    if workload.optimizer == "adamw":
+        eight_bits = {"optimizer": "adamw_8bit"}
+        yield _saving(workload, Change("keep optimizer states in 8 bit", eight_bits))
+        words += " with optimizer states in 8 bit"
     if workload.method == "full" and workload.precision == "mixed_bf16":
-        yield _saving(
-            workload,
-            Change(
-                "train in bf16 alone with optimizer states in 8 bit",
-                {"precision": "bf16", "optimizer": "adamw_8bit"},
-            ),
-        )
+        yield _saving(workload, Change(words, {"precision": "bf16", **eight_bits}))
 
 
 def _adapters(

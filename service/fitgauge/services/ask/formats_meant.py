@@ -1,0 +1,74 @@
+"""Which of the number formats in a question the weights are to have: one, or several set side by
+side."""
+
+import itertools
+import re
+from collections.abc import Collection, Sequence
+
+from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.intent import is_quantized
+from fitgauge.services.ask.training_words import OPTIMIZERS
+
+_PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
+"""Formats that in training are a precision, of which a word does not say which parts have it."""
+
+_FOUR_BITS = "int4"
+"""What "quantized" means where no format is named."""
+
+_WIDTHS = frozenset({"int4", "int8"})
+"""What "4 bit" says besides a format: "GPTQ 4bit" is GPTQ."""
+
+_INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
+_BEFORE = 24
+"""Characters before a word that say that it is not wanted."""
+
+_AGAINST = re.compile(
+    r"\b(?:vs\.?|versus|or|over|than|compared (?:to|with)|against|oder|ou)\b|还是|或|对比|、|/",
+    re.IGNORECASE,
+)
+"""What stands between formats that are set side by side."""
+
+
+def is_refused(text: str, fact: Fact) -> bool:
+    """Return whether a text says that it does not want something: "without quantization"."""
+    return _INSTEAD.search(text[max(0, fact.start - _BEFORE) : fact.start].lower()) is not None
+
+
+def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[Fact]:
+    """Return the formats that the weights may have. facts: of formats."""
+    return [
+        fact
+        for fact in facts
+        if not is_refused(text, fact)
+        and not (training and (fact.value in _PRECISIONS or of_the_optimizer(text, fact)))
+    ]
+
+
+def of_the_optimizer(text: str, fact: Fact) -> bool:
+    """Return whether a number format is that of an optimizer's states: "8-bit Adam"."""
+    return any(one.start() <= fact.start < one.end() for one in OPTIMIZERS.finditer(text))
+
+
+def format_meant(text: str, facts: Sequence[Fact], *, training: bool) -> str | None:
+    """Return the format of the weights that a text wants; None where it names none."""
+    wanted = wanted_formats(text, facts, training=training)
+    if wanted:
+        return str(wanted[0].value)
+    return _FOUR_BITS if not facts and not training and is_quantized(text) else None
+
+
+def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
+    """Return the formats that a text sets side by side, in its order; empty for one: "GPTQ 4bit
+    vs AWQ". facts: of formats."""
+    wanted = wanted_formats(text, facts, training=False)
+    groups = [wanted[:1]]
+    for before, after in itertools.pairwise(wanted):
+        if _AGAINST.search(text[before.end : after.start]):
+            groups.append([])
+        groups[-1].append(after)
+    names = list(dict.fromkeys(_most_exact([str(fact.value) for fact in one]) for one in groups))
+    return names if len(groups) > 1 and len(names) > 1 else []
+
+
+def _most_exact(names: Collection[str]) -> str:
+    return next((name for name in names if name not in _WIDTHS), next(iter(names), ""))

@@ -301,7 +301,8 @@ def _micro_batches(fields: Mapping[str, Any]) -> int | None:
         return None
     ranks = gpus / math.prod(fields.get(name, 1) for name in _SPLITTING)
     each = fields.get("micro_batch_size", 1) * max(1.0, ranks)
-    return max(1, round(float(sequences) / each))
+    passes: float = sequences / each
+    return max(1, round(passes))
 
 
 def _names_gpus(fields: Mapping[str, Any]) -> bool:

@@ -63,10 +63,20 @@ def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h10
 
 def test_with_states_in_8_bit_already_bf16_alone_is_the_next_step(train):
     answer = train(model="8b", gpu="80GB", method="full", optimizer="adamw_8bit")
-    first = answer.suggestions[0]
-    assert first.change.startswith("train in bf16 alone")
-    assert first.request["precision"] == "bf16"
-    assert "optimizer" not in first.request
+    (alone,) = [one for one in answer.suggestions if one.change.startswith("train in bf16 alone")]
+    assert alone.verdict == "fits"
+    assert alone.request["precision"] == "bf16"
+    assert "optimizer" not in alone.request
+
+
+def test_on_one_card_unsloth_is_the_first_step_of_an_adapter_that_trl_has_no_room_for(train):
+    """Gemma 3 27B on 24 GB: its logits and activations are what TRL keeps more of."""
+    asked = {"model": "google/gemma-3-27b-it", "gpu": "RTX 4090", "method": "qlora"}
+    first = train(**asked, sequence_length=4096).suggestions[0]
+    assert (first.verdict, first.request["framework"]) == ("fits", "unsloth")
+    assert "from unsloth import" in first.launch.command
+    on_a_mac = train(model="Qwen/Qwen3-14B", gpu="M4 Pro 24GB", method="lora").suggestions
+    assert not any(one.request.get("framework") == "unsloth" for one in on_a_mac)
 
 
 @pytest.mark.parametrize(

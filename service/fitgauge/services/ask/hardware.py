@@ -72,7 +72,7 @@ _CAPACITY = re.compile(
 )
 """What PyTorch prints of the GPU where memory ran out."""
 
-_CARDS = ("", " laptop")
+_EDITIONS = ("", " laptop")
 _CHIPS = ("", " pro", " max", " ultra")
 """Kinds of one generation that memory tells apart: an "M4 with 48 GB" is an M4 Pro."""
 
@@ -393,7 +393,7 @@ def name_of(one: Hardware, gpus: GpuNames) -> tuple[str | None, int | None]:
     for size in (one.memory, one.ram if unified_memory else None):
         if size is None or match is None or re.search(r"\d\s?gi?b?\b", name.lower()):
             continue
-        kinds = _CHIPS if unified_memory else _CARDS
+        kinds = _CHIPS if unified_memory else _EDITIONS
         sized = (f"{name}{kind} {size:g}GB" for kind in kinds)
         if (sold := next(filter(gpus.find, sized), None)) is not None:
             return sold, count

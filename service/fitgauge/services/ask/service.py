@@ -128,15 +128,15 @@ class AskService:
     ) -> FitAnswer:
         """Return the answer that says first what a text asks for: the most that the launch holds,
         or how fast it is."""
-        said = ""
+        lead = ""
         if (most := most_of(reading.text, reading.understood, request, result)) is not None:
-            changed, said = most
+            changed, lead = most
             again = await self._answers["check_fit"](changed)
             assert isinstance(again, FitAnswer)
             result = again
         if wants_rate(reading.text):
-            said += speed_in_words(result)
-        return structs.replace(result, summary=said + result.summary)
+            lead += speed_in_words(result)
+        return structs.replace(result, summary=lead + result.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer

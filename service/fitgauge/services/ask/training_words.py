@@ -43,7 +43,7 @@ _LEAST_GLOBAL = 32
 
 def is_global_batch(text: str, sequences: float) -> bool:
     """Return whether the batch of a text about training is that of a step over all GPUs, as those
-    of pre-training are told: "pretrain a 1.3B with batch size 512"."""
+    of pre-training are: "from scratch with batch size 512"."""
     of_all = sequences >= _LEAST_GLOBAL and _PRETRAINED.search(text) is not None
     return of_all and _OF_ONE_GPU.search(text) is None
 

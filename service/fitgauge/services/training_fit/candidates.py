@@ -1,7 +1,7 @@
 """Changes worth trying where training does not fit, in ladders: of a ladder the first change that
 fits is taken. Each is re-estimated before it is returned."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -37,6 +37,10 @@ class Ladder(NamedTuple):
     """Pointless where something else fits: shorter sequences."""
 
 
+_UNSLOTH = Change("train with Unsloth", {"framework": "unsloth"})
+"""Kernels that keep less, and checkpointed activations in host memory."""
+
+
 def ladders(
     workload: TrainingWorkload,
     setup: Setup,
@@ -44,12 +48,14 @@ def ladders(
     *,
     tool: Tool,
     mixture: bool,
+    unsloth: bool,
     min_gpu_count: int | None,
 ) -> Iterator[Ladder]:
     """Yield the ladders, cheapest first.
 
-    tool: whose command runs it. mixture: the model has routed experts. min_gpu_count: the fewest
-    GPUs on which it fits with nothing else changed, where that is known.
+    tool: whose command runs it. mixture: the model has routed experts. unsloth: its kernels run on
+    the GPU. min_gpu_count: the fewest GPUs on which it fits with nothing else changed, where that
+    is known.
     """
     if setup.algorithm not in tool.fuses_loss:
         workload = replace(workload, loss="fused")  # there is no other to offer
@@ -69,12 +75,14 @@ def ladders(
         yield Ladder((Change(", ".join(words), combined),))
     for change in (*_room_for_rollout(workload, setup), *_divided(workload)):
         yield Ladder((change,))
+    by_unsloth = [_UNSLOTH] if unsloth and _replaces_trl(workload, setup) else []
+    yield Ladder((*by_unsloth,))
     for change in _states(workload):
         yield Ladder((change,))
     if workload.method == "full":
-        yield Ladder((*_adapters("lora", workload, setup, count),), always=True)
+        yield Ladder((*_adapters("lora", workload, setup, count, by_unsloth),), always=True)
     if workload.method in ("full", "lora", "dora"):
-        yield Ladder((*_adapters("qlora", workload, setup, count),), always=True)
+        yield Ladder((*_adapters("qlora", workload, setup, count, by_unsloth),), always=True)
     for change in _offloaded(workload, setup):
         yield Ladder((change,))
     if mixture and not workload.quantize_experts and workload.framework == "transformers":
@@ -205,10 +213,14 @@ def _states(workload: TrainingWorkload) -> Iterator[Change]:
 
 
 def _adapters(
-    method: Method, workload: TrainingWorkload, setup: Setup, count: int
+    method: Method,
+    workload: TrainingWorkload,
+    setup: Setup,
+    count: int,
+    by_unsloth: Sequence[Change],
 ) -> Iterator[Change]:
-    """Yield adapters on a frozen base: a copy on each GPU, else sharded over them, else over
-    more."""
+    """Yield adapters on a frozen base: a copy on each GPU, else by Unsloth, else sharded over
+    them, else over more."""
     fields: Fields = {"method": method}
     words = "train adapters on a 4-bit base (QLoRA)"
     if method == "lora":
@@ -220,10 +232,18 @@ def _adapters(
         fields["reference"] = "adapter"
     yield Change(words, fields)
     yield _saving(workload, Change(words, fields))
+    for change in by_unsloth:
+        yield Change(f"{words} with Unsloth", fields | change.fields)
     for change in _fsdp(workload, count):
         sharded = Change(f"{words}, {change.words}", fields | change.fields)
         yield sharded
         yield _saving(workload, sharded)
+
+
+def _replaces_trl(workload: TrainingWorkload, setup: Setup) -> bool:
+    """Return whether Unsloth can train in place of TRL."""
+    one = workload.gpus == 1 and workload.framework == "transformers"
+    return one and setup.algorithm == "sft"
 
 
 def _quantized_experts(workload: TrainingWorkload) -> Iterator[Change]:

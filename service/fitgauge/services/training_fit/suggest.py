@@ -29,6 +29,8 @@ from fitgauge.services.training_fit.support import refusal
 _MOST_BATCH = 65_536
 _WHOLE_LOGITS = ("transformers", "deepspeed", "fsdp")
 """Frameworks whose own loss is over whole logits."""
+_UNSLOTH_MAKERS = ("NVIDIA", "AMD", "Intel", "custom")
+"""Makers whose GPUs run Unsloth's kernels; on Apple's it trains by MLX. Source: its README."""
 _DEGREES = ("data_parallel", "data_parallel_replicate", "context_parallel", "expert_parallel")
 
 
@@ -126,6 +128,7 @@ class SettingsSearch:
             trained.count,
             tool=tool_running(self.request, trained.setup.algorithm),
             mixture=self.model.spec.routed_experts > 0,
+            unsloth=self.accelerator.vendor in _UNSLOTH_MAKERS,
             min_gpu_count=min_gpu_count,
         )
 

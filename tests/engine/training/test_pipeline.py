@@ -3,10 +3,12 @@
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace
 
 from fitgauge.engine.training.parallel.pipeline import (
     bubble_share,
     held,
+    imbalance,
     split,
     splits,
     stage_counts,
@@ -90,9 +92,18 @@ def test_no_split_is_made_that_leaves_a_stage_without_layers():
     ]
 
 
-def test_an_odd_number_of_layers_is_tried_on_powers_of_two():
+def test_layers_that_powers_of_two_do_not_divide_are_tried_on_them_all_the_same():
     assert stage_counts(61, 64) == (1, 2, 4, 8, 16, 61)
-    assert stage_counts(36, 8) == (1, 2, 3, 4, 6)
+    assert stage_counts(36, 8) == (1, 2, 3, 4, 6, 8)
+    assert stage_counts(126, 16) == (1, 2, 3, 4, 6, 7, 8, 9, 14, 16)
+    assert stage_counts(80, 64) == (1, 2, 4, 5, 8, 10, 16, 20, 40)
+
+
+def test_stages_wait_for_the_longest():
+    of_megatron = TrainingWorkload(framework="megatron", pipeline_parallel=16, sequence_length=4096)
+    assert imbalance(126, of_megatron) == 8 * 16 / 126
+    assert imbalance(128, of_megatron) == 1
+    assert imbalance(126, replace(of_megatron, pipeline_parallel=1)) == 1
 
 
 def test_layouts_on_as_many_stages_share_their_layers():

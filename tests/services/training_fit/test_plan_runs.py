@@ -58,3 +58,14 @@ def test_without_data_or_a_peak_there_is_no_run(planned):
     of_no_peak = planned(gpu="M2 Ultra 192GB", gpu_count=1, samples=1000, method="lora")
     assert all(plan.run is UNSET for plan in of_no_peak.plans)
     assert ("run-not-estimated", "token_budget") in codes(of_no_peak.warnings)
+
+
+def test_layers_that_the_gpus_do_not_divide_lie_on_stages_with_fewer_at_the_ends(planned):
+    plan = planned(
+        model="meta-llama/Llama-3.1-405B", gpu_count=128, framework="megatron", sequence_length=8192
+    ).plans[0]
+    assert plan.verdict == "fits"
+    assert plan.settings["pipeline_parallel"] == 16
+    assert [stage.layers for stage in plan.stages] == [7, *[8] * 14, 7]
+    flags = "--decoder-first-pipeline-num-layers 7 --decoder-last-pipeline-num-layers 7"
+    assert flags in plan.launch.command

@@ -9,7 +9,7 @@ from fitgauge.engine.accelerator import SERVER_GENERATIONS, Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.flops import Arithmetic, peak_tflops, token_flops
 from fitgauge.engine.quantity import Basis
-from fitgauge.engine.training.parallel.pipeline import bubble_share
+from fitgauge.engine.training.parallel.pipeline import bubble_share, imbalance
 from fitgauge.engine.training.workload import Method, Precision, TrainingWorkload
 
 EFFICIENCY: Mapping[Method, float] = {"full": 0.69, "lora": 0.62, "dora": 0.62, "qlora": 0.71}
@@ -98,7 +98,8 @@ def step_time(
     the arithmetic.
 
     = micro-batches x (FLOPs of a micro-batch / (peak x efficiency x GPUs of a replica)
-      + layers of a stage x LAYER_SECONDS + dequantizing) x (1 + pipeline bubble).
+      + layers of a stage x LAYER_SECONDS + dequantizing) x (1 + pipeline bubble)
+      x layers of the longest stage over their mean.
     FLOPs: `token_flops`, with recomputation. Leaves out the optimizer's own step, offloading,
     evaluation, checkpoints and waiting for data."""
     peak = peak_flops(workload, accelerator)
@@ -128,7 +129,8 @@ def step_time(
         workload.pipeline_chunks,
     )
     (low, middle, high), basis = _spread(spec, workload, accelerator)
-    times = workload.micro_batches * (1 + waiting)
+    longest = imbalance(max(1, spec.layers), workload)
+    times = workload.micro_batches * (1 + waiting) * longest
     seconds = times * micro_batch
     return StepTime(
         low=seconds * low,

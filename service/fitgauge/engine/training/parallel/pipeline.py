@@ -81,15 +81,21 @@ def split(layers: int, stages: int, last: int | None = None) -> tuple[int, ...]:
     return left - last, *[between] * (stages - 2), last
 
 
+def imbalance(layers: int, workload: TrainingWorkload) -> float:
+    """Return the layers of the longest stage over the mean: the others wait for it with every
+    micro-batch. Raises ValueError where the framework has no such stages."""
+    if workload.pipeline_parallel == 1:
+        return 1
+    longest = max(len(stage) for stage in stage_layers(layers, workload))
+    return longest * workload.pipeline_parallel / layers
+
+
 def stage_counts(layers: int, most: int) -> tuple[int, ...]:
     """Return the numbers of stages worth trying under Megatron, `most` at most: those that
-    divide the layers, and powers of two where the layers are odd, which few numbers divide."""
+    divide the layers, and the powers of two that `split` spreads them over, since machines are
+    counted in these: 126 layers divide by 2 alone of them."""
     alike = {count for count in range(1, min(layers, most) + 1) if layers % count == 0}
-    halves = {
-        1 << power
-        for power in range(1, most.bit_length())
-        if layers % 2 and 1 << power <= min(layers, most)
-    }
+    halves = {1 << power for power in range(1, most.bit_length()) if 1 << power <= layers}
     return tuple(sorted(alike | {count for count in halves if splits(layers, count)}))
 
 

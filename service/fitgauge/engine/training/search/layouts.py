@@ -12,7 +12,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.performance.flops import TokenFlops, token_flops
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.odds import Demand
-from fitgauge.engine.training.parallel.pipeline import bubble_share, stage_counts
+from fitgauge.engine.training.parallel.pipeline import bubble_share, imbalance, stage_counts
 from fitgauge.engine.training.parallel.validate import MOST_TENSOR, runs, tensor_widths
 from fitgauge.engine.training.search.lower_bounds import Floors, StatesFloor
 from fitgauge.engine.training.workload import Checkpointing, Framework, TrainingWorkload
@@ -334,7 +334,7 @@ def _throughput(
         workload.gpus
         * flops.model
         / (flops.hardware + ways * moved * flops_per_byte)
-        / (1 + waiting)
+        / ((1 + waiting) * imbalance(max(1, spec.layers), workload))
     )
 
 

@@ -36,10 +36,11 @@ RUN_CAUSES = {
         " without recomputation these need 30.2 GiB (torchtune 30b8519e8, recipes/configs/llama3_1/"
         "8B_lora_single_device.yaml)"
     ),
-    "t402": (
-        "axolotl's docs say that under FSDP2 not all layers of quantized experts are sharded"
-        " (docs/expert_quantization.qmd); counted as if they were, and what loading reserves"
-        " (qlora_fsdp.yaml: cpu_ram_efficient_loading false) is not counted"
+    "f113": "which counter is not said: 19.0 GiB is what PyTorch is expected to have allocated",
+    "f115": "which counter is not said: 19.4 GiB is what PyTorch is expected to have allocated",
+    "f116": (
+        "as much as with whole logits (11.0 GiB allocated): the source asks for a fused loss,"
+        " which this model's class may not have run"
     ),
     "t405": "what loading reserves, 3.7 GiB as the source says, is not counted",
     "t156": (

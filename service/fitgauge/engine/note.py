@@ -69,6 +69,7 @@ NoteCode = Literal[
     "activations-omitted",
     "activations-unverified",
     "attention-falls-back",
+    "base-loaded-whole",
     "evaluation-needs-more",
     "fp8-activations-uncounted",
     "framework-implied",

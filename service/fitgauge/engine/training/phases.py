@@ -29,6 +29,7 @@ from fitgauge.engine.training.autograd.passes import (
 )
 from fitgauge.engine.training.autograd.segments import older_heads, segments
 from fitgauge.engine.training.fsdp_phases import fsdp_phases, fsdp_stage_phases
+from fitgauge.engine.training.loading import loading
 from fitgauge.engine.training.parallel import fsdp, fsdp_pipeline, zero
 from fitgauge.engine.training.parallel.pipeline import held, in_flight_in_words, stage_layers
 from fitgauge.engine.training.states.formulas import StateFormula, state_formulas
@@ -146,6 +147,12 @@ def _stage(
             for each in lines
         )
         phases = spanned(now, before)
+
+    def states_of(other: TrainingWorkload) -> RankStates:
+        ends = {"first": number == 0, "last": number == last}
+        return stage_states(stage_units(_slices(spec, _stateful(other)), layers, **ends), other)
+
+    phases += loading(spec, workload, rank, states_of)
     host, nvme = host_and_nvme(rank, workload)
     if workload.activation_offload:
         host += int(in_flight * _away(spec, workload, layers))

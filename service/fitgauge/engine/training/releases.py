@@ -9,6 +9,12 @@ SHIFTED_LABELS = (4, 49)
 """The first release that shifts the labels, not a copy of the logits, and the first whose older
 families take the loss of fp32 logits. Source: loss/loss_utils.py, ForCausalLMLoss, 4.48.1 and
 4.49.0."""
+WHOLE_BASE = (5, 0)
+"""The first release that puts a bitsandbytes base whole on the GPU of every process, whatever
+shards it then: before, a matrix went to host memory once it was quantized. Source: 4.57.6,
+modeling_utils.py, _load_state_dict_into_meta_model; 5.0.0, quantizers/quantizer_bnb_4bit.py,
+update_device_map."""
+LAST_BY_THE_HOST = "4.57"
 OLDER = ("4.45", "4.48")
 """A release of each kind that differs from today's."""
 
@@ -20,8 +26,18 @@ def loss_code(version: str | None) -> LossCode:
     """Return which code a release of transformers takes the loss with; today's without one."""
     if version is None:
         return "shifted_labels"
-    parts = version.removeprefix("v").split(".")
-    release = tuple(int(part) for part in parts[:2] if part.isdecimal())
+    release = _release(version)
     if release < SHARED_LOSS:
         return "own"
     return "shifted_logits" if release < SHIFTED_LABELS else "shifted_labels"
+
+
+def loads_base_whole(version: str | None) -> bool:
+    """Return whether a release of transformers loads a bitsandbytes base whole on every GPU before
+    it is sharded; today's without one."""
+    return version is None or _release(version) >= WHOLE_BASE
+
+
+def _release(version: str) -> tuple[int, ...]:
+    parts = version.removeprefix("v").split(".")
+    return tuple(int(part) for part in parts[:2] if part.isdecimal())

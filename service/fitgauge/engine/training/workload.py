@@ -7,9 +7,9 @@ import msgspec
 
 Method = Literal["full", "lora", "dora", "qlora"]
 PhaseName = Literal[
-    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update"
+    "rollout", "log_probs", "forward", "backward", "optimizer_step", "critic_update", "loading"
 ]
-"""Phases of a step."""
+"""Phases of a step, and what comes before the first."""
 Precision = Literal["mixed_bf16", "mixed_fp16", "bf16", "fp32", "int8", "fp8"]
 Framework = Literal["transformers", "deepspeed", "fsdp", "megatron"]
 Optimizer = Literal[
@@ -118,6 +118,8 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     ParamWrapper), not applied to the tokens."""
     fused_experts: bool = False
     """Quantized experts of a layer are one parameter, dequantized whole in each pass."""
+    loads_whole: bool = False
+    """Such a base lies whole on every GPU before it is sharded (transformers 5)."""
     zero_stage: int = 0
     """0 to 3; for FSDP 3 frees parameters after the forward pass, 2 keeps them."""
     offload: Offload = "none"

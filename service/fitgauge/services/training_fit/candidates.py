@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fitgauge.engine.training.algorithms.setup import Setup
+from fitgauge.engine.training.releases import LAST_BY_THE_HOST
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.training_fit.launchers.tool import Tool
 
@@ -85,6 +86,7 @@ def ladders(
         yield Ladder((*_adapters("qlora", workload, setup, count, by_unsloth),), always=True)
     for change in _offloaded(workload, setup):
         yield Ladder((change,))
+    yield Ladder((*_loaded_by_the_host(workload, setup),))
     if mixture and not workload.quantize_experts and workload.framework == "transformers":
         yield Ladder((*_quantized_experts(workload),))
     yield Ladder((*_more_gpus(workload, count, min_gpu_count),), always=True)
@@ -300,6 +302,19 @@ def _offloaded(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
                 {"framework": "deepspeed", "zero_stage": 3, "offload": "cpu"},
             ),
         )
+
+
+def _loaded_by_the_host(workload: TrainingWorkload, setup: Setup) -> Iterator[Change]:
+    """Yield the release of transformers that does not put a quantized base whole on every GPU
+    before it is sharded (engine/training/releases.py, WHOLE_BASE)."""
+    if not workload.loads_whole or workload.base_quantization is None or workload.gpus == 1:
+        return
+    words = f"load the base through host memory (transformers {LAST_BY_THE_HOST})"
+    change = Change(words, {"transformers_version": LAST_BY_THE_HOST})
+    yield change
+    yield _saving(workload, change)
+    for offloaded in _offloaded(workload, setup):
+        yield Change(f"{words}, {offloaded.words}", change.fields | offloaded.fields)
 
 
 def _more_gpus(

@@ -26,6 +26,7 @@ _WHEN: dict[PhaseName, str] = {
     "backward": "in the backward pass",
     "optimizer_step": "in the optimizer step",
     "critic_update": "while the critic is trained",
+    "loading": "while the base is loaded, before it is sharded",
 }
 
 

@@ -7,7 +7,7 @@ from fitgauge.engine.note import Note
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.gpu_count import count_conflict
-from fitgauge.services.training_fit import megatron, rl_setup
+from fitgauge.services.training_fit import loading, megatron, rl_setup
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
@@ -50,6 +50,7 @@ def warnings(
         )
     notes += count_conflict(request.gpu_count, match.count)
     notes += _framework_warnings(trained)
+    notes += loading.notes(trained, spec, match.accelerator)
     notes += rl_setup.warnings(request, trained.setup, workload, trained.probability)
     notes += unsupported_settings(model, workload, trained.setup, trained.tool)
     notes += megatron.notes(request, workload, spec)

@@ -11,6 +11,7 @@ from fitgauge.engine.quantity import GIB
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.training.parallel.validate import check
+from fitgauge.engine.training.releases import loads_base_whole
 from fitgauge.engine.training.states.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, Loss, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
@@ -47,6 +48,13 @@ def _loss(request: TrainingRequest) -> Loss:
         return sent
     fuses = algorithm in tool_running(request, algorithm).fuses_loss
     return sent if sent == "fused" and fuses else "full"
+
+
+def _loads_whole(request: TrainingRequest) -> bool:
+    """Return whether what loads a bitsandbytes base puts it whole on every GPU first."""
+    tool = tool_of(request)
+    by_transformers = tool is not None and tool.loads_by_transformers
+    return by_transformers and loads_base_whole(request.transformers_version)
 
 
 def _expert_adapters(request: TrainingRequest, spec: ModelSpec, method: str) -> dict[str, bool]:
@@ -104,6 +112,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "lora_targets": words.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
         "loss": _loss(request),
+        "loads_whole": _loads_whole(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
         "zero_stage": zero,

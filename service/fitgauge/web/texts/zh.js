@@ -141,6 +141,7 @@ export default {
   'code.architecture-unlisted': '推理引擎的架构列表中没有此架构。',
   'code.architecture-unverified': '没有已发布的参数量可核对此架构。',
   'code.attention-falls-back': 'transformers 中此模型没有这种注意力实现：运行 eager。',
+  'code.base-loaded-whole': '量化的基座在切分之前会完整地加载到每张 GPU 上。',
   'code.checkpoint-loaded': '按已发布的同格式检查点估算和启动。',
   'code.checkpoint-needed': '没有已知的同格式检查点：命令中为占位符。',
   'code.command-lacks-flag': '启动命令没有对应某项设置的参数。',

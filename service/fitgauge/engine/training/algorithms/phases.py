@@ -123,6 +123,9 @@ class _Cast:
                 ),
             )
         for phase in stage.phases:
+            if phase.name == "loading":
+                yield phase
+                continue
             together = (
                 self._critic(phase.name, stage.number)
                 if joint

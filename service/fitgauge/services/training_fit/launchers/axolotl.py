@@ -182,6 +182,7 @@ AXOLOTL = Tool(
     name="axolotl",
     title="axolotl",
     version="0.18",
+    loads_by_transformers=True,
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     command=axolotl_command,

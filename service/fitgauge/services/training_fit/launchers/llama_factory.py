@@ -113,6 +113,7 @@ LLAMA_FACTORY = Tool(
     name="llama-factory",
     title="LLaMA-Factory",
     version="0.9.6",
+    loads_by_transformers=True,
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     aliases=("lmf",),

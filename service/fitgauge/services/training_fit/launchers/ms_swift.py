@@ -169,6 +169,7 @@ MS_SWIFT = Tool(
     name="ms-swift",
     title="ms-swift",
     version="4.6",
+    loads_by_transformers=True,
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     aliases=("swift", "swiftsft"),

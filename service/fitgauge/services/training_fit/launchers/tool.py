@@ -186,6 +186,8 @@ class Tool:
     """Algorithms whose loss its command fuses with the head; others have whole logits."""
     applies_expert_adapters: bool = False
     """It applies adapters of experts to the tokens instead of adding them to the weights."""
+    loads_by_transformers: bool = False
+    """Its command loads a quantized base by transformers' from_pretrained, of release 5 too."""
     offloads_reference: bool = False
     """Its command keeps a reference in host memory."""
 

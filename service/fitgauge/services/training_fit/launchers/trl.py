@@ -252,6 +252,7 @@ TRL = Tool(
     name="trl",
     title="TRL",
     version="1.10",
+    loads_by_transformers=True,
     framework="transformers",
     shards_with=("deepspeed", "fsdp"),
     files=_files,

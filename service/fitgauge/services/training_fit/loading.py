@@ -1,0 +1,45 @@
+"""What a quantized base takes while it is loaded, in words."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
+from fitgauge.engine.quantity import gib
+from fitgauge.engine.training.loading import loads_whole
+from fitgauge.engine.training.phases import stages
+from fitgauge.engine.training.releases import LAST_BY_THE_HOST, loads_base_whole
+from fitgauge.services.training_fit.result import TrainingEstimate
+
+
+def notes(trained: TrainingEstimate, spec: ModelSpec, accelerator: Accelerator) -> Iterator[Note]:
+    """Yield that the base lies whole on every GPU before it is sharded, where that is more than a
+    step takes; where no tool is named, that it would under those that load by transformers and is
+    not counted, where the GPU does not hold it."""
+    workload = replace(trained.workload, loads_whole=True)
+    if not loads_base_whole(workload.transformers_version) or not loads_whole(spec, workload):
+        return
+    host = f"transformers {LAST_BY_THE_HOST} loads it through host memory: send that"
+    if trained.workload.loads_whole:
+        sizes = dict(trained.fullest.phases)
+        size = sizes.pop("loading")
+        if size > max(sizes.values()):
+            yield Note(
+                "base-loaded-whole",
+                "transformers_version",
+                "transformers 5 puts a bitsandbytes base whole on every GPU before it is sharded:"
+                f" {gib(size)}, more than any moment of a step. {host} transformers_version.",
+            )
+    elif trained.tool is None:
+        phases = {phase.name: phase.total for phase in stages(spec, workload)[0].phases}
+        if phases["loading"] > accelerator.usable.expected:
+            yield Note(
+                "base-loaded-whole",
+                "trainer",
+                "Counted as sharded from the start. A trainer on transformers 5 (TRL, axolotl,"
+                " LLaMA-Factory, ms-swift) first puts the bitsandbytes base whole on every GPU,"
+                f" {gib(phases['loading'])}, and fails here; transformers {LAST_BY_THE_HOST} loads"
+                " it through host memory.",
+            )

@@ -274,6 +274,7 @@ def test_no_suggestion_asks_for_more_than_another_that_fits_in_as_little(train):
             "attention",
             "sdpa",
         ),
+        ({"framework": "megatron", "gpu": "A100 80GB", "attention": "flex"}, "attention", "flash"),
         ({"gpu": "A100 80GB", "precision": "fp8"}, "precision", "mixed_bf16"),
         ({"gpu": "Apple M3 Max 64GB", "framework": "megatron"}, "framework", "transformers"),
     ],

@@ -27,7 +27,8 @@ Loss = Literal[
 log_probs: of the tokens that were sampled, as preference and RL training take them (in place:
 verl's kernel); none: a score head."""
 Checkpointing = Literal["none", "selective", "full"]
-AttentionKernel = Literal["eager", "sdpa", "flash"]
+AttentionKernel = Literal["eager", "sdpa", "flash", "flex"]
+"""flex: PyTorch's flex_attention, which runs on GPUs that FlashAttention-2 does not."""
 Offload = Literal["none", "optimizer", "parameters", "cpu", "nvme"]
 Averages = Literal["none", "device", "host"]
 GradientFormat = Literal["fp32", "bf16"]

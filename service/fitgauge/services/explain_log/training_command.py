@@ -34,6 +34,7 @@ _SWITCHES: tuple[tuple[str, re.Pattern[str], object], ...] = (
     ("activation_checkpointing", re.compile(rf"--gradient[_-]checkpointing\b{_ON}"), "full"),
     ("activation_checkpointing", re.compile(r"--gradient[_-]checkpointing[ =]+false"), "none"),
     ("attention", re.compile(r"flash_attention_[23]"), "flash"),
+    ("attention", re.compile(r"flex_attention"), "flex"),
     ("attention", re.compile(r"attn_implementation[ =]+eager"), "eager"),
     ("loss", re.compile(rf"--use_liger_kernel\b{_ON}"), "fused"),
     ("zero_stage", re.compile(r"zero[-_ ]?(?:stage[-_ ]?)?3|ZeRO-3"), 3),

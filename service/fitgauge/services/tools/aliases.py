@@ -170,6 +170,7 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
         },
         "false no off 0 scaleddotproductattention torch auto": {"attention": "sdpa"},
         "naive math": {"attention": "eager"},
+        "flexattention": {"attention": "flex"},
     },
     "precision": {
         "true yes": {"precision": "mixed_bf16"},

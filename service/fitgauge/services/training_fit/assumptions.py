@@ -27,7 +27,7 @@ METHOD_TITLES: Mapping[str, str] = {
     "full": "full fine-tuning",
 }
 _OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW", "paged_adamw": "paged AdamW"}
-_KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "eager": "eager"}
+_KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "flex": "flex", "eager": "eager"}
 _LOSSES = {
     "full": "loss over whole logits",
     "chunked": "loss in chunks of the logits",

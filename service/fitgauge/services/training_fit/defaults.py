@@ -42,9 +42,9 @@ def with_defaults(
         settled = with_tool_defaults(named, method, count, spec)
         old = accelerator is not None and accelerator.flash_attention_2 is False
         # A tool's fused attention is for the GPUs that FlashAttention-2 is for.
-        return (
-            structs.replace(settled, attention=None) if old and not request.attention else settled
-        )
+        if old and not request.attention and settled.attention == "flash":
+            return structs.replace(settled, attention=None)
+        return settled
     if asked_framework(request) == "megatron":
         return named
     left_out = {

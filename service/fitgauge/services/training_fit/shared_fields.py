@@ -164,7 +164,12 @@ class SequenceFields(AdapterFields, kw_only=True):
     ] = None
     attention: Annotated[
         AttentionKernel | None,
-        Meta(description="eager keeps its scores; sdpa (default) and flash do not."),
+        Meta(
+            description=(
+                "eager keeps its scores; sdpa (default), flash and flex (PyTorch's flex_attention,"
+                " on GPUs without FlashAttention-2 too) do not."
+            )
+        ),
     ] = None
     activation_rule: Annotated[
         ActivationRule | None,

@@ -36,6 +36,8 @@ def refusal(workload: TrainingWorkload, accelerator: Accelerator) -> Unsupported
             "framework",
             "transformers",
         )
+    if workload.attention == "flex" and workload.framework == "megatron":
+        return _unsupported("Megatron has no flex attention.", "attention", "flash")
     if workload.attention == "flash" and accelerator.flash_attention_2 is False:
         return _unsupported(
             f"FlashAttention-2 does not run on {accelerator.name}.", "attention", "sdpa"

@@ -180,7 +180,8 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
     width = BITS[form.weights] // 8
     return LayerContext(
         traits=traits_of(spec),
-        attention=workload.attention,
+        # flex saves what flash does: its inputs, its output and a log-sum of every row
+        attention="flash" if workload.attention == "flex" else workload.attention,
         sequence=-(-workload.sequence_length // workload.context_parallel),
         keys=workload.sequence_length,
         batch=workload.micro_batch_size,

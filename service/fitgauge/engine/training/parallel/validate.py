@@ -217,8 +217,8 @@ def _context(spec: ModelSpec, workload: TrainingWorkload) -> None:
     ranks, field = workload.context_parallel, "context_parallel"
     if ranks == 1:
         return
-    if workload.attention == "eager":
-        detail = "Context parallelism does not divide eager attention."
+    if workload.attention in ("eager", "flex"):
+        detail = f"Context parallelism does not divide {workload.attention} attention."
         raise UnsupportedError(
             "attention", detail, ({"attention": ("sdpa", "flash")}, {field: (1,)})
         )

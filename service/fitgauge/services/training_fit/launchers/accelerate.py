@@ -3,7 +3,7 @@ accelerate/commands/launch.py."""
 
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import switch
-from fitgauge.services.training_fit.launchers.common import nodes
+from fitgauge.services.training_fit.launchers.common import attention_name, nodes
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED
 
 FSDP = "fsdp.yaml"
@@ -43,7 +43,7 @@ def mesh_environment(workload: TrainingWorkload) -> list[object]:
     (Ulysses), tensors under no framework. Its launcher takes flags of a mesh with FSDP2 only.
     Source: accelerate/commands/launch.py, _validate_launch_command;
     accelerate/parallelism_config.py; utils/dataclasses.py, DeepSpeedSequenceParallelConfig."""
-    kernel = "flash_attention_2" if workload.attention == "flash" else workload.attention
+    kernel = attention_name(workload)
     if workload.framework == "deepspeed" and workload.context_parallel > 1:
         variables: dict[str, object] = {
             "SP_SIZE": workload.context_parallel,

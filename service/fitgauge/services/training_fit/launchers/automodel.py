@@ -8,6 +8,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
+    attention_name,
     base_format,
     processes_per_node,
     sequences_per_step,
@@ -24,7 +25,6 @@ _LOSSES = {
     "fused": "linear_ce.FusedLinearCrossEntropy",
 }
 _OPTIMIZERS = {"adamw": "torch.optim.AdamW", "sgd": "torch.optim.SGD"}
-_ATTENTION = {"flash": "flash_attention_2"}
 _CHECKPOINTING: dict[str, object] = {"none": False, "full": True, "selective": "selective"}
 
 
@@ -88,7 +88,7 @@ def _model(model: Model, workload: TrainingWorkload) -> dict[str, object]:
         "_target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained",
         "pretrained_model_name_or_path": path_of(model),
         "torch_dtype": "bf16" if workload.precision == "bf16" else "float32",
-        "attn_implementation": _ATTENTION.get(workload.attention, workload.attention),
+        "attn_implementation": attention_name(workload),
         "use_liger_kernel": workload.kernels == "liger",
     }
 

@@ -12,6 +12,7 @@ from fitgauge.services.training_fit.adapter_names import (
     whole_names,
 )
 from fitgauge.services.training_fit.launchers.common import (
+    attention_name,
     base_format,
     optimizer_settings,
     processes_per_node,
@@ -29,7 +30,6 @@ from fitgauge.services.training_fit.launchers.tool import (
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
 _FILE = "axolotl.yaml"
-_ATTENTION = {"flash": "flash_attention_2"}
 _OWN_OPTIMIZERS = ("muon",)
 _DATA = {
     "dpo": "chat_template.default",
@@ -61,7 +61,7 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         **_precision(workload),
         "gradient_checkpointing": workload.activation_checkpointing != "none",
         "activation_offloading": workload.activation_offload,
-        "attn_implementation": _ATTENTION.get(workload.attention, workload.attention),
+        "attn_implementation": attention_name(workload),
         "torch_compile": workload.compile,
         **_kernels(workload),
         **_sharding(workload),

@@ -57,3 +57,9 @@ def nodes(workload: TrainingWorkload) -> int:
 def sequences_per_step(workload: TrainingWorkload) -> int:
     """Return the sequences of one optimizer step over all ranks."""
     return workload.micro_batch_size * workload.micro_batches * workload.data_parallel
+
+
+def attention_name(workload: TrainingWorkload) -> str:
+    """Return the attention as transformers names it (attn_implementation)."""
+    names = {"flash": "flash_attention_2", "flex": "flex_attention"}
+    return names.get(workload.attention, workload.attention)

@@ -26,7 +26,7 @@ _STAGES = {"sft": {"stage": "sft"}, "reward": {"stage": "rm"}, "dpo": {"stage": 
            "orpo": {"stage": "dpo", "pref_loss": "orpo"},
            "simpo": {"stage": "dpo", "pref_loss": "simpo"}}  # fmt: skip
 _OWN_OPTIMIZERS = {"muon": "use_muon", "adam_mini": "use_adam_mini"}
-_ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
+_ATTENTION = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled", "flex": "auto"}
 
 
 def llama_factory_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:

@@ -102,7 +102,7 @@ def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         flags.append("--use-distributed-optimizer")
     flags += [
         "--attention-backend",
-        {"flash": "flash", "sdpa": "fused", "eager": "unfused"}[workload.attention],
+        {"flash": "flash", "sdpa": "fused", "eager": "unfused", "flex": "auto"}[workload.attention],
     ]
     flags += [
         "--optimizer",

@@ -28,7 +28,7 @@ from fitgauge.services.training_fit.launchers.words_as_files import (
     settings_file,
 )
 
-_ATTENTION = {"flash": "flash_attn", "sdpa": "sdpa", "eager": "eager"}
+_ATTENTION = {"flash": "flash_attn", "sdpa": "sdpa", "eager": "eager", "flex": "flex_attention"}
 _TYPES = {"reward": "rm"}
 _OWN_OPTIMIZERS = ("muon",)
 _SLEEP: Mapping[Sleep, int] = {"off": 0, "level_1": 1, "level_2": 2}

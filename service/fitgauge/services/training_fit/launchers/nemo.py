@@ -25,7 +25,7 @@ _PRECISIONS = {
 """src/megatron/bridge/training/mixed_precision.py; under its fp8 parameters are fp8 too
 (fp8_param_gather)."""
 _OPTIMIZERS = {"adamw": "adam", "sgd": "sgd", "sgd_momentum": "sgd"}
-_ATTENTION = {"flash": "flash", "sdpa": "fused", "eager": "unfused"}
+_ATTENTION = {"flash": "flash", "sdpa": "fused", "eager": "unfused", "flex": "auto"}
 """megatron/core/transformer/enums.py, AttnBackend."""
 
 

@@ -7,6 +7,7 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of
 from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
+    attention_name,
     base_format,
     nodes,
     processes_per_node,
@@ -20,7 +21,6 @@ from fitgauge.services.training_fit.launchers.words_as_files import (
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 _OPTIMIZERS = {"adamw": "adam", "muon": "muon"}
-_ATTENTION = {"flash": "flash_attention_2"}
 _DTYPES = {"mixed_fp16": "fp16", "bf16": "bf16", "mixed_bf16": "bf16"}
 
 
@@ -74,7 +74,7 @@ def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup)
         "--ds.param_dtype",
         _DTYPES[workload.precision],
     ]
-    words += ["--ds.attn_implementation", _ATTENTION.get(workload.attention, workload.attention)]
+    words += ["--ds.attn_implementation", attention_name(workload)]
     words += (
         ["--ds.zpg", workload.zero_hpz_partition_size]
         if workload.zero_hpz_partition_size > 1

@@ -13,7 +13,12 @@ from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
 from fitgauge.services.training_fit.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
-from fitgauge.services.training_fit.launchers.common import DTYPES, base_format, optimizer_settings
+from fitgauge.services.training_fit.launchers.common import (
+    DTYPES,
+    attention_name,
+    base_format,
+    optimizer_settings,
+)
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
@@ -83,10 +88,7 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     ]
     flags += _lengths(workload, setup)
     flags += _trainer(workload)
-    flags += [
-        "--attn_implementation",
-        "flash_attention_2" if workload.attention == "flash" else workload.attention,
-    ]
+    flags += ["--attn_implementation", attention_name(workload)]
     flags += ["--dtype", DTYPES.get(precision_policy(workload).weights, "bfloat16")]
     if setup.algorithm == "sft" and workload.loss != "fused" and workload.kernels != "liger":
         in_chunks = workload.loss in ("chunked", "recomputed")

@@ -186,9 +186,10 @@ UNSLOTH = Tool(
         Default("kernels", "unsloth",
             "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py,"
             " fast_lora.py", ADAPTERS, families=_FAST),
-        Default("attention", "flash",
+        Default("attention", "flex",
             "unsloth_zoo/temporary_patches/gpt_oss.py, patch_GptOssAttention: flex attention with"
-            " sinks, which keeps no scores either", families=("gpt_oss",)),
+            " sinks; flex_attention/utils.py has its blocks for GPUs of 16 GB",
+                families=("gpt_oss",)),
         Default("lora_rank", 16, "unsloth/models/llama.py, get_peft_model: r", ADAPTERS),
         Default("lora_targets", "all_linear",
             "unsloth/models/llama.py, get_peft_model: target_modules", ADAPTERS),

@@ -92,7 +92,8 @@ class Traits:
 
     def eager(self, attention: AttentionKernel) -> bool:
         """Return whether scores are written out when this attention is asked for."""
-        return attention == "eager" or attention in self.lacks
+        named = "flash" if attention == "flex" else attention
+        return named == "eager" or named in self.lacks
 
 
 LLAMA = Traits()

@@ -10,7 +10,7 @@ import msgspec
 from fitgauge.engine.quantity import GIB
 from fitgauge.measure.start import Start, python_with
 from fitgauge.services.explain_log.schemas import LogCase
-from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION
+from fitgauge.services.training_fit.launchers.adapter_names import USUAL_ATTENTION
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _MARK = "fitgauge-measured "

@@ -6,7 +6,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import (
+from fitgauge.services.training_fit.launchers.adapter_names import (
     EXPERT_PARAMETERS,
     target_modules,
     whole_names,

@@ -7,7 +7,7 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import joined, path_of, switch
-from fitgauge.services.training_fit.adapter_names import target_modules
+from fitgauge.services.training_fit.launchers.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     base_format,
     nodes,

@@ -5,8 +5,8 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.accelerate import FSDP, accelerate_config
+from fitgauge.services.training_fit.launchers.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import base_format, optimizer_settings
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of

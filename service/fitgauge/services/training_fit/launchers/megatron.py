@@ -9,7 +9,7 @@ from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.autograd.layers.traits import traits_of
 from fitgauge.engine.training.workload import TrainingWorkload, recomputed_modules
 from fitgauge.services.common.shell import path_of, switch
-from fitgauge.services.training_fit.adapter_names import USUAL_ATTENTION
+from fitgauge.services.training_fit.launchers.adapter_names import USUAL_ATTENTION
 from fitgauge.services.training_fit.launchers.common import (
     nodes,
     processes_per_node,

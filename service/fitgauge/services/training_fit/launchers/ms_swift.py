@@ -9,7 +9,7 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup, Sleep
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import joined, path_of, switch
-from fitgauge.services.training_fit.adapter_names import EXPERT_PARAMETERS, target_modules
+from fitgauge.services.training_fit.launchers.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
     base_format,

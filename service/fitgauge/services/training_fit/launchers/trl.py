@@ -11,8 +11,8 @@ from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import path_of, switch
-from fitgauge.services.training_fit.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
+from fitgauge.services.training_fit.launchers.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
     attention_name,

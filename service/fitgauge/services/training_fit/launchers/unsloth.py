@@ -6,7 +6,7 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.adapter_names import target_modules, whole_names
+from fitgauge.services.training_fit.launchers.adapter_names import target_modules, whole_names
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames

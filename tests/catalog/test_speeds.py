@@ -50,7 +50,6 @@ def test_a_run_with_weights_in_host_memory_says_what_lies_there_and_where_it_is_
         assert sum(map(bool, (run.host_layers, run.host_experts, run.host_gib))) == 1
         assert max(run.host_layers, run.host_experts) <= spec.layers
         assert run.host_experts == 0 or spec.has_experts
-        assert run.ram_gbps is None or run.ram
         prompt = (run.prompt_tokens, run.chunk_tokens, run.prompt_tokens_per_second)
         assert all(prompt) or not any(prompt)
 

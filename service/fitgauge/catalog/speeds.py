@@ -117,8 +117,6 @@ class HostRun(Struct, frozen=True, kw_only=True, gc=False):
     """What holds the GPU."""
     ram: str = ""
     """The host's memory in the source's words; empty where it is not printed."""
-    ram_gbps: float | None = None
-    """What that reads at most [10^9 B/s]."""
     tokens_per_second: float
     """Of the answer."""
     prompt_tokens: int = 0

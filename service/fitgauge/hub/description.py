@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from fitgauge.errors import HubUnreachableError, MalformedModelError, ModelWithoutWeightsError
-from fitgauge.hub.json_bounds import refuse_too_many_values
+from fitgauge.errors import MalformedModelError, ModelWithoutWeightsError
+from fitgauge.hub.json_text import decoded, refuse_too_many_values
 
 MAX_ELEMENTS = 2**53
 
@@ -69,18 +69,7 @@ _TREE = msgspec.json.Decoder(list[TreeEntry])
 def read_description(body: bytes, repo_id: str) -> Description:
     """Return the description. Raises HubUnreachableError where the answer is no JSON (a portal
     speaks), MalformedModelError where it says nonsense."""
-    refuse_too_many_values(body, f"The Hub's description of {repo_id}")
-    try:
-        description = _DESCRIPTION.decode(body)
-    except msgspec.ValidationError as error:
-        raise MalformedModelError(
-            f"The Hub's description of {repo_id} cannot be read: {str(error)[:120]}"
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachableError(
-            "HF_ENDPOINT did not return JSON; is it a Hugging Face Hub?",
-            hint=("Check HF_ENDPOINT and the proxy."),
-        ) from None
+    description = decoded(_DESCRIPTION, body, f"The Hub's description of {repo_id}")
     counts = description.safetensors.parameters.values() if description.safetensors else ()
     if any(not 0 <= count <= MAX_ELEMENTS for count in counts):
         raise MalformedModelError(

@@ -15,7 +15,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import MalformedModelError
 from fitgauge.hub.description import no_weights
-from fitgauge.hub.json_bounds import refuse_too_many_values
+from fitgauge.hub.json_text import refuse_too_many_values
 
 COUNT_TOLERANCE = 0.01
 """Of the Hub's count for a GGUF file: it includes rotary factors and, in some files, heads for

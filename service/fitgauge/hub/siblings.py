@@ -15,9 +15,8 @@ import msgspec
 from fitgauge.engine.model.dtypes import dtype, size_of
 from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.errors import HubUnreachableError, MalformedModelError
 from fitgauge.hub.description import MAX_ELEMENTS, Safetensors
-from fitgauge.hub.json_bounds import refuse_too_many_values
+from fitgauge.hub.json_text import decoded
 from fitgauge.hub.reference import Reference
 
 LISTED = 50
@@ -119,18 +118,8 @@ def _words(name: str) -> list[str]:
 def read_list(body: bytes) -> tuple[Listed, ...]:
     """Return the list, in its order. Raises HubUnreachableError where the answer is no JSON,
     MalformedModelError where it is no such list."""
-    refuse_too_many_values(body, "The Hub's list of quantized models")
-    try:
-        return tuple(_LIST.decode(body))
-    except msgspec.ValidationError as error:
-        raise MalformedModelError(
-            f"The Hub's list of quantized models cannot be read: {str(error)[:120]}"
-        ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise HubUnreachableError(
-            "HF_ENDPOINT did not return JSON; is it a Hugging Face Hub?",
-            hint=("Check HF_ENDPOINT and the proxy."),
-        ) from None
+    listed = decoded(_LIST, body, "The Hub's list of quantized models")
+    return tuple(listed)
 
 
 def choose(

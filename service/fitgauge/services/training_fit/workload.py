@@ -13,7 +13,7 @@ from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.engine.training.parallel.validate import check
 from fitgauge.engine.training.releases import loads_base_whole
 from fitgauge.engine.training.states.parameters import linears, merged, units
-from fitgauge.engine.training.workload import Framework, Loss, TrainingWorkload
+from fitgauge.engine.training.workload import Framework, Loss, Method, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import megatron
@@ -85,16 +85,6 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         request.context_parallel or 1,
     )
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
-    usual = 0 if data * context == 1 and framework == "megatron" else _ZERO[framework]
-    if framework == "deepspeed":
-        usual = (
-            1 if pipeline > 1 else 3 if request.offload in ("parameters", "cpu", "nvme") else usual
-        )
-    if (
-        framework == "fsdp" and pipeline > 1
-    ):  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
-        usual = 2
-    zero = request.zero_stage if request.zero_stage is not None else usual
     length = asked_length(request) or min(
         DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE
     )
@@ -115,7 +105,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "loads_whole": _loads_whole(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
-        "zero_stage": zero,
+        "zero_stage": _zero_stage(request, framework, pipeline, data * context),
         "tensor_parallel": tensor,
         "sequence_parallel": megatron.sequence_parallel(request, spec, framework, tensor),
         "pipeline_parallel": pipeline,
@@ -137,17 +127,37 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     if framework == "deepspeed" and not trainer_steps(request):
         derived["optimizer_implementation"] = request.optimizer_implementation or "fused"
     workload = TrainingWorkload(**(_sent(request) | derived))
-    if (
-        method == "full"
-        and request.quantization is not None
-        and canonical_name(request.quantization) not in UNQUANTIZED
-    ):
-        detail = f"Full training cannot update {request.quantization.strip()} weights."
-        raise InvalidRequestError(
-            detail, hint="Send method qlora, or leave quantization out.", field="quantization"
-        )
+    _refuse_quantized(request, method)
     _refuse(workload, spec, count)
     return workload
+
+
+def _zero_stage(request: TrainingRequest, framework: Framework, pipeline: int, ranks: int) -> int:
+    """Return the stage that is sent, else what is usual under the framework. ranks: those that may
+    shard states."""
+    if request.zero_stage is not None:
+        return request.zero_stage
+    if framework == "megatron" and ranks == 1:
+        return 0
+    if framework == "deepspeed" and pipeline > 1:
+        return 1
+    if framework == "deepspeed" and request.offload in ("parameters", "cpu", "nvme"):
+        return 3
+    if framework == "fsdp" and pipeline > 1:
+        return 2  # torchtitan keeps parameters gathered then (distributed/fsdp.py)
+    return _ZERO[framework]
+
+
+def _refuse_quantized(request: TrainingRequest, method: Method) -> None:
+    """Raise InvalidRequestError where all weights are trained and quantized ones are sent."""
+    sent = request.quantization
+    if method != "full" or sent is None or canonical_name(sent) in UNQUANTIZED:
+        return
+    raise InvalidRequestError(
+        f"Full training cannot update {sent.strip()} weights.",
+        hint="Send method qlora, or leave quantization out.",
+        field="quantization",
+    )
 
 
 def trainer_steps(request: TrainingRequest) -> bool:

@@ -1,7 +1,7 @@
 """The command that starts the estimated training, with the files it reads, and the settings that
 it cannot carry."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
@@ -138,24 +138,7 @@ def unsupported_settings(
     """Return the settings of the estimate that the command has no flag for."""
     notes = list[Note]()
     if tool is not None and tool.runs(model, workload, setup):
-        if tool.placeholders and _has_placeholders(tool, model, workload, setup):
-            notes.append(
-                Note(
-                    "command-placeholders",
-                    "trainer",
-                    f"Replace {tool.placeholders} in the command with the names {tool.name} has"
-                    " for your model.",
-                )
-            )
-        if workload.gpus > USUAL_NODE and _sampling_command(setup) is None:
-            notes.append(
-                Note(
-                    "command-of-one-node",
-                    "gpu_count",
-                    f"The command starts one node of {USUAL_NODE} GPUs: see {tool.name}'s"
-                    " documentation for several.",
-                )
-            )
+        notes += _left_to_do(tool, model, workload, setup)
         notes += tool.unsupported(model, workload, setup)
     elif _sampling_command(setup) is None:
         launcher = launcher_of(workload)
@@ -169,32 +152,7 @@ def unsupported_settings(
                 )
             )
         notes += launcher.unsupported(model, workload, setup)
-    runners = {one.kernels: one.name for one in TOOLS if one.kernels}
-    if workload.kernels in runners and (tool is None or not tool.kernels):
-        notes.append(
-            Note(
-                "kernels-need-trainer",
-                "kernels",
-                "The command runs transformers' own layers: send trainer"
-                f" {runners[workload.kernels]} for kernels {workload.kernels}.",
-            )
-        )
-    if workload.ema != "none":
-        notes.append(
-            lacking(
-                "ema",
-                "No flag sets up the moving average of the weights: add it to the trainer in code.",
-            )
-        )
-    if workload.optimizer_in_backward and not (tool and tool.steps_in_backward):
-        others = ", ".join(one.name for one in TOOLS if one.steps_in_backward)
-        notes.append(
-            lacking(
-                "optimizer_in_backward",
-                "The command has no flag for optimizer_in_backward: set it up in code, or use"
-                f" {others}.",
-            )
-        )
+    notes += _without_flags(workload, tool)
     if model.source == "size":
         notes.append(
             Note(
@@ -204,3 +162,47 @@ def unsupported_settings(
             )
         )
     return notes
+
+
+def _left_to_do(
+    tool: Tool, model: Model, workload: TrainingWorkload, setup: Setup
+) -> Iterator[Note]:
+    """Yield what is left to do to a tool's own command."""
+    if tool.placeholders and _has_placeholders(tool, model, workload, setup):
+        yield Note(
+            "command-placeholders",
+            "trainer",
+            f"Replace {tool.placeholders} in the command with the names {tool.name} has for your"
+            " model.",
+        )
+    if workload.gpus > USUAL_NODE and _sampling_command(setup) is None:
+        yield Note(
+            "command-of-one-node",
+            "gpu_count",
+            f"The command starts one node of {USUAL_NODE} GPUs: see {tool.name}'s documentation"
+            " for several.",
+        )
+
+
+def _without_flags(workload: TrainingWorkload, tool: Tool | None) -> Iterator[Note]:
+    """Yield the settings that few commands have."""
+    runners = {one.kernels: one.name for one in TOOLS if one.kernels}
+    if workload.kernels in runners and (tool is None or not tool.kernels):
+        yield Note(
+            "kernels-need-trainer",
+            "kernels",
+            "The command runs transformers' own layers: send trainer"
+            f" {runners[workload.kernels]} for kernels {workload.kernels}.",
+        )
+    if workload.ema != "none":
+        yield lacking(
+            "ema",
+            "No flag sets up the moving average of the weights: add it to the trainer in code.",
+        )
+    if workload.optimizer_in_backward and not (tool and tool.steps_in_backward):
+        others = ", ".join(one.name for one in TOOLS if one.steps_in_backward)
+        yield lacking(
+            "optimizer_in_backward",
+            "The command has no flag for optimizer_in_backward: set it up in code, or use"
+            f" {others}.",
+        )

@@ -35,7 +35,7 @@ def refusal(open_hub, text, error, **settings):
     return found
 
 
-def test_a_missing_repository(open_hub):
+def test_a_missing_repository_is_unknown(open_hub):
     error = refusal(open_hub, "acme/none", UnknownModelError)
     assert "no model acme/none, or it is private" in error.detail
     assert "HF_TOKEN" in error.hint
@@ -52,44 +52,44 @@ def test_a_private_repository_looks_missing_and_is_read_with_the_token(stand_in,
     assert asyncio.run(run()).id == "acme/secret"
 
 
-def test_a_private_repository_seen_with_a_token_that_may_not_read_it(open_hub):
+def test_a_private_repository_stays_unknown_to_a_token_that_may_not_read_it(open_hub):
     assert "read access" in refusal(open_hub, "acme/none", UnknownModelError, token=TOKEN).hint
 
 
-def test_a_gated_repository(stand_in, open_hub):
+def test_a_gated_repository_names_the_page_that_grants_access(stand_in, open_hub):
     stand_in.add(safetensors_repository("acme/gated", gated=True))
     error = refusal(open_hub, "acme/gated", GatedModelError)
     assert "Request access at https://huggingface.co/acme/gated" in error.hint
 
 
-def test_a_token_the_hub_does_not_accept(stand_in, open_hub):
+def test_a_token_the_hub_does_not_accept_is_said_to_be_rejected(stand_in, open_hub):
     stand_in.fault(
         status=401, headers={"X-Error-Message": "Invalid credentials in Authorization header"}
     )
     assert "token" in refusal(open_hub, "acme/tiny", GatedModelError).detail
 
 
-def test_a_repository_the_token_may_not_read(stand_in, open_hub):
+def test_a_repository_the_token_may_not_read_is_said_to_be_forbidden(stand_in, open_hub):
     stand_in.fault(status=403, headers={"X-Error-Message": "Forbidden"})
     assert "forbids" in refusal(open_hub, "acme/tiny", GatedModelError).detail
 
 
-def test_a_disabled_repository(stand_in, open_hub):
+def test_a_disabled_repository_is_said_to_be_disabled(stand_in, open_hub):
     stand_in.fault(status=403, headers={"X-Error-Message": "Access to this resource is disabled."})
     assert "disabled" in refusal(open_hub, "acme/tiny", UnknownModelError).detail
 
 
-def test_a_missing_revision(open_hub):
+def test_a_missing_revision_is_named(open_hub):
     assert "no revision v9" in refusal(open_hub, "acme/tiny@v9", UnknownModelError).detail
 
 
-def test_a_repository_that_moves_in_a_circle(stand_in, open_hub):
+def test_a_repository_that_moves_in_a_circle_is_refused(stand_in, open_hub):
     stand_in.renamed |= {"acme/a": "acme/b", "acme/b": "acme/a"}
     refusal(open_hub, "acme/a", RenamedModelError)
     assert stand_in.count() <= 2 * (MAX_REDIRECTS + 1)
 
 
-def test_an_empty_repository(stand_in, open_hub):
+def test_an_empty_repository_is_refused(stand_in, open_hub):
     stand_in.add(Repository("acme/empty", {".gitattributes": b"", "README.md": b""}))
     assert "empty" in refusal(open_hub, "acme/empty", ModelWithoutWeightsError).detail
 
@@ -127,7 +127,7 @@ def test_a_plan_without_weights_is_sized_by_its_config(stand_in, open_hub):
     assert codes(model.warnings) == {("model-without-weights", "model")}
 
 
-def test_weights_without_a_config(stand_in, open_hub):
+def test_weights_without_a_config_are_refused(stand_in, open_hub):
     stand_in.add(
         Repository(
             "acme/bare",
@@ -151,12 +151,12 @@ def test_weights_without_a_config(stand_in, open_hub):
         (b'{"pad": "' + b"x" * (4 * 2**20) + b'"}', "exceeds the limit"),
     ],
 )
-def test_a_config_that_is_none(stand_in, open_hub, body, said):
+def test_a_config_that_is_none_is_malformed(stand_in, open_hub, body, said):
     stand_in.fault("config.json", body=body)
     assert said in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
 
-def test_a_config_without_an_end(stand_in, open_hub):
+def test_a_config_without_an_end_is_malformed(stand_in, open_hub):
     stand_in.fault("config.json", endless=True)
     assert "exceeds the limit" in refusal(open_hub, "acme/tiny", MalformedModelError).detail
 
@@ -174,7 +174,7 @@ def test_a_config_without_an_end(stand_in, open_hub):
         b"[]",
     ],
 )
-def test_a_description_that_says_nonsense(stand_in, open_hub, body):
+def test_a_description_that_says_nonsense_is_malformed(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
     refusal(open_hub, "acme/tiny", MalformedModelError)
 
@@ -183,13 +183,13 @@ def test_a_description_that_says_nonsense(stand_in, open_hub, body):
     "body",
     [b"<html>Sign in to the guest network</html>", b'{"id": "\xff"}', b'{"a":' * 100_000, b""],
 )
-def test_a_portal_that_answers_for_the_hub(stand_in, open_hub, body):
+def test_a_portal_that_answers_for_the_hub_is_no_hub(stand_in, open_hub, body):
     stand_in.fault("/api/", body=body)
     assert "is it a Hugging Face Hub?" in refusal(open_hub, "acme/tiny", HubUnreachableError).detail
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 407, 451])
-def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
+def test_a_proxy_that_forbids_the_hub_is_no_hub(stand_in, open_hub, status):
     stand_in.fault(
         status=status, headers={"Content-Type": "text/html"}, body=b"<h1>Blocked by policy</h1>"
     )
@@ -205,7 +205,7 @@ def test_a_proxy_that_forbids_the_hub(stand_in, open_hub, status):
         (400, UnknownModelError),
     ],
 )
-def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
+def test_a_mirror_that_sends_no_codes_is_understood(stand_in, open_hub, status, error):
     stand_in.fault(
         status=status, headers={"Content-Type": "application/json"}, body=b'{"error": "no"}'
     )
@@ -217,7 +217,9 @@ def test_a_mirror_that_sends_no_codes(stand_in, open_hub, status, error):
     ("status", "error"),
     [(401, UnknownModelError), (403, GatedModelError), (404, UnknownModelError)],
 )
-def test_a_mirror_that_sends_nothing_but_a_status(stand_in, open_hub, status, error, kind):
+def test_a_mirror_that_sends_nothing_but_a_status_is_understood(
+    stand_in, open_hub, status, error, kind
+):
     stand_in.fault(status=status, headers={"Content-Type": kind} if kind else {}, body=b"")
     refusal(open_hub, "acme/tiny", error)
 
@@ -249,7 +251,7 @@ def test_a_compressed_body_is_not_unpacked(stand_in, open_hub, part):
         b"GGUF\x03\x00\x00\x00" + b"\xff" * 60,
     ],
 )
-def test_a_gguf_file_that_is_none(stand_in, open_hub, body):
+def test_a_gguf_file_that_is_none_is_malformed(stand_in, open_hub, body):
     stand_in.add(gguf_repository("acme/tiny-GGUF", {}, {"tiny.Q8_0.gguf": 8000}))
     stand_in.fault(".gguf", body=body)
     refusal(open_hub, "acme/tiny-GGUF:Q8_0", MalformedModelError)
@@ -263,11 +265,11 @@ def test_a_gguf_label_that_is_not_there_names_those_that_are(stand_in, open_hub)
     assert error.matches == ("acme/tiny-GGUF:Q4_K_M", "acme/tiny-GGUF:Q8_0")
 
 
-def test_a_gguf_label_on_a_repository_without_gguf_files(open_hub):
+def test_a_gguf_label_needs_gguf_files(open_hub):
     assert refusal(open_hub, "acme/tiny:Q8_0", UnknownModelError).matches == ("acme/tiny",)
 
 
-def test_gguf_shards_that_are_missing(stand_in, open_hub):
+def test_missing_gguf_shards_are_refused(stand_in, open_hub):
     stand_in.add(
         gguf_repository(
             "acme/tiny-GGUF",

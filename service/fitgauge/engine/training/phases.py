@@ -211,12 +211,12 @@ class _Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _highest(
-    line: StageSegments, passes: Passes, swapped: zero.Exchange, *, standing: bool
+    line: StageSegments, passes: Passes, exchange: zero.Exchange, *, standing: bool
 ) -> _Moment:
     """Return the highest moment of the backward pass: before its first gradient, at it, after it,
     or when what is left of gradients is reduced. `standing`: gradients stay from one micro-batch to
     the next, and those of a segment are added to them."""
-    first, buckets = 0 if standing else line.segments[-1].released, swapped.buckets
+    first, buckets = 0 if standing else line.segments[-1].released, exchange.buckets
     moments = [
         _Moment(
             activations=passes.backward - passes.gradients,
@@ -226,13 +226,13 @@ def _highest(
         _Moment(activations=passes.opening, gradients=0, buckets=NOTHING),
         _Moment(activations=passes.arrived - first, gradients=first, buckets=buckets),
     ]
-    if swapped.ordered:
-        left = 0 if swapped.frees_gradients else passes.left
+    if exchange.ordered:
+        left = 0 if exchange.frees_gradients else passes.left
         moments.append(
             _Moment(
                 activations=line.constants,
                 gradients=left,
-                buckets=zero.more(buckets, swapped.ordered),
+                buckets=zero.more(buckets, exchange.ordered),
             )
         )
     return max(moments, key=lambda moment: moment.total)
@@ -254,24 +254,24 @@ def _phases(
     with the backward pass and stay through all passes of a step with more than one micro-batch."""
     standing = _gradients_stand(workload)
     passes = simulated(line, stays=_stays(line, workload, rank, standing=standing))
-    swapped = _swapped(workload, rank, slices)
+    exchange = _exchange(workload, rank, slices)
     trained = sum(count * piece.trained for piece, count in slices)
     received = _received_bytes(spec, workload, number)
-    moment = _highest(line, passes, swapped, standing=standing)
+    moment = _highest(line, passes, exchange, standing=standing)
 
     resident = all_states(rank, formulas)
     gradients = state("gradients", rank.gradients, formulas)
     stands = replace(
-        in_words("communication", swapped.standing.expected, _BUCKETS, trained),
-        size=swapped.standing,
+        in_words("communication", exchange.standing.expected, _BUCKETS, trained),
+        size=exchange.standing,
     )
     buckets = Amount("communication", moment.buckets, described(_BUCKETS, moment.buckets.expected))
     gathered = Amount(
         "gathered_weights",
-        swapped.gathered,
+        exchange.gathered,
         described(
             "parameters gathered for use, as many as the framework keeps at once",
-            swapped.gathered.expected,
+            exchange.gathered.expected,
         ),
     )
     forward = _activations(passes.forward_peak, passes, line.constants, received, in_flight)
@@ -282,7 +282,7 @@ def _phases(
             "forward", [*resident, *([gradients] if standing else []), stands, gathered, forward]
         ),
         phase("backward", [*resident, there, stands, buckets, gathered, backward]),
-        phase("optimizer_step", [*resident, *_stepping(rank, swapped, gradients, stands)]),
+        phase("optimizer_step", [*resident, *_stepping(rank, exchange, gradients, stands)]),
     )
 
 
@@ -308,7 +308,7 @@ def _stays(
     return 1
 
 
-def _swapped(
+def _exchange(
     workload: TrainingWorkload, rank: RankStates, slices: Sequence[tuple[RankUnit, int]]
 ) -> zero.Exchange:
     """Return what the framework exchanges of a stage's parameters."""
@@ -349,16 +349,16 @@ def _activations(
 
 
 def _stepping(
-    rank: RankStates, swapped: zero.Exchange, gradients: Amount, stands: Amount
+    rank: RankStates, exchange: zero.Exchange, gradients: Amount, stands: Amount
 ) -> list[Amount]:
     """Return what the optimizer's step holds in addition to states."""
     temporaries = in_words(
         "optimizer_temporaries",
-        rank.step_temporaries + swapped.step_copies,
+        rank.step_temporaries + exchange.step_copies,
         "square roots, updates and fp32 copies of gradients that the step makes",
         rank.stepped,
     )
-    if not swapped.frees_gradients:
+    if not exchange.frees_gradients:
         return [gradients, stands, temporaries]
     flat = rank.master_weights // 2
     return [in_words("gradients", flat, "one flat copy of the part", rank.stepped), temporaries]

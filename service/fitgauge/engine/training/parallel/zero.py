@@ -129,7 +129,7 @@ def _zero_3(
     least = min(elements, largest + PREFETCH_ELEMENTS)
     usual = min(elements, max(LIVE_ELEMENTS // 2, least))
     most = min(elements, max(LIVE_ELEMENTS, least))
-    copied = workload.zero_hpz_partition_size > 1 and not rank.parked
+    copied = workload.zero_hpz_partition_size > 1 and not rank.offloaded_weights
     second = (elements - usual) * width // workload.zero_hpz_partition_size if copied else 0
     gathered = Bytes(low=least * width, expected=usual * width, high=most * width)
     return Exchange(

@@ -56,10 +56,10 @@ def _temporaries(rank: RankStates, workload: TrainingWorkload) -> int:
             _HALF * numbers,
             *[_FULL * SUB_GROUP_ELEMENTS] * groups,
             _FULL * rest,
-            rank.parked,
+            rank.offloaded_weights,
         ]
         buffers = (
-            rank.parked * workload.data_parallel // workload.zero_hpz_partition_size
+            rank.offloaded_weights * workload.data_parallel // workload.zero_hpz_partition_size
             if workload.zero_hpz_partition_size > 1
             else 0
         )

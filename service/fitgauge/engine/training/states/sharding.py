@@ -48,7 +48,7 @@ class RankStates(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Moving averages of the weights [bytes]."""
     fp8: int = 0
     """fp8 copies of weights with their scales [bytes]."""
-    parked: int = 0
+    offloaded_weights: int = 0
     """Weights among those on the host [bytes]."""
     stepped: int = 0
     """Numbers that this rank's optimizer steps."""
@@ -149,7 +149,7 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     )
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
-    masters, optimizer, temporaries, host, parked = (
+    masters, optimizer, temporaries, host, offloaded_weights = (
         counted.master_weights,
         counted.optimizer_states,
         counted.step_temporaries,
@@ -170,17 +170,17 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     if workload.ema == "host":
         host, averages = host + averages, 0
     if workload.offload in ("parameters", "cpu", "nvme") and is_sharded("weights", workload):
-        parked, weights = _locked([piece.bytes for piece in pieces], workload), 0
+        offloaded_weights, weights = _locked([piece.bytes for piece in pieces], workload), 0
     return RankStates(
         weights=weights,
         gradients=gradients,
         master_weights=masters,
         optimizer_states=optimizer,
         step_temporaries=temporaries,
-        host=host + parked,
+        host=host + offloaded_weights,
         averages=averages,
         fp8=states.fp8_bytes(parameters, workload),
-        parked=parked,
+        offloaded_weights=offloaded_weights,
         stepped=sum(parameter.elements for parameter in stepped),
         largest=max((parameter.elements for parameter in trained), default=0),
         host_temporaries=_host_temporaries(stepped, workload),
@@ -303,7 +303,7 @@ def stage_states(slices: Sequence[tuple[RankUnit, int]], workload: TrainingWorkl
         host=summed("host"),
         averages=summed("averages"),
         fp8=summed("fp8"),
-        parked=summed("parked"),
+        offloaded_weights=summed("offloaded_weights"),
         stepped=summed("stepped"),
         largest=max((piece.states.largest for piece, _ in slices), default=0),
         host_temporaries=max((piece.states.host_temporaries for piece, _ in slices), default=0),

@@ -193,7 +193,9 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     if endpoint and not _is_address(endpoint):
         wrong.append(_line("HF_ENDPOINT", endpoint, "an address, such as https://huggingface.co"))
     if wrong:
-        raise InvalidSettingsError("\n".join(wrong), hint="The README describes every setting.")
+        raise InvalidSettingsError(
+            "\n".join(wrong), hint="docs/variables.md describes every setting."
+        )
     return Settings(**values)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ from fitgauge.settings import (
     variable,
 )
 from live.process import COMMAND
+
+ROOT = Path(__file__).parents[2]
 
 WRONG = {
     "FITGAUGE_PORT": ["99999", "-1", "http", "80.5", ""],
@@ -53,6 +56,8 @@ def test_a_wrong_value_is_named_with_what_to_set(name, text):
     with pytest.raises(InvalidSettingsError) as refused:
         from_environment({name: text})
     assert refused.value.detail.startswith(f"{name} is {text!r}. Set it to ")
+    page, _, _ = refused.value.hint.partition(" describes every setting.")
+    assert f"`{name}`" in ROOT.joinpath(page).read_text("utf-8")
 
 
 def test_every_wrong_value_is_named_at_once_and_the_service_does_not_start():

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from litestar import Litestar, MediaType, Response, get
 from litestar.config.compression import CompressionConfig
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, Receive, Scope, Send
@@ -101,18 +102,6 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
     answers = AnswerCache(services)
     watch_hub(hub, registry)
 
-    @get("/metrics", opt={"open": settings.open_metrics})
-    async def metrics() -> Response[bytes]:
-        return Response(
-            generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
-        )
-
-    openapi = EncodedDocument(settings.public_url)
-
-    @get("/schema/openapi.json", media_type=MediaType.JSON)
-    async def openapi_document() -> bytes:
-        return await openapi.encoded()
-
     access = create_access(settings, shared)
     mcp = McpEndpoint(lambda: serve_mcp(settings, app)) if settings.mcp else None
     app = _Application(
@@ -122,8 +111,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
             PageController,
             DocsController,
             PicturesController,
-            openapi_document,
-            metrics,
+            *_documents(settings, registry),
             *([mcp.handler()] if mcp else []),
             *(access.routes if access else ()),
         ],
@@ -154,18 +142,41 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         openapi_config=None,
         logging_config=None,
     )
-    log_requests = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
     admission, requests = Admission(app, _BODY_BYTES), RequestMetrics(registry)
     registry.register(StateMetrics(requests, services, hub, answers, admission))
     add_process_metrics(registry)
     inner = ConditionalGets(admission, private=access is not None)
-    observed = ObservabilityMiddleware(
+    observed = _observability(settings, requests)(tracing.requests(inner) if tracing else inner)
+    return Gateway(observed, settings.trusted_proxies, settings.root_path)
+
+
+def _documents(settings: Settings, registry: CollectorRegistry) -> list[HTTPRouteHandler]:
+    """Return the routes of the metrics and of the OpenAPI document."""
+
+    @get("/metrics", opt={"open": settings.open_metrics})
+    async def metrics() -> Response[bytes]:
+        return Response(
+            generate_latest(registry), media_type=CONTENT_TYPE_LATEST.partition("; charset")[0]
+        )
+
+    openapi = EncodedDocument(settings.public_url)
+
+    @get("/schema/openapi.json", media_type=MediaType.JSON)
+    async def openapi_document() -> bytes:
+        return await openapi.encoded()
+
+    return [openapi_document, metrics]
+
+
+def _observability(settings: Settings, requests: RequestMetrics) -> ObservabilityMiddleware:
+    """Return what counts and bounds requests, and logs them at the level info and below."""
+    log_requests = logging.getLevelNamesMapping()[settings.log_level.upper()] <= logging.INFO
+    return ObservabilityMiddleware(
         requests,
         settings.requests_per_second,
         access_log(settings.log_format, sys.stderr.write) if log_requests else None,
         weights(),
-    )(tracing.requests(inner) if tracing else inner)
-    return Gateway(observed, settings.trusted_proxies, settings.root_path)
+    )
 
 
 @asynccontextmanager

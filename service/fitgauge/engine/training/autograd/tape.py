@@ -5,7 +5,7 @@ what autograd saves of it. In the forward pass a tensor lives until its last use
 saved, until the backward pass of the operation that saved it. In the backward pass gradients live
 until they are consumed, and those of parameters stay."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -164,78 +164,9 @@ class Tape(Recorder):
         gradients of inputs and parameters after it. Cached as `forward` is."""
         backward: Pass = self._memo.get_or_compute(
             ("backward", output.number, len(self.operations)),
-            lambda: self._backward(output),
+            lambda: _BackwardPass(self, self._sizes, output).run(),
         )
         return backward
-
-    def _backward(self, output: Value) -> Pass:
-        readers: dict[int, int] = {}
-        for operation in self.operations:
-            for value in operation.saved:
-                readers[value.storage] = readers.get(value.storage, 0) + 1
-        readers.pop(UNCOUNTED, None)
-        pending: dict[int, list[int]] = {output.number: [output.bytes, 1]}
-        live = peak = of_parameters = parameters_at_peak = 0
-        lead: int | None = None
-        for operation in reversed(self.operations):
-            gradients = [
-                pending.pop(value.number) for value in operation.outputs if value.number in pending
-            ]
-            if not gradients:
-                continue
-            if lead is None and operation.saved:
-                lead = live
-            live += operation.restored
-            if live + operation.restoring - operation.restored > peak:
-                peak, parameters_at_peak = (
-                    live + operation.restoring - operation.restored,
-                    of_parameters,
-                )
-            new_gradients = []
-            for value in operation.inputs:
-                if not value.grad:
-                    continue
-                whole = operation.outputs[0]
-                if (
-                    value.storage == UNCOUNTED and not value.leaf
-                ):  # added to a gradient that is counted where the tensor is
-                    peak = max(peak, live + value.bytes)
-                    continue
-                if (
-                    operation.passes
-                    and not value.leaf
-                    and (value.elements, value.width) == (whole.elements, whole.width)
-                ):
-                    gradients[0][1] += 1
-                    new_gradients.append((value, gradients[0]))
-                else:
-                    live += self.gradient_size(value)
-                    new_gradients.append((value, [self.gradient_size(value), 1]))
-            of_parameters += sum(
-                self.gradient_size(value) for value, _ in new_gradients if value.leaf
-            )
-            if live + operation.back_scratch > peak:
-                peak, parameters_at_peak = live + operation.back_scratch, of_parameters
-            for value in operation.saved:
-                if value.storage in readers:
-                    readers[value.storage] -= 1
-                    if not readers[value.storage]:
-                        live -= self._sizes[value.storage]
-            for gradient in gradients:
-                live -= _released(gradient)
-            for value, new in new_gradients:
-                before = pending.get(value.number)
-                if before is None:
-                    pending[value.number] = new
-                    continue
-                live += self.gradient_size(value)
-                if value.leaf:
-                    of_parameters -= self.gradient_size(value)
-                if live > peak:
-                    peak, parameters_at_peak = live, of_parameters
-                live -= _released(before) + _released(new)
-                pending[value.number] = [self.gradient_size(value), 1]
-        return Pass(peak=peak, end=live, lead=lead or 0, parameter_gradients=parameters_at_peak)
 
 
 def _saves_output(operation: Operation) -> bool:
@@ -248,3 +179,108 @@ def _released(gradient: list[int]) -> int:
     it."""
     gradient[1] -= 1
     return 0 if gradient[1] else gradient[0]
+
+
+class _BackwardPass:
+    """What is alive as a tape's operations run backward, from the last to the first [bytes]."""
+
+    def __init__(self, tape: Tape, sizes: Sequence[int], output: Value) -> None:
+        self._operations, self._gradient_size, self._sizes = (
+            tape.operations,
+            tape.gradient_size,
+            sizes,
+        )
+        self._readers: dict[int, int] = {}
+        """Operations left that read a saved storage."""
+        for operation in tape.operations:
+            for value in operation.saved:
+                self._readers[value.storage] = self._readers.get(value.storage, 0) + 1
+        self._readers.pop(UNCOUNTED, None)
+        self._pending: dict[int, list[int]] = {output.number: [output.bytes, 1]}
+        """By value: the size of its gradient, and the references to it."""
+        self._live = self._peak = self._of_parameters = self._parameters_at_peak = 0
+        self._lead: int | None = None
+
+    def run(self) -> Pass:
+        """Return the pass."""
+        for operation in reversed(self._operations):
+            gradients = [
+                self._pending.pop(value.number)
+                for value in operation.outputs
+                if value.number in self._pending
+            ]
+            if gradients:
+                self._differentiate(operation, gradients)
+        return Pass(
+            peak=self._peak,
+            end=self._live,
+            lead=self._lead or 0,
+            parameter_gradients=self._parameters_at_peak,
+        )
+
+    def _differentiate(self, operation: Operation, gradients: list[list[int]]) -> None:
+        """Make the gradients of an operation's inputs, then let go what only it read.
+
+        gradients: of its outputs."""
+        if self._lead is None and operation.saved:
+            self._lead = self._live
+        self._live += operation.restored
+        self._mark(operation.restoring - operation.restored)
+        new = self._gradients_of_inputs(operation, gradients[0])
+        self._of_parameters += sum(self._gradient_size(value) for value, _ in new if value.leaf)
+        self._mark(operation.back_scratch)
+        self._free_saved(operation)
+        for gradient in gradients:
+            self._live -= _released(gradient)
+        for value, gradient in new:
+            self._accumulate(value, gradient)
+
+    def _mark(self, more: int = 0) -> None:
+        """Take this moment for the peak where it and `more` are higher."""
+        if self._live + more > self._peak:
+            self._peak, self._parameters_at_peak = self._live + more, self._of_parameters
+
+    def _gradients_of_inputs(
+        self, operation: Operation, passed: list[int]
+    ) -> list[tuple[Value, list[int]]]:
+        """Return the gradients that an operation makes. passed: that of its output, which inputs
+        of its shape share where it passes gradients on."""
+        whole, gradients = operation.outputs[0], list[tuple[Value, list[int]]]()
+        for value in operation.inputs:
+            if not value.grad:
+                continue
+            alike = (value.elements, value.width) == (whole.elements, whole.width)
+            if value.storage == UNCOUNTED and not value.leaf:
+                # added to a gradient that is counted where the tensor is
+                self._peak = max(self._peak, self._live + value.bytes)
+            elif operation.passes and not value.leaf and alike:
+                passed[1] += 1
+                gradients.append((value, passed))
+            else:
+                size = self._gradient_size(value)
+                self._live += size
+                gradients.append((value, [size, 1]))
+        return gradients
+
+    def _free_saved(self, operation: Operation) -> None:
+        """Free what no other operation will read."""
+        for value in operation.saved:
+            if value.storage in self._readers:
+                self._readers[value.storage] -= 1
+                if not self._readers[value.storage]:
+                    self._live -= self._sizes[value.storage]
+
+    def _accumulate(self, value: Value, gradient: list[int]) -> None:
+        """Keep a gradient, or add it to the one that another operation made: both are alive until
+        their sum is there."""
+        before = self._pending.get(value.number)
+        if before is None:
+            self._pending[value.number] = gradient
+            return
+        size = self._gradient_size(value)
+        self._live += size
+        if value.leaf:
+            self._of_parameters -= size
+        self._mark()
+        self._live -= _released(before) + _released(gradient)
+        self._pending[value.number] = [size, 1]

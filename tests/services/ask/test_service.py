@@ -385,3 +385,32 @@ def test_the_command_accumulates_to_the_batch_of_a_step(ask, text, passes):
 def test_a_second_model_without_a_name_is_said_to_be_left_out(ask):
     (said,) = ask("Can I serve both a 7B chat model and a reranker on a single A10G?").missing
     assert said.startswith("and a reranker: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (
+            "What is the KV cache size of Llama 3.1 70B at 128k?",
+            "The KV cache takes 40.00 GiB for 131,072 tokens, about 320 KiB a token. ",
+        ),
+        (
+            "How big is the kv cache of llama 3.1 70b at 128k on 4x H100?",
+            "The KV cache takes 40.00 GiB over 4 GPUs for 131,072 tokens, about 320 KiB a token. ",
+        ),
+    ],
+)
+def test_the_size_of_the_cache_that_is_asked_for_is_said_first(ask, text, begins):
+    assert ask(text).answer["summary"].startswith(begins)
+
+
+def test_a_release_that_is_named_is_judged(ask):
+    answer = ask("will qwen3 8b fit on a 3090 with vLLM 0.11.0?").answer
+    assert answer["understood_as"]["engine_version"] == "0.11.0"
+
+
+def test_host_memory_that_is_offered_without_a_size_is_said(ask):
+    answer = ask("is my 4080 16gb enough for gemma3 27b if I offload to ram?")
+    (note,) = answer.missing
+    assert note.startswith("host_memory_gib: taken as 64")
+    assert "GiB in host memory it does" in answer.answer["summary"]

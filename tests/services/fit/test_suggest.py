@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fitgauge.engine.quantity import gib
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from notes import codes
@@ -369,3 +370,22 @@ def test_what_serves_all_that_is_asked_on_this_card_comes_before_more_cards(
         {"engine": "llama.cpp", "quantization": "q4_k_m"},
     )
     assert any("gpu_count" in one.request for one in others)
+
+
+def test_the_first_sentence_says_what_to_do_where_it_does_not_fit_as_asked(
+    check_fit: Check,
+) -> None:
+    answer = check_fit(model="google/gemma-4-31B-it", gpu="RTX 5090")
+    step = answer.suggestions[0]
+    first, second, *_ = answer.summary.split(". ")
+    assert first == (
+        f"google/gemma-4-31B-it does not fit on one RTX 5090; to fit, {step.change} (needs"
+        f" {gib(step.required_bytes)})"
+    )
+    assert second.startswith("As asked, even with no CUDA graphs")
+
+
+def test_less_than_was_asked_is_not_in_the_first_sentence(check_fit: Check) -> None:
+    answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", concurrency=16)
+    assert answer.verdict == "does_not_fit"
+    assert "to fit" not in answer.summary

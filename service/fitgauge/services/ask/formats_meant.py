@@ -5,6 +5,7 @@ import itertools
 import re
 from collections.abc import Collection, Sequence
 
+from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.intent import is_quantized
 from fitgauge.services.ask.training_words import OPTIMIZERS
@@ -57,10 +58,20 @@ def format_meant(text: str, facts: Sequence[Fact], *, training: bool) -> str | N
     return _FOUR_BITS if not facts and not training and is_quantized(text) else None
 
 
+def is_file(text: str, fact: Fact) -> bool:
+    """Return whether a fact is the word GGUF, which names an engine by what it reads."""
+    return fact.kind == "engine" and text[fact.start : fact.end].lower() == "gguf"
+
+
 def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
     """Return the formats that a text sets side by side, in its order; empty for one: "GPTQ 4bit
-    vs AWQ". facts: of formats."""
-    wanted = wanted_formats(text, facts, training=False)
+    vs AWQ", "awq or gguf". facts: all of the text."""
+    named = [
+        fact._replace(value=USUAL_GGUF) if is_file(text, fact) else fact
+        for fact in facts
+        if fact.kind == "format" or is_file(text, fact)
+    ]
+    wanted = wanted_formats(text, named, training=False)
     groups = [wanted[:1]]
     for before, after in itertools.pairwise(wanted):
         if _AGAINST.search(text[before.end : after.start]):

@@ -14,7 +14,8 @@ from fitgauge.services.ask.names import GpuNames
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _NEEDED = re.compile(
-    r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about|around|than|="
+    r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
+    r"|around|(?<!better )than|="
     r"|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗|升到|降低到|减小到|最高|最小|最低)"
     r"[^.,;?!，]{0,24}$"
 )
@@ -335,7 +336,7 @@ class _Choice:
         before = self._before(fact)
         if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
             return False
-        if self._terse:
+        if self._terse or not self._text[fact.end :].strip(" ?!.。？！"):
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
 

@@ -15,7 +15,7 @@ _QUESTION = re.compile(
 _MODELS = re.compile(
     r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
-    r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|size)\b"
+    r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
@@ -36,6 +36,16 @@ _LARGEST = re.compile(
 )
 
 _LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$")
+
+_OF_THE_FAMILY = re.compile(
+    r"\W*(?:models?|sizes?|versions?|variants?|can|could|should|fits?|runs?|will|would|do|is|works?)\b"
+    r"|\W*(?:模型|型号)",
+    re.IGNORECASE,
+)
+"""What follows the name of a family of which one is asked for: "which Qwen3 model"."""
+
+_SIZED = re.compile(r"\d\s?[bm](?![a-z])", re.IGNORECASE)
+"""A model's own size in its name."""
 
 _GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
@@ -221,12 +231,15 @@ def wants_format(text: str) -> bool:
 
 
 def wants_largest(text: str, model: str | None) -> bool:
-    """Return whether a text is about the largest model of a family: "the biggest llama"."""
-    if model is None or any(map(str.isdigit, model)):
+    """Return whether a text is about one model of a family, the largest that fits: "the biggest
+    llama", "which Qwen3 model"."""
+    if model is None or _SIZED.search(model):
         return False
     named = re.search(re.escape(model), text, re.IGNORECASE)
-    before = _LARGEST_BEFORE.search(text[: named.start()].lower()) if named else None
-    return before is not None
+    if named is None or _LARGEST_BEFORE.search(text[: named.start()].lower()) is None:
+        return False
+    is_family = not any(map(str.isdigit, model))
+    return is_family or _OF_THE_FAMILY.match(text, named.end()) is not None
 
 
 def asks_largest(text: str) -> bool:

@@ -20,7 +20,8 @@ _REQUESTS = re.compile(
     r"\bhow many\b[^.?,;]{0,16}?\b(?:users|requests|people|clients|sessions|streams|chats|agents"
     r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
     r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
-    r"|\bwhat concurrency\b|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
+    r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
+    r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
     re.IGNORECASE,
 )
 

@@ -15,11 +15,13 @@ from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import (
     format_meant,
     formats_side_by_side,
+    is_file,
     of_the_optimizer,
 )
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
 from fitgauge.services.ask.hardware import choose, free_gpu, other_memory, unknown_gpu
+from fitgauge.services.ask.host_memory import host_memory
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
@@ -47,6 +49,7 @@ from fitgauge.services.ask.model_choice import (
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
+from fitgauge.services.ask.releases import engine_version
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
@@ -161,7 +164,7 @@ class _Choice:
         elif not (gpu or names):
             gpu = unknown_gpu(self._text)
         engines = self._engines()
-        formats = [] if self._training else formats_side_by_side(self._text, self._of("format"))
+        formats = [] if self._training else formats_side_by_side(self._text, self._facts)
         clouds = clouds_in(self._plain, self._gpus.clouds)
         operation = operation_of(
             self._plain,
@@ -192,8 +195,14 @@ class _Choice:
         if operation == "compare_fit" and formats:
             settings |= {"quantizations": formats, "quantization": None}
             self._used.update(fact.start for fact in self._of("format"))
+            if any(is_file(self._text, fact) for fact in self._of("engine")):
+                settings["engine"] = None
         if operation in ("check_fit", "check_training_fit"):
-            settings["host_memory_gib"] = self._host_memory(gpu)
+            text = "" if self._training else self._text
+            sizes = [one.value.ram for one in hardware if one.value.ram is not None]
+            memory, note = host_memory(text, self._gpus.find(gpu) if gpu else None, sizes)
+            settings["host_memory_gib"] = memory
+            notes += [note] if note else []
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
         understood = msgspec.convert(
@@ -232,15 +241,6 @@ class _Choice:
         for start, end in spans:
             text = f"{text[:start]}{' ' * (end - start)}{text[end:]}"
         return not any(letter.isalnum() for letter in text)
-
-    def _host_memory(self, gpu: str | None) -> float | None:
-        """Return the memory of the machine itself [GiB]; None where the text names none, or the
-        GPU has no other memory than the machine's."""
-        match = self._gpus.find(gpu) if gpu else None
-        if match is None or match.accelerator.unified_memory:
-            return None
-        sizes = [fact.value.ram for fact in self._of("hardware") if fact.value.ram is not None]
-        return max(sizes, default=None)
 
     def _sizes_only(self) -> bool:
         """Return whether the text names several sizes and no model."""
@@ -303,6 +303,7 @@ class _Choice:
             fields[field] = self._largest(kind)
         fields["kv_cache_dtype"] = self._first("cache")
         fields["engine"] = self._engine()
+        fields["engine_version"] = engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {
             name: value if name in _SHARES or not isinstance(value, float) else int(value)

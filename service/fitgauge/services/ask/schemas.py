@@ -66,6 +66,7 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
         str | None, Meta(description="Disaggregated serving: what writes the answers.")
     ] = None
     engine: Annotated[str | None, Meta(description="Serving engine.")] = None
+    engine_version: Annotated[str | None, Meta(description="Its release.")] = None
     engines: Annotated[
         list[str] | None, Meta(description="Where the question names several on a par.")
     ] = None

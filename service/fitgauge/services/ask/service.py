@@ -10,6 +10,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
+from fitgauge.services.ask.caches import cache_in_words, wants_cache
 from fitgauge.services.ask.most import most_of
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
@@ -127,7 +128,7 @@ class AskService:
         self, reading: Reading, request: FitRequest, result: FitAnswer
     ) -> FitAnswer:
         """Return the answer that says first what a text asks for: the most that the launch holds,
-        or how fast it is."""
+        how fast it is, or how large its cache is."""
         lead = ""
         if (most := most_of(reading.text, reading.understood, request, result)) is not None:
             changed, lead = most
@@ -136,6 +137,8 @@ class AskService:
             result = again
         if wants_rate(reading.text):
             lead += speed_in_words(result)
+        if wants_cache(reading.text):
+            lead += cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
 
     async def _table(

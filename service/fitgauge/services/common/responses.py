@@ -1,5 +1,7 @@
 """Convert an Estimate to the response schemas."""
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 
 from fitgauge.catalog.gpu_match import GpuMatch
@@ -14,8 +16,10 @@ from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.schemas import (
     GpuAnswer,
     ModelAnswer,
+    Suggestion,
     TermAnswer,
 )
+from fitgauge.services.common.smallest import to_fit
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
@@ -97,14 +101,18 @@ def summary(
     limited_by: LimitedBy,
     outside: Bytes,
     host: HostMemory | None = None,
+    settings: str = "",
     at_once: int | None = None,
     with_host: str = "",
+    changes: Iterable[Suggestion] = (),
 ) -> str:
     """Return a summary of a few sentences, with the memory that decides.
 
     model: its name. outside: what is held outside the engine's share of the GPU [bytes].
-    host: what is offloaded. at_once: requests that the launch runs, where there is a limit.
+    host: what is offloaded. settings: what was chosen, as it follows the GPUs.
+    at_once: requests that the launch runs, where there is a limit.
     with_host: how it runs partly in the memory of the machine, where that is offered.
+    changes: those that make it fit.
     """
     fullest, each = estimate.fullest, " per GPU" if workload.gpus > 1 else ""
     if estimate.gpus:
@@ -130,18 +138,21 @@ def summary(
             more = f", {limits.max_concurrency:,} with other settings"
             holds = f"It holds {_count(own, 'such request')} at once"
             holds += f"{more if limits.max_concurrency > own else ''}; {longest}"
-        return f"{model} fits on {gpus}: {needs} of {have}. {holds}{end}"
+        return f"{model} fits on {gpus}{settings}: {needs} of {have}. {holds}{end}"
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":
         return (
-            f"{model} on {gpus} is tight ({probability:.0%} likely): {needs} of {have};"
+            f"{model} on {gpus}{settings} is tight ({probability:.0%} likely): {needs} of {have};"
             f" {left or deciding} decide.{end}"
         )
     why = _obstacle(estimate, left)
-    head = f"{model} does not fit on {gpus}"
+    head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
-        head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}"
-    return f"{head}: {needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
+        head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "
+    elif instead := to_fit(changes, each):
+        asked = f"{',' if settings.startswith(' even') else ''}{settings}: " if settings else ", "
+        head = f"{model} does not fit on {gpus}; {instead}. As asked{asked}"
+    return f"{head}{needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
 
 
 def host_in_words(host: HostMemory) -> str:

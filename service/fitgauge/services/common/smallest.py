@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, gib
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.schemas import Suggestion, Verdict
 
@@ -31,6 +31,24 @@ def first_step(
     if offers_host:
         return next(iter(fitting), None)
     return next(filter(_is_here, fitting), next(iter(fitting), None))
+
+
+_LESS = frozenset({"context_length", "concurrency", "sequence_length"})
+"""Fields of changes that serve or train less than was asked."""
+
+
+def to_fit(suggestions: Iterable[Suggestion], each: str = "") -> str:
+    """Return 'to fit, take a 4-bit checkpoint (AWQ) (needs 21.30 GiB)': the first change with which
+    the GPUs that were named do all that is asked; empty for none. each: ' per GPU' of several."""
+    for one in suggestions:
+        if (
+            one.verdict == "fits"
+            and one.launch
+            and _is_here(one)
+            and not _LESS & one.request.keys()
+        ):
+            return f"to fit, {one.change} (needs {gib(one.required_bytes)}{each})"
+    return ""
 
 
 def _is_here(suggestion: Suggestion) -> bool:

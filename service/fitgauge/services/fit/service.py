@@ -209,10 +209,7 @@ class FitService:
             answer.model.id
             + (f" in {unsaid_format}" if unsaid_format else "")
             + (f" ({half})" if half else ""),
-            checked.query.gpus_in_words
-            + clause(checked)
-            + targets_in_words(answer.speed)
-            + conditions(checked),
+            checked.query.gpus_in_words,
             workload,
             estimate,
             checked.verdict,
@@ -221,8 +218,10 @@ class FitService:
             limited_by=checked.limited_by,
             outside=checked.outside,
             host=answer.host_memory,
+            settings=clause(checked) + targets_in_words(answer.speed) + conditions(checked),
             at_once=requests_at_once(checked),
             with_host=with_host_in_words(checked.query.request, answer.suggestions),
+            changes=answer.suggestions,
         )
         answer.limits = Limits(
             kv_cache_tokens=limits.kv_cache_tokens,

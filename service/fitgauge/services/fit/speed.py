@@ -13,6 +13,7 @@ from fitgauge.engine.performance.decode import DecodeSpeed
 from fitgauge.engine.performance.host import HostPart
 from fitgauge.engine.performance.load import Half, Load, LoadSpeed, load_speed
 from fitgauge.engine.performance.prefill import Seconds, activated
+from fitgauge.engine.quantity import rough
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.registry import ENGINES
@@ -190,7 +191,7 @@ def in_words(speed: SpeedAnswer) -> str:
     rates, first = speed.tokens_per_second_per_request, speed.seconds_to_first_token
     words = {"decode": f"{rates.expected:.3g} tokens a second and request"}
     if first is not None:
-        words["prefill"] = f"first token after {first.expected:.2g} s"
+        words["prefill"] = f"first token after {rough(first.expected)} s"
     half = speed.load.half
     text = words[half] if half in words else ", ".join(words.values())
     return f" {text[0].upper()}{text[1:]} ({speed.basis})."

@@ -110,7 +110,7 @@ class AnswerBuilder:
             )
         else:
             most = limits.max_micro_batch_size if limits else None
-            answer.summary = summary(model, gpus, trained, accelerator, most)
+            answer.summary = summary(model, gpus, trained, accelerator, most, answer.suggestions)
             answer.summary += other_verdicts(answer.read_as, trained.verdict)
             self._judge(answer)
         return answer

@@ -5,7 +5,7 @@ from math import ceil
 from msgspec import UNSET, UnsetType
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantity import gib
+from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.training.states.checkpoint_files import Writer, checkpoint_files
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.run import asks_for_run
@@ -54,8 +54,14 @@ def training_disk(
 
 def disk_in_words(disk: TrainingDisk) -> str:
     """Return "A checkpoint takes 1.23 GiB on disk, all of them 2.46 GiB."."""
-    total = "" if disk.total_bytes is None else f", all of them {gib(disk.total_bytes)}"
+    total = "" if disk.total_bytes is None else f", all of them {_in_words(disk.total_bytes)}"
     return f"A checkpoint takes {gib(disk.checkpoint_bytes)} on disk{total}."
+
+
+def _in_words(size: int) -> str:
+    """Return a size [bytes] of a whole run, which may be many times 1,024 GiB."""
+    tebibytes = size / GIB / 1024
+    return gib(size) if tebibytes < 10 else f"{tebibytes:,.1f} TiB"
 
 
 def _written(request: TrainingRequest, run: TrainingRun, writer: Writer) -> int | None:

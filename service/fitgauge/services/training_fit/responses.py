@@ -1,7 +1,7 @@
 """Parts of a training answer: summary, memory of a GPU, phases, other methods and the size of a
 checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -12,6 +12,8 @@ from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, PhaseName
 from fitgauge.services.common import responses
+from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.common.smallest import to_fit
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate
@@ -91,10 +93,15 @@ def other_methods(
 
 
 def summary(
-    model: Model, gpus: str, trained: TrainingEstimate, accelerator: Accelerator, most: int | None
+    model: Model,
+    gpus: str,
+    trained: TrainingEstimate,
+    accelerator: Accelerator,
+    most: int | None,
+    changes: Iterable[Suggestion],
 ) -> str:
-    """Return the verdict in one or two sentences. most: sequences of such a length that fit in one
-    forward pass of a GPU."""
+    """Return the verdict in a few sentences. most: sequences of such a length that fit in one
+    forward pass of a GPU. changes: those that make it fit."""
     workload, fullest = trained.workload, trained.fullest
     each = " per GPU" if workload.gpus > 1 else ""
     required, usable = gib(trained.need), gib(accelerator.usable.expected)
@@ -129,7 +136,10 @@ def summary(
     if trained.verdict == "tight":
         likely = f"{trained.probability:.0%} likely"
         return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{end}"
-    return f"{model.id} does not fit on {gpus}: {training}; {decides}.{end}"
+    head = f"{model.id} does not fit on {gpus}"
+    if instead := to_fit(changes, each):
+        head += f"; {instead}. As asked"
+    return f"{head}: {training}; {decides}.{end}"
 
 
 def training_in_words(model: Model, trained: TrainingEstimate) -> str:

@@ -1,0 +1,28 @@
+"""The memory of the machine itself, where a question offers it for weights."""
+
+import re
+from collections.abc import Collection
+
+from fitgauge.catalog.gpu_match import GpuMatch
+
+_OFFLOADED = re.compile(
+    r"\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
+    r"|\b(?:ram|cpu)[- ]offload\w*\b|卸载到?\s*(?:内存|cpu)",
+    re.IGNORECASE,
+)
+_USUAL = 64.0
+"""Of a desktop that a text says nothing of [GiB]."""
+
+
+def host_memory(
+    text: str, match: GpuMatch | None, sizes: Collection[float]
+) -> tuple[float | None, str]:
+    """Return the memory of the machine [GiB], and what to say of it; None where the text offers
+    none, or the GPU has no other memory than the machine's. sizes: those that it names [GiB]."""
+    if match is None or match.accelerator.unified_memory:
+        return None, ""
+    if sizes:
+        return max(sizes), ""
+    if _OFFLOADED.search(text):
+        return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
+    return None, ""

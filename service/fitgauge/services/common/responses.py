@@ -150,8 +150,8 @@ def summary(
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "
     elif instead := to_fit(changes, each):
-        asked = f"{',' if settings.startswith(' even') else ''}{settings}: " if settings else ", "
-        head = f"{model} does not fit on {gpus}; {instead}. As asked{asked}"
+        after = f"{',' if settings.startswith(' even') else ''}{settings}: " if settings else ", "
+        head = f"{model} does not fit on {gpus}; {instead}. As asked{after}"
     return f"{head}{needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
 
 

@@ -149,7 +149,7 @@ def summary(
     head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "
-    elif instead := to_fit(changes, each):
+    elif instead := to_fit(changes):
         after = f"{',' if settings.startswith(' even') else ''}{settings}: " if settings else ", "
         head = f"{model} does not fit on {gpus}; {instead}. As asked{after}"
     return f"{head}{needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
-from fitgauge.engine.quantity import GIB, gib
+from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.schemas import Suggestion, Verdict
 
@@ -37,9 +37,9 @@ _LESS = frozenset({"context_length", "concurrency", "sequence_length"})
 """Fields of changes that serve or train less than was asked."""
 
 
-def to_fit(suggestions: Iterable[Suggestion], each: str = "") -> str:
-    """Return 'to fit, take a 4-bit checkpoint (AWQ) (needs 21.30 GiB)': the first change with which
-    the GPUs that were named do all that is asked; empty for none. each: ' per GPU' of several."""
+def to_fit(suggestions: Iterable[Suggestion]) -> str:
+    """Return 'to fit, take a 4-bit checkpoint (AWQ)': the first change with which the GPUs that
+    were named do all that is asked; empty for none."""
     for one in suggestions:
         if (
             one.verdict == "fits"
@@ -47,7 +47,7 @@ def to_fit(suggestions: Iterable[Suggestion], each: str = "") -> str:
             and _is_here(one)
             and not _LESS & one.request.keys()
         ):
-            return f"to fit, {one.change} (needs {gib(one.required_bytes)}{each})"
+            return f"to fit, {one.change.partition(': ')[0]}"
     return ""
 
 

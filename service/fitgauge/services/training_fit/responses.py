@@ -137,7 +137,7 @@ def summary(
         likely = f"{trained.probability:.0%} likely"
         return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{end}"
     head = f"{model.id} does not fit on {gpus}"
-    if instead := to_fit(changes, each):
+    if instead := to_fit(changes):
         head += f"; {instead}. As asked"
     return f"{head}: {training}; {decides}.{end}"
 

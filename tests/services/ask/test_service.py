@@ -414,3 +414,15 @@ def test_host_memory_that_is_offered_without_a_size_is_said(ask):
     (note,) = answer.missing
     assert note.startswith("host_memory_gib: taken as 64")
     assert "GiB in host memory it does" in answer.answer["summary"]
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("M1 Max 64GB llama 70b q4 tokens per second", "About "),
+        ("how many embeddings per second with bge-large on an L4", "About "),
+        ("will llama 8b run on a 3090, I saw 70 tokens per second", "meta-llama/"),
+    ],
+)
+def test_a_speed_is_said_first_where_it_is_asked_for_and_not_told(ask, text, begins):
+    assert ask(text).answer["summary"].startswith(begins)

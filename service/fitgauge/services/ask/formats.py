@@ -13,6 +13,23 @@ FORMAT = re.compile(
 MIXED = re.compile(r"_k_xl(?![a-z0-9])")
 """Unsloth's own mixtures of types ("UD-Q4_K_XL"), which are about as large as the usual file."""
 
+_FRACTION = re.compile(r"(\d\.\d{1,2})-?(?:bits?)?")
+_BITS_OF_FILES = (
+    (1.56, "iq1_s"),
+    (1.75, "iq1_m"),
+    (2.06, "iq2_xxs"),
+    (2.31, "iq2_xs"),
+    (2.6, "q2_k"),
+    (3.06, "iq3_xxs"),
+    (3.5, "q3_k_m"),
+    (4.5, "q4_k_m"),
+    (5.5, "q5_k_m"),
+    (6.56, "q6_k"),
+)
+"""Bits of a weight that people name a file by ("the 1.58-bit DeepSeek"), and the type of it.
+Source: bits a weight of llama.cpp's types (ggml-common.h); Unsloth's 1.58 bit are its UD-IQ1_S,
+1.73 bit UD-IQ1_M, 2.22 bit UD-IQ2_XXS and 2.51 bit UD-Q2_K_XL."""
+
 _GGML = re.compile(r"(i?q\d)[_-]?(k|xs|xxs|s|m|l|nl|[01])?[_-]?(xl|m|s|l)?(?![a-z0-9])")
 
 
@@ -66,6 +83,13 @@ def read_format(scan: Scan, index: int) -> int | None:
         name = re.sub(r"^([48])-?bits?$", r"int\1", low)
         name = "bnb" if name.startswith("bitsandbytes") else name
         return scan.emit("FORMAT", name, index, index)
+    if (fraction := _FRACTION.fullmatch(low)) is not None:
+        after = scan.peek(index + 1)
+        dash = after is not None and after.low == "-"
+        after = scan.peek(index + 2) if dash else after
+        if "bit" in low or (after is not None and after.low in ("bit", "bits")):
+            last = index if "bit" in low else index + 1 + dash
+            return scan.emit("FORMAT", _of_bits(float(fraction[1])), index, last)
     if low in ("4", "8", "3", "2", "5", "6") or re.fullmatch(r"\d\.\d", low):
         after = scan.peek(index + 1)
         last = index + 1
@@ -75,3 +99,8 @@ def read_format(scan: Scan, index: int) -> int | None:
             name = f"{low}bpw" if after.low == "bpw" else f"int{low}"
             return scan.emit("FORMAT", name, index, last)
     return None
+
+
+def _of_bits(bits: float) -> str:
+    """Return the type of a file of so many bits a weight."""
+    return min(_BITS_OF_FILES, key=lambda row: abs(row[0] - bits))[1]

@@ -86,6 +86,7 @@ def _group(parts: list[Any]) -> Iterator[Fact]:
             name = str(token.value)
         elif part.type == "GPUS":
             named = True
+            mac = mac or (token.text.lower() == "unified memory" and name is None)
         elif part.type == "MAC":
             mac = True
         before = part.type

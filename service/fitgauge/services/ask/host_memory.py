@@ -13,6 +13,10 @@ _OFFLOADED = re.compile(
 _USUAL = 64.0
 """Of a desktop that a text says nothing of [GiB]."""
 
+_HOW_MUCH = re.compile(r"\bhow much (?:system |cpu |host |main )?ram\b|多少内存", re.IGNORECASE)
+_ENOUGH = 4096.0
+"""Where the memory of the machine is what is asked for [GiB]."""
+
 
 def host_memory(
     text: str, match: GpuMatch | None, sizes: Collection[float]
@@ -25,4 +29,4 @@ def host_memory(
         return max(sizes), ""
     if _OFFLOADED.search(text):
         return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
-    return None, ""
+    return (_ENOUGH if _HOW_MUCH.search(text) else None), ""

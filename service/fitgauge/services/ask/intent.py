@@ -116,7 +116,7 @@ _MEMORY = re.compile(
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire"
     r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|\bmemori?a\b|\bcabe\b"
-    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry|iphone|phone|android|ipad",
+    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry|phone|android|ipad",
     re.IGNORECASE,
 )
 
@@ -337,7 +337,7 @@ def operation_of(
         return "list_models_that_fit"
     if hardware and largest:
         return "list_models_that_fit"
-    if gpus > 1 and model and asks_price(low):
+    if gpus > 1 and model and (asks_price(low) or (asks_speed(low) and not training)):
         return "recommend_gpus"
     several = max(models, engines, formats) > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:

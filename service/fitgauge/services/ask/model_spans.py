@@ -210,6 +210,9 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
         return not (word.endswith("m") and scan.counts_something(index))  # "1M context"
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
+    dash, bits = scan.peek(index + 1), scan.peek(index + 2)
+    if dash and bits and dash.low == "-" and bits.low in ("bit", "bits"):
+        return False  # "DeepSeek R1 2.51-bit"
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):
         after = scan.peek(index + 1)
         followed = after is not None and (

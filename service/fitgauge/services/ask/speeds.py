@@ -30,9 +30,13 @@ _OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughp
 _LONGEST_BEFORE = 32
 
 _HOW_FAST = re.compile(
-    r"\bhow (?:fast|quick|slow)\b|\bhow many (?:tokens?|tok|t|texts)\b(?! can| does it hold)"
+    r"\bhow (?:fast|quick|slow)\b"
+    r"|\bhow many (?:tokens?|tok|t|texts|embeddings|documents|passages|sentences)\b"
+    r"(?! can| does it hold)"
     r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
-    r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?|多快|速度|每秒多少",
+    r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?"
+    r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)"
+    r"\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per|a) second|t/s|tps)\W*$|多快|速度|每秒多少",
     re.IGNORECASE,
 )
 

@@ -306,7 +306,7 @@ def test_every_error_raised_on_purpose_has_a_status():
 @pytest.mark.parametrize(
     ("field", "sent", "said"),
     [
-        ("attention", "flash_attention_2", "Send eager, flash or sdpa."),
+        ("attention", "flash_attention_2", "Send eager, flash, flex or sdpa."),
         ("offload", "gpu", "Send cpu, none, nvme, optimizer or parameters."),
         ("zero_stage", 4, "Send a whole number from 0 to 3."),
         ("gpu_count", 2.5, "Send a whole number from 1 to 4096."),

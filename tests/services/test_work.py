@@ -17,6 +17,7 @@ from fitgauge.engine.serving.vllm import stage_memory
 from fitgauge.engine.serving.vllm.memory import loading_kind
 from fitgauge.engine.training.autograd import recorded_layers
 from fitgauge.engine.training.autograd.tape import Tape
+from fitgauge.engine.weights.sharding import ShardedWeights
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import scheme_of
 from fitgauge.services.compare.schemas import CompareRequest
@@ -201,6 +202,21 @@ def test_lists_of_other_contexts_share_what_runs_on_the_gpu(monkeypatch):
         asked[context] = asked["runs"]
     assert totals[0] == totals[1] > 0
     assert asked[2000] == asked[1000] > 0
+
+
+def test_lists_of_other_contexts_derive_nothing_anew_of_the_weights(monkeypatch):
+    derived, once = [], ShardedWeights.once
+
+    def counting(self, key, derive):
+        return once(self, key, lambda: derived.append(key) or derive())
+
+    monkeypatch.setattr(ShardedWeights, "once", counting)
+    lists, totals = ModelsForGpu(PROFILES, SNAPSHOT), []
+    for context in (1000, 2000):
+        request = ModelsForGpuRequest(gpu="H100", search="qwen3-", context_length=context)
+        lists.answer(request, bundled().find("H100"))
+        totals.append(len(derived))
+    assert totals[0] == totals[1] > 0
 
 
 def test_cards_asked_about_again_are_seated_and_priced_once(monkeypatch):

@@ -55,8 +55,9 @@ _OF_SERVING = (
     "settings",
 )
 
-_MOST_REMEMBERED = 4
-"""What is derived from each of them: two facts of it, and what it loads on two numbers of GPUs."""
+_MOST_REMEMBERED = 12
+"""What is derived from each of them: four facts of it, and of each of two numbers of GPUs three. One
+too few and every list derives all of them anew."""
 
 
 class ModelsForGpu:

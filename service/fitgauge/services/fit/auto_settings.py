@@ -8,7 +8,6 @@ first; then every setting goes back towards its default as far as the workload s
 caller sent is never changed."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec import structs
@@ -66,7 +65,9 @@ class AutoSettings:
         self._ladders = self._row.ladders
         self._open = {name for name in _SETTINGS if getattr(launch.query.request, name) is None}
         self._batch = [one for one in self._ladders.batch if one.setting in self._open]
-        self._ends: dict[int, Settings] = {}
+        self._drops_graphs = self._ladders.without_graphs and _EAGER in self._open
+        self._batch_ends: dict[int, Settings] = {}
+        self._ends: dict[tuple[tuple[str, float], ...], Settings] = {}
         self._results: dict[tuple[tuple[str, float], ...], FitEstimate | None] = {}
         if default is not None:
             self._results[()] = default
@@ -226,14 +227,14 @@ class AutoSettings:
     def _batch_end(self, layout: Settings) -> Settings:
         """Return step B's end: all limits of the scheduler at their lowest."""
         replicas = int(layout.get("data_parallel", self._launch.workload.data_parallel))
-        if replicas not in self._ends:
+        if replicas not in self._batch_ends:
             lowest: dict[str, int | float | bool] = {}
             for ladder in self._batch:
                 values = self._values(ladder, {**layout, **lowest})
                 if values:
                     lowest[ladder.setting] = values[-1]
-            self._ends[replicas] = lowest
-        return {**layout, **self._ends[replicas]}
+            self._batch_ends[replicas] = lowest
+        return {**layout, **self._batch_ends[replicas]}
 
     def _share_end(self, layout: Settings) -> Settings:
         """Return step C's end: B's with the largest share of the GPU that leaves room for what
@@ -242,9 +243,14 @@ class AutoSettings:
 
     def _end(self, layout: Settings) -> Settings:
         """Return the least that a layout takes: step E's end, or C's."""
-        if not self._ladders.without_graphs or _EAGER not in self._open:
-            return self._share_end(layout)
-        return self._with_share({**self._batch_end(layout), _EAGER: True})
+        key = tuple(layout.items())
+        if key in self._ends:
+            return self._ends[key]
+        without_graphs = {_EAGER: True} if self._drops_graphs else {}
+        end = self._with_share({**self._batch_end(layout), **without_graphs})
+        if self.estimates < self._most:  # else its share may be missing
+            self._ends[key] = end
+        return end
 
     def _with_share(self, changed: Settings) -> Settings:
         shares = self._shares(changed)
@@ -389,7 +395,7 @@ class AutoSettings:
 
     def _chosen(self, changed: Settings) -> FitEstimate:
         choice = Choice(self._sure({}), changed, self._without, self.estimates)
-        return replace(self._sure(changed), choice=choice)
+        return structs.replace(self._sure(changed), choice=choice)
 
 
 def _fits(judged: FitEstimate) -> bool:

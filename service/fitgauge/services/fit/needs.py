@@ -1,7 +1,6 @@
 """What a model needs where no GPU is named: the least that the workload takes, by format."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -199,7 +198,8 @@ def _smallest(checked: FitEstimate, estimator: Estimator) -> FitEstimate:
     for _ in range(_ROUNDS if kept_back else 0):
         match = GpuMatch(custom(size, "any-size"), 1)
         least = (
-            _least(estimator.ends_of(replace(checked.query, match=match), others=False)) or least
+            _least(estimator.ends_of(structs.replace(checked.query, match=match), others=False))
+            or least
         )
         if least.required <= size * _CLOSE:
             break

@@ -1,9 +1,8 @@
 """A serving question with what it names, and how it was judged."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
@@ -29,8 +28,7 @@ Settings = Mapping[str, int | float | bool]
 """Request fields with a value each."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitQuery:
+class FitQuery(Struct, frozen=True):
     """A question with what it names: the model, the GPU, how many of them, and what is known of
     the engine."""
 
@@ -87,8 +85,7 @@ class FitQuery:
         return self.match.unlike_name or gpu_count_in_words(self.accelerator, self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class FitEstimate:
+class FitEstimate(Struct, frozen=True):
     """One question, estimated."""
 
     query: FitQuery
@@ -218,7 +215,7 @@ class FitEstimate:
         workload = structs.replace(self.workload, gpu_memory_utilization=share)
         budget = ENGINES[workload.engine].budget(self.estimate.accelerator, workload)
         estimate = structs.replace(self.estimate, budget=budget)
-        return replace(
+        return structs.replace(
             self,
             request=structs.replace(self.request, gpu_memory_utilization=share),
             workload=workload,
@@ -231,7 +228,9 @@ class FitEstimate:
         """The same launch as a question that leaves nothing open."""
         request = structs.replace(self.request, settings="defaults")
         sent = structs.replace(request, quantization=self.query.original.quantization)
-        return replace(self, query=replace(self.query, request=request, original=sent))
+        return structs.replace(
+            self, query=structs.replace(self.query, request=request, original=sent)
+        )
 
     def rest_fits(self, share: float) -> bool:
         """Return whether what lies outside this share of the GPU surely fits into the rest."""
@@ -242,8 +241,7 @@ class FitEstimate:
         return verdict(chance) == "fits"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Settings that a search chose instead of the engine's defaults."""
 
     default: FitEstimate

@@ -1,7 +1,6 @@
 """check_fit: will this model fit on this GPU when it is served?"""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -101,8 +100,8 @@ class FitService:
             return self._estimator.check(query)
         choice = checked.choice
         if choice is not None:
-            choice = replace(choice, default=replace(choice.default, query=query))
-        return replace(checked, query=query, choice=choice)
+            choice = structs.replace(choice, default=structs.replace(choice.default, query=query))
+        return structs.replace(checked, query=query, choice=choice)
 
     def answer(
         self,
@@ -250,7 +249,7 @@ class FitService:
 
         def judge(accelerator: Accelerator) -> Verdict | None:
             other = structs.replace(query.match, accelerator=accelerator)
-            return self._estimator.verdict(replace(query, match=other))
+            return self._estimator.verdict(structs.replace(query, match=other))
 
         least = checked.estimate.fullest.required.low
         return [

@@ -5,8 +5,9 @@ Symbols: L tokens of a request, F tokens in flight (scheduled, not yet settled),
 block, P bytes of the pool on one rank. Source throughout: vLLM 0.33.0,
 `v1/core/kv_cache_planning.py`, `v1/core/kv_cache_utils.py`, `v1/kv_cache_interface.py`."""
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct, structs
 
 from fitgauge.engine.model.mixers import (
     Attention,
@@ -72,8 +73,7 @@ class KvGroup(NamedTuple):
         return -(-min(self.extent - 1 + in_flight, tokens) // self.block) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class KvCacheConfig:
+class KvCacheConfig(Struct, frozen=True):
     """The groups of a model as deployed, on one rank; what remains is to divide a pool by them."""
 
     groups: tuple[KvGroup, ...]
@@ -101,7 +101,7 @@ class KvCacheConfig:
 
     def with_longest(self, max_model_len: int) -> "KvCacheConfig":
         """Return the same with another longest request."""
-        return replace(self, max_model_len=max_model_len)
+        return structs.replace(self, max_model_len=max_model_len)
 
     @property
     def blocks_per_request(self) -> int:

@@ -1,7 +1,7 @@
 """One bundled model on a GPU: its row in a format, and in the widest format that fits of those that
 people run there."""
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fitgauge.catalog.gpu_match import GpuMatch
@@ -43,10 +43,22 @@ class ListedGpu:
     """The GPU."""
     count: int
     """How many of it."""
+    engines: Sequence[EngineName]
+    """The engines that may run a model on it, the preferred one first."""
     served: Served
     """As far as it is worked out: the same for every context and number of requests."""
     alike: dict[Hashable, BatchEstimate | None]
     """Estimates of this list for models that are made alike, as fine-tunes of one are."""
+
+
+def engines_on(request: ModelsForGpuRequest, accelerator: Accelerator) -> list[EngineName]:
+    """Return the engine that is named, else the usual ones; of a GPU whose maker is not known not
+    those for the GPUs of one maker. Raises InvalidRequestError for an engine unknown."""
+    if request.engine:
+        return [words.engine(request.engine)]
+    vendor = maker(accelerator)
+    platforms = {name: ENGINES[name].platforms for name in DEFAULT_ENGINES}
+    return [name for name, own in platforms.items() if vendor in own or len(own) > 1]
 
 
 def question_of(gpu: ListedGpu, model: Model, quantization: str | None) -> FitRequest:
@@ -69,7 +81,7 @@ def widest_row(gpu: ListedGpu, fitting: BatchEstimator, model: Model) -> Fitting
     """Return the row of the first format that fits, of the first engine; else of the likeliest
     that is listed; None where none is."""
     tight: list[FittingModel] = []
-    for engine in _engines(gpu.request, gpu.match.accelerator, model.spec):
+    for engine in _reading(gpu.engines, gpu.request, model.spec):
         for quantization in _served(gpu, fitting, model, engine):
             row = _row(gpu, fitting, model, engine, question_of(gpu, model, quantization))
             if row is not None and row.verdict == "fits":
@@ -100,19 +112,6 @@ def rows_in(
         row = engine and _row(gpu, fitting, model, engine, question)
         if row:
             yield row
-
-
-def _engines(
-    request: ModelsForGpuRequest, accelerator: Accelerator, spec: ModelSpec
-) -> list[EngineName]:
-    """Return the engine that is named, else the usual ones; of a GPU whose maker is not known not
-    those for the GPUs of one maker. Those with which the model reads the context."""
-    if request.engine:
-        return _reading((words.engine(request.engine),), request, spec)
-    vendor = maker(accelerator)
-    platforms = {name: ENGINES[name].platforms for name in DEFAULT_ENGINES}
-    usual = (name for name, own in platforms.items() if vendor in own or len(own) > 1)
-    return _reading(usual, request, spec)
 
 
 def _reading(

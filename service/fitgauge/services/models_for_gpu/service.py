@@ -27,6 +27,7 @@ from fitgauge.services.models_for_gpu.capability import capability
 from fitgauge.services.models_for_gpu.formats import (
     ListedGpu,
     Served,
+    engines_on,
     rows_in,
     widest_row,
 )
@@ -76,6 +77,7 @@ class ModelsForGpu:
         self._models: dict[str, Model | None] = {}
         self._blocks: dict[Block, Block] = {}
         self._specs: dict[bytes, ModelSpec] = {}
+        self._capabilities: dict[str, float] = {}
         self._served: Memo[Hashable, Served] = Memo(_LISTS)
         self._lists: Memo[Hashable, tuple[FittingModel, ...]] = Memo(_LISTS)
 
@@ -113,10 +115,11 @@ class ModelsForGpu:
         self, request: ModelsForGpuRequest, match: GpuMatch, count: int, checkpoint: Checkpoint
     ) -> tuple[FittingModel, ...]:
         """Return the rows of all pages, in the order that the request wants."""
-        rank = _by_size if request.objective == "largest" else capability
+        rank = _by_size if request.objective == "largest" else self._capability
         runs_by = match.accelerator, count, request.engine, request.kv_cache_dtype
         served = self._served.get_or_compute(runs_by, dict)
-        gpu = ListedGpu(request, match, count, served, {})
+        engines = () if request.task == "training" else engines_on(request, match.accelerator)
+        gpu = ListedGpu(request, match, count, engines, served, {})
         rows = [
             (-rank(model, row.parameters), row.model.lower(), row)
             for model in self._meant(request, checkpoint)
@@ -124,6 +127,12 @@ class ModelsForGpu:
         ]
         rows.sort(key=itemgetter(0, 1))
         return tuple(row for _, _, row in rows)
+
+    def _capability(self, model: Model, parameters: int) -> float:
+        """Return `capability`, worked out once."""
+        if model.id not in self._capabilities:
+            self._capabilities[model.id] = capability(model, parameters)
+        return self._capabilities[model.id]
 
     def _rows_of(
         self, gpu: ListedGpu, model: Model, checkpoint: Checkpoint

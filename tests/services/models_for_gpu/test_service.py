@@ -163,9 +163,9 @@ def test_what_is_remembered_of_a_bundled_model_does_not_grow_with_the_questions(
             request = ModelsForGpuRequest(gpu=gpu, gpu_count=count, search="qwen3")
             lists.answer(request, bundled().find(gpu))
     entries = lists._preparer._weights._memo._entries.values()
-    # two facts of the weights, and what they load on two numbers of GPUs
-    assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 4
+    # four facts of the weights, and three of each of two numbers of GPUs
+    assert max(len(prepared.sharded.memo) for _, prepared in entries) <= 10
     memos = [memo for _, (_, memo) in lists._preparer._other._memo._entries.values()]
     held = [memo.get("of any requests") for memo in memos]
-    assert max(len(launches.stages) for launches in held if launches) <= 8
-    assert max(len(launches.others) for launches in held if launches) <= 3
+    assert max(len(launches.stages) for launches in held if launches) <= 20
+    assert max(len(launches.others) for launches in held if launches) <= 7

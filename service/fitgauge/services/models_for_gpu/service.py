@@ -56,9 +56,9 @@ _OF_SERVING = (
     "settings",
 )
 
-_MOST_REMEMBERED = 12
-"""What is derived from each of them: four facts of it, and of each of two numbers of GPUs three. One
-too few and every list derives all of them anew."""
+_MOST_REMEMBERED = 10
+"""What is derived from each of them: four facts of it, and three of each of two numbers of GPUs.
+With one less every list derives all of them anew."""
 
 
 class ModelsForGpu:

@@ -58,7 +58,7 @@ _OF_SERVING = (
 
 _MOST_REMEMBERED = 10
 """What is derived from each of them: four facts of it, and three of each of two numbers of GPUs.
-With one less every list derives all of them anew."""
+Held in fewer, each list works all of them out again."""
 
 
 class ModelsForGpu:

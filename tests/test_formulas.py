@@ -56,3 +56,8 @@ def test_every_serving_engine_has_a_section():
     assert [
         name for name in TOOL["ENGINES"].values() if f"## Serving with {name}\n" not in page
     ] == []
+
+
+def test_what_makes_a_term_of_a_fitted_coefficient_is_on_the_page():
+    listed = set(re.findall(r"^\*\*`([\w.]+)`\*\*", TOOL["page"](), re.MULTILINE))
+    assert {"communication_term", "process_term", "_usual", "_with_varied"} <= listed

@@ -121,11 +121,15 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 def _counts_bytes(function: ast.FunctionDef) -> bool:
     """Return whether a function makes a Term or returns bytes."""
     return function.name.endswith("_bytes") or any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and (node.func.id == "Term" or node.func.id.endswith("_term"))
-        for node in ast.walk(function)
+        _makes_term(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)
     )
+
+
+def _makes_term(called: ast.expr) -> bool:
+    """Return whether a call makes a Term: by its class, by a function, by a coefficient."""
+    if isinstance(called, ast.Name):
+        return called.id == "Term" or called.id.endswith("_term")
+    return isinstance(called, ast.Attribute) and called.attr == "term"
 
 
 def _first_sentence(text: str) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """From the phases of every stage to terms: what is alive at the highest moment, and what
 allocator, process and collectives add to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -20,10 +20,11 @@ from fitgauge.engine.quantity import (
 from fitgauge.engine.serving.profile import Coefficient
 from fitgauge.engine.training.amounts import Amount, Phase
 from fitgauge.engine.training.autograd.layers.traits import is_supported
+from fitgauge.engine.training.fragmentation import fragmentation_terms
 from fitgauge.engine.training.odds import Demand
 from fitgauge.engine.training.parallel.pipeline import in_flight_in_words
 from fitgauge.engine.training.phases import Stage, stages
-from fitgauge.engine.training.profile import TrainingProfile, allocator_kind, logits_bytes
+from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.rules_of_thumb import RULE_SOURCES, rule_estimate, rule_of
 from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
 
@@ -174,47 +175,18 @@ def training_stage(
         for phase in phases
     }
     highest = max(phases, key=lambda phase: sizes[phase.name])
-    supported = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
-    basis: Basis = "computed" if supported else "assumed"
-    spread = profile.spread if basis == "computed" else profile.spread_assumed
-    if any(block.mlp is not None and block.mlp.experts for block in spec.blocks):
-        spread = profile.spread_routed
-    rule = RULE_SOURCES.get(rule_of(spec, workload))
-    activations_source = rule or (
-        _MEGATRON if workload.framework == "megatron" else SOURCES["activations"]
-    )
-
-    def termed(phase: Phase) -> tuple[Term, ...]:
-        parts = tuple(
-            _term(part, basis, spread.low, spread.high, activations_source, quoted=rule is not None)
-            for part in phase.parts
-        )
-        return parts if rule else _slackened(parts, profile.slack)
-
-    terms = termed(highest)
+    terms_of = _TermMaker(spec, workload, profile).terms
+    terms = terms_of(highest)
     allocated = total(terms)
-    around = [*other.get(highest.name, ()), _runtime(workload, profile)]
-    if workload.gpus > 1:
-        around.append(
-            profile.communication_bytes.term(
-                "communicators",
-                1,
-                0,
-                f"NCCL's own buffers for {workload.gpus} ranks:"
-                f" {fitted(profile.communication_bytes.expected)}",
-            )
-        )
-    available = (
+    around = (*other.get(highest.name, ()), *_around(workload, profile))
+    left = (
         None
         if usable_bytes is None
         else usable_bytes - allocated.expected - sum(term.bytes for term in around)
     )
-    least = _least_fragmentation(profile, allocated.expected)
-    frozen = sum(term.bytes for term in terms if term.name == "weights" and workload.uses_adapters)
-    usual = _usual_fragmentation(profile, spec, workload, allocated.expected, frozen, stage.number)
-    if workload.varies and not workload.uses_expandable_segments:
-        usual = _with_varied(usual, profile, highest)
-
+    least, fragmentation = fragmentation_terms(
+        spec, workload, profile, stage.number, highest, terms, left
+    )
     return TrainingStage(
         stage=stage.number,
         layers=stage.layers,
@@ -222,16 +194,70 @@ def training_stage(
         allocated=allocated,
         tensors=terms,
         least_fragmentation=least,
-        fragmentation=_limited(usual, least, available),
-        around=tuple(around),
+        fragmentation=fragmentation,
+        around=around,
         host_bytes=stage.host,
         nvme_bytes=stage.nvme,
         phase_terms=(
             {}
             if outside is None
-            else {phase.name: (*termed(phase), *other.get(phase.name, ())) for phase in phases}
+            else {phase.name: (*terms_of(phase), *other.get(phase.name, ())) for phase in phases}
         ),
     )
+
+
+class _TermMaker:
+    """Makes terms of the amounts of a phase, as certain as the model's recipe is."""
+
+    def __init__(
+        self, spec: ModelSpec, workload: TrainingWorkload, profile: TrainingProfile
+    ) -> None:
+        supported = is_supported(spec) and (spec.basis == "exact" or spec.model_type == "nominal")
+        self._basis: Basis = "computed" if supported else "assumed"
+        self._spread = profile.spread if supported else profile.spread_assumed
+        if spec.has_experts:
+            self._spread = profile.spread_routed
+        self._slack = profile.slack
+        self._rule = RULE_SOURCES.get(rule_of(spec, workload))
+        """The source of a rule of thumb for activations, where one is asked for."""
+        self._source = self._rule or (
+            _MEGATRON if workload.framework == "megatron" else SOURCES["activations"]
+        )
+
+    def terms(self, phase: Phase) -> tuple[Term, ...]:
+        """Return the terms of a phase."""
+        parts = tuple(map(self._of, phase.parts))
+        return parts if self._rule else _slackened(parts, self._slack)
+
+    def _of(self, part: Amount) -> Term:
+        """Return a part as a term: states are arithmetic, a quoted rule is what it is, the rest is
+        as uncertain as its recipe."""
+        state, size = part.name.endswith(_STATES), part.size
+        low, high = int(size.low * self._spread.low), int(size.high * self._spread.high)
+        if state or self._rule:
+            low, high = size.low, size.high
+        return Term(
+            name=part.name,
+            bytes=size.expected,
+            low=low,
+            high=high,
+            basis="computed" if state else "assumed" if self._rule else self._basis,
+            formula=part.formula or exactly(size.expected),
+            source=(
+                self._source
+                if part.name == "activations"
+                else SOURCES.get(part.name) or _source_of_role(part.name)
+            ),
+        )
+
+
+def _around(workload: TrainingWorkload, profile: TrainingProfile) -> Iterator[Term]:
+    """Yield what the process holds besides PyTorch's allocator."""
+    yield _runtime(workload, profile)
+    if workload.gpus > 1:
+        size = profile.communication_bytes
+        what = f"NCCL's own buffers for {workload.gpus} ranks"
+        yield size.term("communicators", 1, 0, f"{what}: {fitted(size.expected)}")
 
 
 def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
@@ -243,57 +269,6 @@ def _runtime(workload: TrainingWorkload, profile: TrainingProfile) -> Term:
         return exact_term("runtime", workload.runtime_bytes, "exact", formula, "the question")
     size = profile.runtime_bytes
     return size.term("runtime", 1, 0, f"{what}: {fitted(size.expected)}")
-
-
-def _least_fragmentation(profile: TrainingProfile, allocated: int) -> Term:
-    """Return what the allocator cannot release where memory is short."""
-    share = profile.fragmentation_least
-    return share.term(
-        "fragmentation", allocated, 0, f"{share.expected:.8g} x {exactly(allocated)} allocated"
-    )
-
-
-def _usual_fragmentation(
-    profile: TrainingProfile,
-    spec: ModelSpec,
-    workload: TrainingWorkload,
-    allocated: int,
-    frozen: int,
-    stage: int,
-) -> Term:
-    """Return the fragmentation where memory is plenty: a share of what is allocated, and a
-    multiple of the logits, the largest blocks.
-
-    frozen: weights that never change [bytes]. Where experts exchange tokens, their blocks have no
-    part in the larger share, of those that every step allocates."""
-    share = profile.fragmentation[allocator_kind(workload)]
-    times, logits = profile.fragmentation_logits.expected, logits_bytes(spec, workload, stage)
-    rest, resting, formula = allocated, 0.0, ""
-    if workload.expert_parallel > 1:
-        rest, resting = allocated - frozen, share.expected * frozen
-        formula = f"{share.expected:.8g} x {exactly(frozen)} of frozen weights + " if frozen else ""
-        share = profile.fragmentation_dispatched
-    formula += (
-        f"{share.expected:.8g} x {exactly(rest)} allocated + {times:.8g} x {exactly(logits)}"
-        " of logits"
-    )
-    usual = share.term("fragmentation", rest, times * logits + resting, formula)
-    return msgspec.structs.replace(usual, low=max(0, usual.low))
-
-
-def _with_varied(usual: Term, profile: TrainingProfile, highest: Phase) -> Term:
-    """Return the fragmentation of samples that differ in length: more by a share of the
-    activations, whose blocks have other sizes in every step."""
-    share = profile.fragmentation_varied
-    size = sum(part.size.expected for part in highest.parts if part.name == "activations")
-    more = share.term("fragmentation", size, 0, f"{share.expected:.8g} x {exactly(size)}")
-    return msgspec.structs.replace(
-        usual,
-        bytes=usual.bytes + more.bytes,
-        low=usual.low + more.low,
-        high=usual.high + more.high,
-        formula=f"{usual.formula} + {more.formula} of activations, whose lengths vary",
-    )
 
 
 def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
@@ -311,29 +286,6 @@ def _slackened(terms: tuple[Term, ...], slack: Coefficient) -> tuple[Term, ...]:
     return tuple(
         msgspec.structs.replace(term, low=low, high=high) if term is moved else term
         for term in terms
-    )
-
-
-def _limited(usual: Term, least: Term, available: int | None) -> Term:
-    """Return the fragmentation where only `available` bytes of the GPU are left: no more than
-    these, but at least what cannot be released."""
-    if available is None or usual.high <= available:
-        return usual
-    if available <= least.bytes:
-        return least
-    high = min(usual.high, max(available, least.high))
-    expected = min(usual.bytes, max(available, least.bytes))
-    formula = (
-        usual.formula
-        if expected == usual.bytes
-        else f"{exactly(expected)}; what the GPU has left, less than {usual.formula}"
-    )
-    return msgspec.structs.replace(
-        usual,
-        bytes=expected,
-        low=min(usual.low, expected),
-        high=max(high, expected),
-        formula=formula,
     )
 
 
@@ -362,29 +314,6 @@ def _as_quoted(spec: ModelSpec, workload: TrainingWorkload, stage: Stage, phase:
             *gradients,
             Amount("activations", Bytes(low=size, expected=size, high=size), formula),
         ),
-    )
-
-
-def _term(
-    part: Amount, basis: Basis, low: float, high: float, source_text: str, *, quoted: bool
-) -> Term:
-    """Return a part as a term: states are arithmetic, a quoted rule is what it is, the rest is
-    as uncertain as its recipe. `source_text`: the source of activations."""
-    state = part.name.endswith(_STATES)
-    sure = state or quoted
-    source = (
-        source_text
-        if part.name == "activations"
-        else SOURCES.get(part.name) or _source_of_role(part.name)
-    )
-    return Term(
-        name=part.name,
-        bytes=part.size.expected,
-        low=part.size.low if sure else int(part.size.low * low),
-        high=part.size.high if sure else int(part.size.high * high),
-        basis="computed" if state else "assumed" if quoted else basis,
-        formula=part.formula or exactly(part.size.expected),
-        source=source,
     )
 
 

@@ -142,3 +142,25 @@ def test_images_that_nothing_could_read_are_refused_with_what_to_send(config, fi
         ask(config, **fields)
     assert refused.value.field == "images"
     assert said in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("config", "size", "tokens"),
+    [
+        (QWEN, "1024x1024", 37 * 37),  # image_processing_qwen2_vl.py, smart_resize
+        (QWEN, "1920x1080", 69 * 39),
+        (QWEN, "640x480", 23 * 17),
+        (GEMMA, "1024x1024", 256),  # resized to 896 x 896 whatever it is
+    ],
+)
+def test_an_image_has_the_tokens_of_its_pixels(config, size, tokens):
+    answer = ask(config, image_size=size, sequence_length=4096)
+    assert answer.understood_as["image_tokens"] == tokens
+    assert answer.understood_as["images"] == 1
+
+
+def test_a_size_whose_tokens_do_not_follow_is_refused_with_what_to_send():
+    for config in (SMOL, TEXT | {"model_type": "llama"}):
+        with pytest.raises(InvalidRequestError) as refused:
+            ask(config, image_size="1024x1024", sequence_length=4096)
+        assert refused.value.field == "image_size"

@@ -49,6 +49,7 @@ from fitgauge.services.ask.model_choice import (
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.pieces import plain
+from fitgauge.services.ask.pixels import without_pixels
 from fitgauge.services.ask.releases import engine_version
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
@@ -116,7 +117,7 @@ class Reader:
         if command is not None:
             blank = " " * (command.end - command.start)
             text = text[: command.start] + blank + text[command.end :]
-        tokens = self._scanner.tokens(text)
+        tokens = self._scanner.tokens(without_pixels(text))
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
 

@@ -27,7 +27,8 @@ _REMARKS = (
     ),
     (
         re.compile(
-            r"\b\d+ images?\b|\bimages? per (?:request|prompt)\b|\b(?:\d{3,4}p|4k) images?\b"
+            r"\b\d{3,5} ?x ?\d{3,5} images?\b|\b\d+ images?\b"
+            r"|\bimages? per (?:request|prompt)\b|\b(?:\d{3,4}p|4k) images?\b"
         ),
         "images take tokens of the context: count them in `context_length`.",
     ),

@@ -110,6 +110,10 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     activation_checkpointing: Annotated[
         str | None, Meta(description="none where activations are kept.")
     ] = None
+    images: Annotated[int | None, Meta(description="Images of a training sample.")] = None
+    image_size: Annotated[
+        str | None, Meta(description="Pixels of an image of a training sample.")
+    ] = None
     zero_stage: Annotated[int | None, Meta(description="ZeRO stage.")] = None
     lora_rank: Annotated[int | None, Meta(description="Rank of adapters.")] = None
     gpu_memory_utilization: Annotated[

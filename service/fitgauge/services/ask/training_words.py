@@ -4,6 +4,9 @@ activations are kept."""
 import re
 from collections.abc import Mapping
 
+from fitgauge.services.ask.pixels import IMAGE, image_size
+from fitgauge.services.ask.vocabulary import NUMBER_WORDS
+
 _EIGHT_BIT_ADAM = (
     r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|\badamw?[- _]?8[- _]?bits?"
     r"|8[- ]?bit optimi[sz]er"
@@ -29,7 +32,12 @@ _NOT_RECOMPUTED = re.compile(
     r"(?:off|disabled|false|none)\b",
     re.IGNORECASE,
 )
-
+_IMAGES = re.compile(
+    rf"\b(\d{{1,3}}|{'|'.join(NUMBER_WORDS)}) {IMAGE}"
+    r" (?:per|a|each|in (?:a|each|every)) (?:sample|example|sequence|conversation|row|prompt)\b",
+    re.IGNORECASE,
+)
+"""How many images a sample has."""
 
 _PRETRAINED = re.compile(
     r"\bpre-?train\w*|\bfrom (?:scratch|zero)\b|预训练|从头训练", re.IGNORECASE
@@ -57,6 +65,11 @@ def training_words(text: str) -> Mapping[str, object]:
         fields["offload"] = _offloaded(text)
     if _NOT_RECOMPUTED.search(text):
         fields["activation_checkpointing"] = "none"
+    if (size := image_size(text)) is not None:
+        fields["image_size"] = size
+    if (images := _IMAGES.search(text)) is not None:
+        word = images[1].lower()
+        fields["images"] = NUMBER_WORDS.get(word) or int(word)
     return fields
 
 

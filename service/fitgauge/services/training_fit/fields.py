@@ -232,6 +232,13 @@ class ImageFields(ParallelismFields, kw_only=True):
             )
         ),
     ] = None
+    image_size: Annotated[
+        Annotated[str, Meta(pattern=r"^[1-9]\d{0,4}x[1-9]\d{0,4}$", max_length=11)] | None,
+        Meta(
+            description="Pixels of each, WIDTHxHEIGHT, in place of image_tokens.",
+            examples=["1024x1024"],
+        ),
+    ] = None
     train_vision_tower: Annotated[
         bool | None, Meta(description="A frozen tower keeps nothing. Default: true for full.")
     ] = None

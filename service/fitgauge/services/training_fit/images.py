@@ -4,7 +4,7 @@ is trained."""
 from typing import NamedTuple
 
 from fitgauge.engine.model.spec import ModelSpec, Part
-from fitgauge.engine.training.autograd.vision.styles import tower_of
+from fitgauge.engine.training.autograd.vision.styles import Tower, tower_of
 from fitgauge.engine.training.states.parameters import units
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.errors import InvalidRequestError
@@ -42,33 +42,52 @@ def images(
         not uses_adapters if request.train_vision_tower is None else request.train_vision_tower,
     )
     if tower is None:
-        if request.images:
+        if request.images or request.image_size is not None:
             detail = "This model has no vision tower, or none with an activation recipe."
             raise InvalidRequestError(
                 detail,
                 hint="Leave images out, or send 0: the weights of a tower are counted anyway.",
-                field="images",
+                field="images" if request.images else "image_size",
             )
         return Images(
             number=0,
             tokens=0,
             train_vision_tower=True if request.train_vision_tower is None else trained,
         )
-    tokens = request.image_tokens or tower.usual_tokens
+    tokens = request.image_tokens or _tokens_of(request.image_size, tower)
     usual = int(
         any(name in spec.model_type for name in _VISION_TYPES) and tokens <= sequence_length
     )
+    if request.image_size is not None and request.images is None:
+        usual = 1
     count = usual if request.images is None else request.images
     if tower.cross_tokens is None and count * tokens > sequence_length:
-        detail = (
-            f"{count} images of {tokens} tokens are longer than a sequence of {sequence_length}."
-        )
+        several = "An image" if count == 1 else f"{count} images"
+        detail = f"{several} of {tokens} tokens exceed a sequence of {sequence_length}."
+        if count == 1:
+            detail = detail.replace("exceed", "exceeds")
         hint = (
             f"Images are part of sequence_length: send at least {count * tokens}, fewer images, or"
             " smaller ones (image_tokens)."
         )
         raise InvalidRequestError(detail, hint=hint, field="images")
     return Images(number=count, tokens=tokens if count else 0, train_vision_tower=trained)
+
+
+def _tokens_of(size: str | None, tower: Tower) -> int:
+    """Return the tokens of an image of "WIDTHxHEIGHT" pixels, those of a usual one without.
+    Raises InvalidRequestError where this family's tokens do not follow from its pixels."""
+    if size is None:
+        return tower.usual_tokens
+    width, height = (int(side) for side in size.split("x"))
+    tokens = tower.tokens_of(width, height)
+    if tokens is None:
+        raise InvalidRequestError(
+            "How many tokens an image of this size has in this model is not known here.",
+            hint=f"Send image_tokens instead; {tower.usual_tokens} are those of 768 x 768 pixels.",
+            field="image_size",
+        )
+    return tokens
 
 
 def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | int | float | bool]:

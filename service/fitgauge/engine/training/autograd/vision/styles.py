@@ -3,7 +3,7 @@ transformers 5.23, models/<model_type>."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isqrt, prod
+from math import ceil, isqrt, prod
 from typing import Literal, NamedTuple
 
 from fitgauge.engine.model.mixers import CrossAttention
@@ -78,9 +78,12 @@ class Style:
     output too."""
     float_softmax: bool = True
     """Whether the softmax runs in fp32, see Traits."""
+    sides: Literal["nearest", "up", "other"] = "other"
+    """How the family's processor makes the sides of an image whole tokens: to the nearest one
+    (image_processing_qwen2_vl.py, smart_resize) or up (image_processing_pixtral.py)."""
 
 
-_QWEN3 = Style(rotation="float", images="apart", places="corners")
+_QWEN3 = Style(rotation="float", images="apart", places="corners", sides="nearest")
 _PLAIN = Style(hands_on="features")
 
 STYLES: Mapping[str, Style] = {
@@ -117,6 +120,7 @@ STYLES: Mapping[str, Style] = {
         masked=True,
         places="none",
         gathers="unfold",
+        sides="up",
     ),
     "gemma4": replace(
         _PLAIN,
@@ -137,7 +141,13 @@ STYLES: Mapping[str, Style] = {
         ends_normed=True,
     ),
     "kimi_k25": replace(
-        _QWEN3, places="bag", ends_normed=True, gathers="mean", asks="none", casts=False
+        _QWEN3,
+        places="bag",
+        ends_normed=True,
+        gathers="mean",
+        asks="none",
+        casts=False,
+        sides="other",
     ),
     "llama4": replace(
         _PLAIN,
@@ -220,6 +230,17 @@ class Tower(NamedTuple):
         if self.fixed is not None:
             return self.style.tiles * self.fixed // self.merged
         return int((USUAL_SIDE // (self.side * isqrt(self.merged))) ** 2)
+
+    def tokens_of(self, width: int, height: int) -> int | None:
+        """Return the tokens of an image of so many pixels, as long as the family's processor does
+        not shrink it; None where its tiles or its budget of tokens are not known here."""
+        if self.cross_tokens is not None or (self.fixed is not None and self.style.tiles == 1):
+            return self.usual_tokens
+        if self.fixed is not None or self.style.sides == "other":
+            return None
+        token = self.side * isqrt(self.merged)
+        whole = ceil if self.style.sides == "up" else round
+        return prod(max(1, whole(pixels / token)) for pixels in (width, height))
 
 
 def tower_of(spec: ModelSpec) -> Tower | None:

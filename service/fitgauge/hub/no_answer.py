@@ -23,3 +23,8 @@ def unreachable(endpoint: str, why: str) -> HubUnreachableError:
 def not_running() -> HubUnreachableError:
     """Return the error of a resolver that was not started."""
     return HubUnreachableError("The Hub resolver is not running.", hint="Call start() first.")
+
+
+def late(endpoint: str, seconds: float) -> HubUnreachableError:
+    """Return the error of a Hub that took longer than a lookup may."""
+    return HubUnreachableError(f"{endpoint} did not answer within {seconds:g} s.")

@@ -22,12 +22,12 @@ from fitgauge.hub.cache import CachedModel, Disk, Memory, NegativeCache
 from fitgauge.hub.circuit_breaker import CircuitBreaker
 from fitgauge.hub.fetch import MAX_DESCRIPTION, fetch
 from fitgauge.hub.metadata import RepoMetadata
-from fitgauge.hub.no_answer import not_running, offline
+from fitgauge.hub.no_answer import late, not_running, offline
 from fitgauge.hub.reference import Reference, of_caller
 from fitgauge.hub.request_context import CALLERS_TOKEN
 from fitgauge.hub.settings import HubSettings
 from fitgauge.hub.shared import POLL_SECONDS, SharedModels, SharedState
-from fitgauge.hub.siblings import EXPANDED, LISTED, Listed, read_list
+from fitgauge.hub.siblings import LISTED, Listed, quantized_of, read_list
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.hub.turns import Turns
 from fitgauge.hub.watch import HubWatch, unwatched
@@ -222,13 +222,11 @@ class Hub:
                 async with client.trip(reference.repo_id, reference.revision) as trip:
                     return await fetch(client, trip, reference, None, self._clock)
         except TimeoutError:
-            raise self._no_answer() from None
+            raise self._late() from None
 
     async def quantized(self, repo_id: str) -> tuple[Listed, ...]:
         """Return what the Hub lists as quantized from a repository. Raises as `_listed`."""
-        related = f"base_model:quantized:{repo_id}"
-        wanted: Params = {"filter": related, "expand": list(EXPANDED)}
-        return await self._listed(repo_id, wanted, LISTED)
+        return await self._listed(repo_id, quantized_of(repo_id), LISTED)
 
     async def search(self, words: str, count: int) -> tuple[Listed, ...]:
         """Return the models that the Hub lists for words of a name. Raises as `_listed`."""
@@ -249,7 +247,7 @@ class Hub:
                 body = await client.models(trip, wanted, count, MAX_DESCRIPTION)
                 return await client.parse(read_list, body)
         except TimeoutError:
-            raise self._no_answer() from None
+            raise self._late() from None
 
     async def _look_up(self, reference: Reference) -> Model:
         """From disk, else from what replicas share, else from the Hub. What a caller's token shows
@@ -269,9 +267,8 @@ class Hub:
         try:
             return await self._adopt(reference, facts)
         except ModelError:
-            return await self._fetch(
-                reference, None
-            )  # an older version could read what this one cannot
+            # an older version could read what this one cannot
+            return await self._fetch(reference, None)
 
     async def _adopt(self, reference: Reference, facts: RepoMetadata) -> Model:
         """Return the Model of metadata that were fetched before, now in memory. Raises a
@@ -355,7 +352,7 @@ class Hub:
                 with self._breaker.passage():
                     cached = await self._fetched(client, reference, facts)
         except TimeoutError:
-            error = self._no_answer()
+            error = self._late()
             self._failures.put(reference, error, error.retry_after_seconds)
             raise error from None
         except ModelError as error:
@@ -387,11 +384,8 @@ class Hub:
             self._failures.put(reference, error, seconds)
             raise
 
-    def _no_answer(self) -> HubUnreachableError:
-        seconds = self._settings.flight_seconds
-        return HubUnreachableError(
-            f"{self._settings.shown_endpoint} did not answer within {seconds:g} s."
-        )
+    def _late(self) -> HubUnreachableError:
+        return late(self._settings.shown_endpoint, self._settings.flight_seconds)
 
     def _is_fresh(self, reference: Reference, facts: RepoMetadata) -> bool:
         return (

@@ -115,6 +115,11 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", name.lower())
 
 
+def quantized_of(repo_id: str) -> dict[str, str | list[str]]:
+    """Return the parameters of the Hub's list of what is quantized from a repository."""
+    return {"filter": f"base_model:quantized:{repo_id}", "expand": list(EXPANDED)}
+
+
 def read_list(body: bytes) -> tuple[Listed, ...]:
     """Return the list, in its order. Raises HubUnreachableError where the answer is no JSON,
     MalformedModelError where it is no such list."""

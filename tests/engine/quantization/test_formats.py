@@ -9,9 +9,8 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Split, Tensor
 from fitgauge.engine.quantization import formats as q
 from fitgauge.engine.quantization.published import READERS, published
-from fitgauge.engine.quantization.requested import requested_scheme, scheme_names
+from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import Rule, RuleIndex, Scheme, bare, named
-from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import formats, shard_weights
 
@@ -290,35 +289,6 @@ def test_a_nominal_size_counts_bits_and_nothing_else(name, gib):
     assert rank_weights(
         shard_weights(spec, requested_scheme(name, spec))
     ).bytes / 2**30 == pytest.approx(gib, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("W8A8", "w8a8"),
-        ("Q4_K_M", "Q4_K_M"),
-        ("q4-k-m", "Q4_K_M"),
-        (" NVFP4 ", "nvfp4"),
-        ("bnb-4bit", "nf4"),
-        ("LLM.int8()", "llm_int8"),
-        ("8-bit", "int8"),
-        ("FP16", "fp16"),
-    ],
-)
-def test_names_are_read_as_people_type_them(text, name):
-    assert requested_scheme(text, llama()).name == name
-
-
-def test_every_known_name_is_understood():
-    for name in scheme_names():
-        assert isinstance(requested_scheme(name, llama()), Scheme)
-
-
-def test_an_unknown_quantization_is_refused_with_near_matches():
-    with pytest.raises(UnsupportedError) as refused:
-        requested_scheme("nvpf4", llama())
-    assert "nvfp4" in refused.value.matches
-    assert refused.value.parameter == "quantization"
 
 
 def test_a_gguf_file_of_a_model_weighs_what_llama_cpp_says():

@@ -5,7 +5,9 @@ import pytest
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import Kind, Part, Tensor
 from fitgauge.engine.quantization import formats as q
-from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.quantization.requested import requested_scheme, scheme_names
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.unsupported import UnsupportedError
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 2,
@@ -32,3 +34,32 @@ def test_awq_takes_the_widest_group_that_divides_the_rows_of_experts(rows, group
         "num_experts_per_tok": 2, "max_position_embeddings": 2048,
     }  # fmt: skip
     assert requested_scheme("awq", read_config(config)).form == q.awq(4, group)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("W8A8", "w8a8"),
+        ("Q4_K_M", "Q4_K_M"),
+        ("q4-k-m", "Q4_K_M"),
+        (" NVFP4 ", "nvfp4"),
+        ("bnb-4bit", "nf4"),
+        ("LLM.int8()", "llm_int8"),
+        ("8-bit", "int8"),
+        ("FP16", "fp16"),
+    ],
+)
+def test_names_are_read_as_people_type_them(text, name):
+    assert requested_scheme(text, read_config(LLAMA)).name == name
+
+
+def test_every_known_name_is_understood():
+    for name in scheme_names():
+        assert isinstance(requested_scheme(name, read_config(LLAMA)), Scheme)
+
+
+def test_an_unknown_quantization_is_refused_with_near_matches():
+    with pytest.raises(UnsupportedError) as refused:
+        requested_scheme("nvpf4", read_config(LLAMA))
+    assert "nvfp4" in refused.value.matches
+    assert refused.value.parameter == "quantization"

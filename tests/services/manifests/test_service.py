@@ -1,15 +1,12 @@
 """Answers to manifests: verdicts, what is short, what is missing, and reports of them."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from fitgauge.commands.manifests import manifest_checker
 from fitgauge.services.manifests.markdown import markdown
 from fitgauge.services.manifests.sarif import sarif
-from fitgauge.services.manifests.service import Source
 
 DATA = Path(__file__).parent / "data"
 DEPLOYMENT = """apiVersion: apps/v1
@@ -32,17 +29,6 @@ spec:
 def deployment(arguments, limits='nvidia.com/gpu: "1"', product="NVIDIA-L4"):
     text = DEPLOYMENT.replace("ARGS", arguments).replace("LIMITS", limits)
     return text.replace("PRODUCT", product)
-
-
-@pytest.fixture(scope="session")
-def check(questions):
-    """Return the answer to texts, or to files of data/."""
-
-    def answer(*texts, **overrides):
-        sources = [Source(f"{number}.yaml", text) for number, text in enumerate(texts)]
-        return asyncio.run(manifest_checker(questions).check(sources, overrides))
-
-    return answer
 
 
 def rules(server):
@@ -295,32 +281,6 @@ def test_a_model_that_the_pod_downloads_is_asked_about_and_has_its_disk(check):
     assert "disk" in rules(server)
 
 
-PREFILL_AND_DECODE = """kind: LLMInferenceService
-metadata: {name: a}
-spec:
-  model: {uri: hf://Qwen/Qwen3-32B}
-  parallelism: {tensor: 4}
-  template:
-    containers: [{name: main, resources: {limits: {nvidia.com/gpu: 4}}}]
-    nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3}
-  prefill:
-    parallelism: {tensor: 2}
-    template:
-      containers: [{name: main, resources: {limits: {nvidia.com/gpu: 2}}}]
-      nodeSelector: {nvidia.com/gpu.product: NVIDIA-L40S}
-"""
-
-
-def test_prefill_and_decode_have_parallelism_and_gpus_of_their_own(check):
-    decode, prefill = check(PREFILL_AND_DECODE).servers
-    assert (decode.name, decode.gpu, decode.gpu_count) == (
-        "LLMInferenceService/a/decode", "H100 SXM", 4,
-    )  # fmt: skip
-    assert (prefill.name, prefill.gpu, prefill.gpu_count) == (
-        "LLMInferenceService/a/prefill", "L40S", 2,
-    )  # fmt: skip
-
-
 DYNAMO = """kind: DynamoGraphDeployment
 metadata: {name: graph}
 spec:
@@ -385,33 +345,9 @@ spec:
     assert server.request["model"] == "qwen3-8b"
 
 
-def test_both_halves_are_told_in_one_sentence(check):
-    answer = check(PREFILL_AND_DECODE)
-    assert answer.summary == "Prefill fits on 2 x L40S; decode fits on 4 x H100 SXM."
-    decode, prefill = answer.servers
-    assert prefill.request["disaggregation"] == "prefill"
-    assert (rules(prefill).count("kv-transfer"), rules(decode).count("kv-transfer")) == (1, 0)
-    worse = check(PREFILL_AND_DECODE.replace("NVIDIA-L40S", "NVIDIA-L4"))
-    assert worse.summary.startswith("Prefill does not fit on 2 x L4;")
-
-
 def test_a_connector_that_takes_no_memory_is_no_flag_that_is_left_out(check):
     flag = 'Qwen/Qwen3-0.6B, --kv-transfer-config, \'{"kv_connector": "NAME"}\''
     (server,) = check(deployment(flag.replace("NAME", "NixlConnector"))).servers
     assert "not-read" not in rules(server)
     (server,) = check(deployment(flag.replace("NAME", "P2pNcclConnector"))).servers
     assert "not-read" in rules(server)
-
-
-def test_halves_of_ray_serve_are_read(check):
-    half = """
-      {POOL}_config:
-        model_loading_config: {{model_id: Qwen/Qwen3-8B}}
-        accelerator_type: L40S
-        engine_kwargs: {{tensor_parallel_size: {RANKS}, max_model_len: 8192}}"""
-    text = "applications:\n- import_path: ray.serve.llm:build_pd_openai_app\n  args:"
-    halves = [
-        half.format(POOL=pool, RANKS=ranks) for pool, ranks in (("prefill", 1), ("decode", 2))
-    ]
-    answer = check(text + "".join(halves))
-    assert answer.summary == "Prefill fits on 1 x L40S; decode fits on 2 x L40S."

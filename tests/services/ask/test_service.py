@@ -355,6 +355,24 @@ def test_the_most_users_that_are_asked_for_are_said_first_and_started(ask):
     assert answer["verdict"] == "fits"
 
 
+def test_the_largest_batch_that_is_asked_for_is_said_first_and_started(ask):
+    answer = ask("what batch size fits for qlora 13b on a 16GB T4 at 1024 tokens").answer
+    most = answer["limits"]["max_micro_batch_size"]
+    assert most > 1
+    assert answer["summary"].startswith(f"{most} sequences in a micro-batch at most. ")
+    assert f"--per_device_train_batch_size {most} " in answer["launch"]["command"]
+
+
+def test_the_most_is_asked_for_in_other_languages(ask):
+    text = "Quantos usuários simultâneos uma A100 80GB aguenta com llama 3 8b?"
+    assert "requests at once at most. " in ask(text).answer["summary"]
+
+
+def test_distillation_is_said_not_to_be_estimated(ask):
+    text = "I want to distill a 70B teacher model into an 8B student on 8xH100, memory?"
+    assert any("distillation is not estimated" in note for note in ask(text).missing)
+
+
 def test_where_nothing_fits_no_most_is_said(ask):
     answer = ask("What max context does Llama 3.1 70B have on a 3060 12GB?").answer
     assert answer["verdict"] == "does_not_fit"

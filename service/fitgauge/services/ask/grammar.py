@@ -15,6 +15,7 @@ from fitgauge.catalog.sizes import parse_size
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import gpu_facts
 from fitgauge.services.ask.scan import Token
+from fitgauge.services.ask.vocabulary import MEMORY
 
 _GRAMMAR = r"""
 start: item*
@@ -153,7 +154,11 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         return list(gpu_facts(flat))
 
     def hardware_after(self, parts: list[Any]) -> list[Fact]:
-        """Return the hardware whose count stands after a setting without a number."""
+        """Return the hardware whose count stands after a setting without a number; the setting
+        where that is no count of GPUs: "batch 2 显存多少"."""
+        setting, counted, *others = parts
+        if not others and isinstance(counted, list) and _is_memory(counted):
+            return _numbered(setting.type.lower(), counted)
         return self.hardware(parts[1:])
 
     def model(self, parts: list[Terminal]) -> list[Fact]:
@@ -289,6 +294,12 @@ class _Facts(Transformer[Terminal, list[Fact]]):
 
 def _fact(kind: str, value: object, token: Token) -> Fact:
     return Fact(kind, value, token.start, token.end, token.sentence)
+
+
+def _is_memory(counted: Sequence[Any]) -> bool:
+    """Return whether a number stands before memory, which it does not count."""
+    words = [part.value.text.lower() for part in counted if isinstance(part, Terminal)]
+    return len(words) == 2 and words[1] in MEMORY
 
 
 def _named(kind: str, parts: Sequence[Terminal]) -> list[Fact]:

@@ -1,5 +1,5 @@
-"""The most that a launch holds, where a question asks for that: the longest context, or requests
-at once."""
+"""The most that a launch holds, where a question asks for that: the longest context, requests at
+once, or sequences of a micro-batch."""
 
 import re
 
@@ -8,11 +8,14 @@ from msgspec import structs
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _CONTEXT = re.compile(
     r"\b(?:what|which|how (?:long|much|big|large|many)|max(?:imum|imal)?|longest|largest|biggest)\b"
     r"[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
     r"|\b(?:max|maximum) (?:model len(?:gth)?|tokens)\b|\bhow many tokens (?:of context|can)\b"
+    r"|\b(?:contexto|contesto) (?:m[aá]ximo|massimo)\b|\bcontexte maxim\w+|\bmaximale\w* kontext"
+    r"|最大コンテキスト|최대 ?컨텍스트"
     r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)",
     re.IGNORECASE,
 )
@@ -21,9 +24,34 @@ _REQUESTS = re.compile(
     r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
     r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
     r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
+    r"|\b(?:cu[aá]nt[ao]s|quant[aoi]s?|combien d[e'’]|wie ?viele)\s*"
+    r"(?:usuarios|usu[aá]rios|utenti|utilisateurs|nutzer|benutzer)\b"
     r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
     re.IGNORECASE,
 )
+
+
+_BATCH = re.compile(
+    r"\b(?:max(?:imum|imal)?|largest|biggest|what|which|how (?:big|large))\b[^.?,;]{0,16}?"
+    r"\b(?:micro[- ]?)?batch(?:[- _]?size)?\b(?!\W*\d)"
+    r"|最大(?:的)?(?:批|batch)|batch ?size?.{0,6}(?:多大|多少)",
+    re.IGNORECASE,
+)
+
+
+def largest_batch(
+    text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
+) -> tuple[TrainingRequest, str] | None:
+    """Return the request for the largest micro-batch that fits, where a text asks for it, and a
+    sentence that says it with a space behind it; None where it asks for no such thing, or
+    nothing fits."""
+    most = answer.limits.max_micro_batch_size if answer.limits else None
+    if answer.verdict != "fits" or not most or understood.micro_batch_size is not None:
+        return None
+    if _BATCH.search(text) is None:
+        return None
+    each = f"{most:,} sequence{'s' if most > 1 else ''} in a micro-batch at most. "
+    return structs.replace(request, micro_batch_size=most), each
 
 
 def most_of(

@@ -42,6 +42,15 @@ _REMARKS = (
         " what it needs in the memory of the machine.",
     ),
     (
+        re.compile(r"\b(?:steam deck|rog ally|playstation|xbox|chromebook)\b"),
+        "not in the catalog; send the memory that its GPU has as `gpu`, such as 16GB.",
+    ),
+    (
+        re.compile(r"\bdistill(?:ing|ation)\b|\bdistill (?:an?|the|my|it)\b|\bteacher model\b"),
+        "distillation is not estimated. Train the student alone (check_training_fit) and serve the"
+        " teacher (check_fit): on the same GPUs their memory adds up.",
+    ),
+    (
         re.compile(
             r"\b(?:and|plus|with|alongside|next to|\+) (?:an?|the|some) (?:small |tiny |little )?"
             r"(?:re-?ranker|reranking model|embedd?(?:er|ing)s?(?: model)?"

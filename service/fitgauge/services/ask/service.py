@@ -11,7 +11,7 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask.caches import cache_in_words, wants_cache
-from fitgauge.services.ask.most import most_of
+from fitgauge.services.ask.most import largest_batch, most_of
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
@@ -21,6 +21,7 @@ from fitgauge.services.ask.tables import format_to_take, lacks_format, together,
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
+from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 Answers = Mapping[Operation, Callable[[Any], Awaitable[msgspec.Struct]]]
 """The service of each operation."""
@@ -103,6 +104,9 @@ class AskService:
         if isinstance(request, FitRequest):
             assert isinstance(result, FitAnswer)
             result = await self._with_what_is_asked(reading, request, result)
+        if isinstance(request, TrainingRequest):
+            assert isinstance(result, TrainingAnswer)
+            result = await self._with_largest_batch(reading, request, result)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
@@ -140,6 +144,17 @@ class AskService:
         if wants_cache(reading.text):
             lead += cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
+
+    async def _with_largest_batch(
+        self, reading: Reading, request: TrainingRequest, result: TrainingAnswer
+    ) -> TrainingAnswer:
+        """Return the answer at the largest micro-batch, said first, where a text asks for it."""
+        most = largest_batch(reading.text, reading.understood, request, result)
+        if most is None:
+            return result
+        again = await self._answers["check_training_fit"](most[0])
+        assert isinstance(again, TrainingAnswer)
+        return structs.replace(again, summary=most[1] + again.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer

@@ -36,7 +36,8 @@ _HOW_FAST = re.compile(
     r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
     r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?"
     r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)"
-    r"\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per|a) second|t/s|tps)\W*$|多快|速度|每秒多少",
+    r"\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per|a) second|t/s|tps)\W*$|多快|速度|每秒多少"
+    r"|多少 ?(?:个 ?)?tokens? ?(?:每秒|/ ?s|一秒)",
     re.IGNORECASE,
 )
 

@@ -99,7 +99,10 @@ _SETTINGS: Mapping[str, str] = {
         "dialogues|data points|datapoints|beispiele"
     ),
     "EPOCHS": "epochs|epoch|num train epochs|num epochs|epochen",
-    "OTHER": "|".join(f"raspberry pi {number}" for number in range(3, 6)),
+    "OTHER": "|".join(  # machines whose numbers count nothing
+        [f"raspberry pi {number}" for number in range(3, 6)]
+        + ["atlas 300", "atlas 800", "atlas 900"]
+    ),
     "UNIT": (  # what a number may count that no request has a field for
         "layers|layer|steps|step|iterations|hours|minutes|seconds|"
         "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"
@@ -157,6 +160,7 @@ _METHODS: Mapping[str, str] = {
         "full param tuning|full parameter finetuning|full model fine tuning|without any peft"
     ),
     "grpo": "grpo|dapo|gspo",
+    "reward": "reward model|reward models|reward modeling|reward modelling",
     "ppo": "ppo",
     "dpo": "dpo",
     "orpo": "orpo",
@@ -164,6 +168,11 @@ _METHODS: Mapping[str, str] = {
     "rloo": "rloo|reinforce",
 }
 """Methods and algorithms of training, as the requests name them."""
+
+MEMORY = frozenset(
+    {"显存", "现存", "顯存", "显卡显存", "显卡内存", "vram", "gpu memory", "video memory"}
+)
+"""Words of GPUs that mean their memory, which no number counts."""
 
 METHODS = ("full", "lora", "dora", "qlora")
 """Those that are methods: the others are algorithms."""
@@ -189,7 +198,7 @@ TRAINING = (
 
 HAN_TRAINING = (
     "微调", "训练", "训的", "微調", "訓練", "学习率", "学习", "학습", "파인튜닝", "미세조정",
-    "훈련",
+    "훈련", "ファインチューニング", "学習させ",
 )  # fmt: skip
 
 SERVING = (

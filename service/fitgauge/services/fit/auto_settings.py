@@ -88,7 +88,7 @@ class AutoSettings:
         fitting = next(self._fitting(), None)
         self._most = MOST_ESTIMATES
         if fitting is not None:
-            return self._chosen(self._settled(fitting, _fits))
+            return self._chosen(self._settled(fitting, lambda judged: judged.fits))
         hopeful = [one for one in self._layouts() if self._best(one) != "does_not_fit"]
         tried = [one for one in ({}, *map(self._end, hopeful)) if self._of(one)]
         best = max(tried, key=lambda one: self._sure(one).probability)
@@ -364,7 +364,7 @@ class AutoSettings:
 
     def _fits(self, changed: Settings) -> bool:
         judged = self._of(changed)
-        return judged is not None and _fits(judged)
+        return judged is not None and judged.fits
 
     def _is_possible(self, changed: Settings) -> bool:
         judged = self._of(changed)
@@ -396,7 +396,3 @@ class AutoSettings:
     def _chosen(self, changed: Settings) -> FitEstimate:
         choice = Choice(self._sure({}), changed, self._without, self.estimates)
         return structs.replace(self._sure(changed), choice=choice)
-
-
-def _fits(judged: FitEstimate) -> bool:
-    return judged.verdict == "fits"

@@ -232,6 +232,11 @@ class FitEstimate(Struct, frozen=True):
             self, query=structs.replace(self.query, request=request, original=sent)
         )
 
+    @property
+    def fits(self) -> bool:
+        """Whether its verdict is that it fits."""
+        return self.verdict == "fits"
+
     def rest_fits(self, share: float) -> bool:
         """Return whether what lies outside this share of the GPU surely fits into the rest."""
         workload = structs.replace(self.workload, gpu_memory_utilization=share)

@@ -3,13 +3,12 @@ Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from math import ceil, floor
 
 from msgspec import structs
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
-from fitgauge.engine.quantity import GIB, gib
+from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.fit import ServingLimits
 from fitgauge.engine.serving.platforms import engines_for, maker
 from fitgauge.engine.serving.registry import ENGINES
@@ -29,7 +28,6 @@ from fitgauge.services.fit.candidates import (
     dominated,
     gguf_files,
     in_host_memory,
-    is_searched,
     redundant,
     smaller_elsewhere,
 )
@@ -37,8 +35,9 @@ from fitgauge.services.fit.estimate import Estimator
 from fitgauge.services.fit.host_speed import rate_in_words
 from fitgauge.services.fit.launch_answer import launch_of
 from fitgauge.services.fit.limits import deployable, fewest_gpus, limits_of, sure_limits
+from fitgauge.services.fit.memory_candidates import lower_share, other_pool
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
-from fitgauge.services.fit.query import FitEstimate, FitQuery, needed_pool_bytes
+from fitgauge.services.fit.query import FitEstimate, FitQuery
 from fitgauge.services.fit.speed import speed_answer
 
 _FEW_ELSEWHERE = 2
@@ -152,7 +151,7 @@ def suggestions(
         for count in sorted({*deployable(query.accelerator, *COUNTS, *few)})
         if (most is None or count <= most) and not query.match.unlike
     )
-    remedies.consider((*_other_pool(checked), *_lower_share(checked)))
+    remedies.consider((*other_pool(checked), *lower_share(checked)))
     remedies.consider(
         candidates(
             query.spec,
@@ -352,40 +351,6 @@ def lacking(checked: FitEstimate) -> tuple[int, int]:
     """Return what the fullest GPU lacks, and what weights take of it [bytes]."""
     weights = sum(term.bytes for term in checked.estimate.fullest.terms if term.name == "weights")
     return checked.required - checked.estimate.budget.expected, weights
-
-
-def _other_pool(checked: FitEstimate) -> Iterator[Candidate]:
-    """Instead of a pool given outright, the least that holds the requests, in tenths of a GiB."""
-    pool_bytes = checked.estimate.given_pool_bytes
-    if pool_bytes is None:
-        return
-    size = ceil(10 * needed_pool_bytes(checked.workload, checked.estimate) / GIB) / 10
-    if size and size != pool_bytes / GIB:
-        yield (
-            f"set the KV cache to {size:g} GiB instead of {pool_bytes / GIB:g}",
-            {"kv_cache_memory_gib": size},
-        )
-
-
-def _lower_share(checked: FitEstimate) -> Iterator[Candidate]:
-    """Yield the largest share of the GPU that leaves room for memory of vLLM and others outside
-    it, in hundredths."""
-    workload, estimate = checked.workload, checked.estimate
-    row = ENGINES[workload.engine]
-    if (
-        not row.budget_is_device_share
-        or estimate.given_pool_bytes is not None
-        or is_searched("gpu_memory_utilization", checked.query.request)
-    ):
-        return
-    usable = estimate.accelerator.usable
-    share = floor(100 * (usable.low - checked.outside.high) / usable.low) / 100
-    if 0 < share < workload.gpu_memory_utilization:
-        yield (
-            f"lower gpu_memory_utilization to {share:g}: {gib(checked.outside.expected)} of the GPU"
-            " are held outside that share",
-            {"gpu_memory_utilization": share},
-        )
 
 
 def to_send(

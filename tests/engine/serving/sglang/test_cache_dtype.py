@@ -8,8 +8,8 @@ import pytest
 
 from bundled_models import spec_of
 from fitgauge.catalog.accelerators import load
-from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, checkpoint_is_fp8
-from fitgauge.engine.serving.sglang.pools import has_raw_rows, radix_pool
+from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, checkpoint_is_fp8, has_raw_rows
+from fitgauge.engine.serving.sglang.pools import radix_pool
 from fitgauge.engine.serving.workload import Workload
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.serving.sglang.gpus import is_blackwell
+from fitgauge.engine.serving.sglang.gpus import architecture, is_blackwell
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
@@ -53,3 +53,22 @@ def checkpoint_is_fp8(settings: Mapping[str, object]) -> bool:
 
 def _is_fp8(algorithm: object) -> bool:
     return isinstance(algorithm, str) and algorithm.upper() == "FP8"
+
+
+RAW_ROWS = (0, 5, 23)
+"""From here on Blackwell's kernels of sparse MLA read rows of fp8 without scales; the releases
+before were not read, logs of early 2026 print rows with scales."""
+
+
+_SCALED_ON_CONSUMER = "GlmMoeDsaForCausalLM"
+"""The architecture whose rows have scales on consumer Blackwell GPUs."""
+
+
+def has_raw_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
+    """Return whether a row of sparse MLA in fp8 is latent and rotated key alone. Source:
+    overrides.py, _dsa_split_backend_resolution (trtllm; flashinfer_sparse_mla of GLM on SM120);
+    kv_cache_configurator.py, calculate_mla_kv_cache_dim."""
+    if workload.engine_version < RAW_ROWS or not is_blackwell(accelerator):
+        return False
+    consumer = architecture(accelerator) == "consumer_blackwell"
+    return not (consumer and spec.architecture == _SCALED_ON_CONSUMER)

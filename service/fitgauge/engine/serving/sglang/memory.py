@@ -23,7 +23,7 @@ from fitgauge.engine.serving.runtime import (
     elsewhere,
 )
 from fitgauge.engine.serving.sglang import hicache
-from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype
+from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, has_raw_rows
 from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture, architecture, is_large_hopper
 from fitgauge.engine.serving.sglang.host_tables import check_offload, host_tables
@@ -33,7 +33,7 @@ from fitgauge.engine.serving.sglang.mem_fraction import (
     size_class,
 )
 from fitgauge.engine.serving.sglang.multimodal import feature_bytes
-from fitgauge.engine.serving.sglang.pools import cache_terms, has_raw_rows, radix_pool
+from fitgauge.engine.serving.sglang.pools import cache_terms, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.sglang.speculative import draft_term
 from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu

@@ -4,7 +4,6 @@ Source: sglang 0.5.23, srt/model_executor/pool_configurator.py."""
 
 from msgspec import Struct, structs
 
-from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
@@ -16,7 +15,6 @@ from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.quantity import Term, counted, exact_term, exactly
 from fitgauge.engine.serving.kv_cache import given_pool, state_bytes
 from fitgauge.engine.serving.sglang import compressed
-from fitgauge.engine.serving.sglang.gpus import architecture, is_blackwell
 from fitgauge.engine.serving.sglang.speculative import (
     RUNNING_REQUESTS,
     checked_tokens,
@@ -190,25 +188,6 @@ class SglangPools(Struct, frozen=True, kw_only=True):
         if self.slot:
             counts.append(self.slots(pool_bytes) // self.slots_per_request)
         return min(counts, default=0)
-
-
-RAW_ROWS = (0, 5, 23)
-"""From here on Blackwell's kernels of sparse MLA read rows of fp8 without scales; the releases
-before were not read, logs of early 2026 print rows with scales."""
-
-
-_SCALED_ON_CONSUMER = "GlmMoeDsaForCausalLM"
-"""The architecture whose rows have scales on consumer Blackwell GPUs."""
-
-
-def has_raw_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
-    """Return whether a row of sparse MLA in fp8 is latent and rotated key alone. Source:
-    overrides.py, _dsa_split_backend_resolution (trtllm; flashinfer_sparse_mla of GLM on SM120);
-    kv_cache_configurator.py, calculate_mla_kv_cache_dim."""
-    if workload.engine_version < RAW_ROWS or not is_blackwell(accelerator):
-        return False
-    consumer = architecture(accelerator) == "consumer_blackwell"
-    return not (consumer and spec.architecture == _SCALED_ON_CONSUMER)
 
 
 def radix_pool(

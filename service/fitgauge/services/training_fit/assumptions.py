@@ -174,21 +174,26 @@ def _settings(
     if sent.prompt_length is None and sent.completion_length is None:
         length = workload.sequence_length
         yield ("sequence_length", length, f"{length:,} tokens", None)
+    if workload.uses_adapters:
+        yield from _of_adapters(workload)
+
+
+def _of_adapters(workload: TrainingWorkload) -> Iterator[tuple[str, Value, str, Opposite]]:
+    """Yield the settings of adapters and of the base that they are trained on, as `_settings`."""
     if workload.method == "qlora":
         stored = workload.quantization or "nf4"
         yield ("quantization", stored, f"the base in {stored}", None)
-    if workload.uses_adapters and workload.base_precision == "half":
+    if workload.base_precision == "half":
         yield ("base_precision", "half", "what is frozen and not quantized in 16 bit", None)
-    if workload.uses_adapters:
-        targets = workload.lora_targets
-        words = targets if isinstance(targets, str) else ",".join(targets)
-        yield ("lora_rank", workload.lora_rank, f"adapters of rank {workload.lora_rank}", None)
-        yield (
-            "lora_targets",
-            words,
-            "adapters on all linear layers" if words == "all_linear" else f"adapters on {words}",
-            None,
-        )
+    targets = workload.lora_targets
+    words = targets if isinstance(targets, str) else ",".join(targets)
+    yield ("lora_rank", workload.lora_rank, f"adapters of rank {workload.lora_rank}", None)
+    yield (
+        "lora_targets",
+        words,
+        "adapters on all linear layers" if words == "all_linear" else f"adapters on {words}",
+        None,
+    )
 
 
 def _precision(sent: TrainingRequest, workload: TrainingWorkload) -> tuple[str, Opposite]:

@@ -141,34 +141,25 @@ def test_what_cannot_be_is_refused_with_what_can(train, asked, field):
     assert refused.value.hint
 
 
+CROWDED = {
+    "model": "Qwen/Qwen2.5-32B-Instruct",
+    "gpu": "H200",
+    "gpu_count": 8,
+    "method": "full",
+    "algorithm": "grpo",
+    "framework": "verl",
+    "rollout_memory_utilization": 0.3,
+}
+"""A rollout engine whose share holds its model only over several ranks."""
+
+
 def test_a_rollout_engine_whose_share_does_not_hold_its_model_does_not_start(train):
-    asked = {
-        "model": "Qwen/Qwen2.5-32B-Instruct",
-        "gpu": "H200",
-        "gpu_count": 8,
-        "method": "full",
-        "algorithm": "grpo",
-        "framework": "verl",
-    }
-    assert (
-        train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3).verdict
-        == "does_not_fit"
-    )
-    assert (
-        train(**asked, rollout_tensor_parallel=4, rollout_memory_utilization=0.3).verdict == "fits"
-    )
+    assert train(**CROWDED, rollout_tensor_parallel=1).verdict == "does_not_fit"
+    assert train(**CROWDED, rollout_tensor_parallel=4).verdict == "fits"
 
 
 def test_more_ranks_are_suggested_to_a_rollout_engine_that_has_no_room(train):
-    asked = {
-        "model": "Qwen/Qwen2.5-32B-Instruct",
-        "gpu": "H200",
-        "gpu_count": 8,
-        "method": "full",
-        "algorithm": "grpo",
-        "framework": "verl",
-    }
-    answer = train(**asked, rollout_tensor_parallel=1, rollout_memory_utilization=0.3)
+    answer = train(**CROWDED, rollout_tensor_parallel=1)
     assert {"rollout_tensor_parallel": 2} in [
         suggestion.request for suggestion in answer.suggestions
     ]

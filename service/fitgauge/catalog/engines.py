@@ -65,7 +65,7 @@ class Engines:
         InvalidRequestError for a release newer than all that were read, and for one that is older
         than all profiles."""
         newest = self._profiles[engine][-1].newest
-        if version > _numbers(newest):
+        if version[:3] > _numbers(newest):
             raise InvalidRequestError(
                 f"{engine} {'.'.join(map(str, version))} is unknown: the newest release that was"
                 f" read is {newest}.",

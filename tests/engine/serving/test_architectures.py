@@ -141,3 +141,32 @@ def test_a_gguf_file_names_no_class_and_a_removed_class_is_said_elsewhere() -> N
 def test_transformers_has_every_model_and_is_not_listed() -> None:
     assert supports("transformers", spec_of("Qwen/Qwen3-8B", architecture="NobodyKnows"))
     assert "transformers" not in LISTS
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "version", "first"),
+    [
+        ("sglang", "google/gemma-3-4b-it", (0, 4, 4), "0.4.4.post2"),
+        ("vllm", "google/gemma-3-4b-it", (0, 7, 3), "0.8.0"),
+        ("vllm", "Qwen/Qwen3-8B", (0, 6, 6), "0.8.4"),
+        ("vllm", "Qwen/Qwen3-Next-80B-A3B-Instruct", (0, 10, 1), "0.10.2"),
+    ],
+)
+def test_a_release_older_than_a_class_is_refused_with_the_first_that_has_it(
+    engine: EngineName, model: str, version: tuple[int, ...], first: str
+) -> None:
+    refused = refusal(workload(engine, version), spec_of(model), None, H100)
+    assert refused is not None
+    assert refused.alternatives == ({"engine_version": (first,)},)
+    assert note(workload(engine, version), spec_of(model)) is None
+    numbers = LISTS[engine].first[spec_of(model).architecture].numbers
+    assert refusal(workload(engine, numbers), spec_of(model), None, H100) is None
+
+
+def test_a_release_that_takes_transformers_class_is_warned_of() -> None:
+    qwen = spec_of("Qwen/Qwen3-8B")
+    assert refusal(workload("vllm", (0, 8, 3)), qwen, None, H100) is None
+    warning = note(workload("vllm", (0, 8, 3)), qwen)
+    assert warning is not None
+    assert "since 0.8.4" in warning.message
+    assert note(workload("vllm", (0, 8, 4)), qwen) is None

@@ -7,6 +7,7 @@ import pytest
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.fit_schemas import FitAnswer
+from fitgauge.services.common.parsing import version
 from notes import codes
 
 Check = Callable[..., FitAnswer]
@@ -235,6 +236,33 @@ def test_a_size_is_no_name_to_launch(check_fit: Check) -> None:
 def test_a_version_from_the_future_is_answered_with_a_warning(check_fit: Check) -> None:
     answer = check_fit(model=LLAMA, gpu="H100", engine_version="99.0")
     assert ("engine-version-unknown", "engine_version") in codes(answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("v0.31.0", (0, 31, 0)), ("0.33.post1", (0, 33)), ("0.10.1.1", (0, 10, 1, 1)),
+        ("0.29.1rc1.dev187+gaf1c014", (0, 29, 1)), ("0.8.5.post1", (0, 8, 5, 1)),
+        ("0.11.0+gfx906.update1", (0, 11, 0)),
+    ],
+)  # fmt: skip
+def test_releases_are_understood_as_they_are_named(
+    check_fit: Check, written: str, taken: tuple[int, ...]
+) -> None:
+    assert version(written) == taken
+    answer = check_fit(model=LLAMA, gpu="H100", engine_version=written)
+    assert ("engine-version-unknown", "engine_version") not in codes(answer.warnings)
+
+
+def test_a_release_without_the_class_is_unsupported_and_a_build_between_releases_is_not(
+    check_fit: Check,
+) -> None:
+    asked = {"model": "google/gemma-3-4b-it", "gpu": "H100"}
+    refused = check_fit(**asked, engine_version="0.7.3")
+    assert refused.verdict == "unsupported"
+    assert "vllm has no Gemma3ForConditionalGeneration before 0.8.0." in refused.summary
+    for other in ("0.8.0", "0.7.4.dev120+g1234abc"):
+        assert check_fit(**asked, engine_version=other).verdict == "fits"
 
 
 def test_fused_columns_may_be_cut_through_a_block_of_fp8(check_fit: Check) -> None:

@@ -2,10 +2,11 @@
 engine has one. The lists are in the rows of the engines (`engine.ArchitectureList`)."""
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.engine.model.mixers import Recurrent
 from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
-from fitgauge.engine.serving.engine_facts import ArchitectureList
+from fitgauge.engine.serving.engine_facts import ArchitectureList, Release
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.vllm.architectures import SETTLED
 from fitgauge.engine.serving.workload import EngineName, Workload
@@ -30,6 +31,10 @@ def refusal(
     that its list does not name, unless the model is too young for the list or the engine's
     release is newer than it. A model read from a GGUF file has no class to look for."""
     engine, listed = workload.engine, ENGINES[workload.engine].architectures
+    if listed is not None and (later := _later(workload, listed, spec)):
+        return (
+            None if _takes_transformers(workload, listed, spec) else _too_old(engine, later, spec)
+        )
     if (
         listed is None
         or listed.borrows
@@ -50,6 +55,15 @@ def note(workload: Workload, spec: ModelSpec) -> Note | None:
     """Return what a reader must know where the list does not name the model's class and nothing
     is refused; None where no class is known."""
     engine, listed = workload.engine, ENGINES[workload.engine].architectures
+    if listed is not None and (later := _later(workload, listed, spec)):
+        if not _takes_transformers(workload, listed, spec):
+            return None
+        return Note(
+            "architecture-unlisted",
+            "engine_version",
+            f"{engine} has a class for {spec.architecture} since {later.name}: what is older takes"
+            " transformers', where that fits.",
+        )
     if listed is None or not spec.architecture[:1].isupper() or supports(engine, spec):
         return None
     if listed.removed(spec, listed.release):
@@ -69,6 +83,40 @@ def note(workload: Workload, spec: ModelSpec) -> Note | None:
     )
 
 
+def _later(workload: Workload, listed: ArchitectureList, spec: ModelSpec) -> Release | None:
+    """Return the first release with a class for the model where the workload's is older; None
+    for a build between releases, which may have it already."""
+    first = listed.first.get(spec.architecture)
+    if first is None or workload.between_releases or workload.engine_version >= first.numbers:
+        return None
+    return first
+
+
+def _takes_transformers(workload: Workload, listed: ArchitectureList, spec: ModelSpec) -> bool:
+    """Return whether a release without a class for the model may run transformers': never one
+    with recurrent states, for which no engine's cache has room there; encoders are not judged."""
+    if spec.task != "generate":
+        return True
+    if listed.borrows is None or any(
+        isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers
+    ):
+        return False
+    since = listed.borrows.towers if _has_towers(spec) else listed.borrows.text
+    return workload.engine_version >= since
+
+
+def _too_old(engine: EngineName, first: Release, spec: ModelSpec) -> UnsupportedError:
+    return UnsupportedError(
+        "engine_version",
+        f"{engine} has no {spec.architecture} before {first.name}.",
+        ({"engine_version": (first.name,)},),
+    )
+
+
+def _has_towers(spec: ModelSpec) -> bool:
+    return any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
+
+
 def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     """Return whether the engine certainly lacks a model that its list does not name: the model was
     around long before the list was read, and no other package of the project runs it.
@@ -77,8 +125,7 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     """
     if listed.lacking is not None:
         return spec.model_type in listed.lacking
-    towers = any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
-    elsewhere = listed.generates_only and (towers or spec.task != "generate")
+    elsewhere = listed.generates_only and (_has_towers(spec) or spec.task != "generate")
     return spec.architecture in SETTLED and not elsewhere
 
 

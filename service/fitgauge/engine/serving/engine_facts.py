@@ -103,6 +103,40 @@ class Platform(NamedTuple):
     """The targets whose matrix units multiply fp8; None where every target reads fp8 weights."""
 
 
+class Release(NamedTuple):
+    """A release of an engine."""
+
+    name: str
+    """As its project names it: 0.4.4.post2."""
+
+    numbers: Version
+    """The same for comparison: (0, 4, 4, 2)."""
+
+
+def first_releases(text: str) -> dict[str, Release]:
+    """Return the first release by architecture, from words of which each release is followed by
+    the architectures that it adds."""
+    first: dict[str, Release] = {}
+    release = Release("0", (0,))
+    for word in text.split():
+        if word[0].isdigit():
+            numbers = tuple(int(part.removeprefix("post")) for part in word.split("."))
+            release = Release(word, numbers)
+        else:
+            first[word] = release
+    return first
+
+
+class Borrowed(NamedTuple):
+    """The first releases that take transformers' own class for a model without one."""
+
+    text: Version
+    """For a model of text alone."""
+
+    towers: Version
+    """For one that sees images or hears, too."""
+
+
 class ArchitectureList(NamedTuple):
     """The model classes that an engine has, as read in one release."""
 
@@ -118,8 +152,11 @@ class ArchitectureList(NamedTuple):
     by_type: bool = False
     """Whether the engine picks its class by model type."""
 
-    borrows: bool = False
-    """Whether the engine takes transformers' own class for other models."""
+    first: Mapping[str, Release] = {}
+    """The first release with a class, by name."""
+
+    borrows: Borrowed | None = None
+    """Since when the engine takes transformers' own class for other models; None: it does not."""
 
     lacking: frozenset[str] | None = None
     """Model types that the list certainly lacks; None: whatever vLLM had long before."""

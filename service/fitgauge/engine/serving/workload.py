@@ -21,6 +21,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     engine_version: tuple[int, ...]
     context_length: int
     """Tokens that one request may hold."""
+    between_releases: bool = False
+    """Whether the engine is a build that may have what `engine_version` does not tell."""
     concurrency: int
     """Requests of that length held at once, over all replicas."""
     kv_cache_dtype: str

@@ -13,9 +13,11 @@ from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.errors import InvalidRequestError
 
 _VERSION = re.compile(
-    r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4}))?(?:\.(\d{1,6}))?(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40})?\s*",
+    r"\s*[vb]?(\d{1,6})(?:\.(\d{1,4})(?:\.(\d{1,6})(?:(?:\.|[.+-]?post)(\d{1,4}))?)?)?"
+    r"(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40}|\+[\w.-]{1,40})?\s*",
     re.IGNORECASE,
 )
+_BETWEEN_RELEASES = re.compile(r"dev|rc|\+g[0-9a-f]{6}", re.IGNORECASE)
 _GGML_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
 _GGML_ALIASES = {
     "fp16": "F16",
@@ -114,8 +116,9 @@ def quantizations(sent: str | Sequence[str] | None) -> list[str | None]:
 
 @lru_cache(maxsize=256)
 def version(text: str) -> tuple[int, ...]:
-    """Return the numbers of 'v0.31.0', '0.31' or '0.29.1rc1.dev187'. Raise InvalidRequestError for
-    any other text."""
+    """Return the numbers of 'v0.31.0', '0.31', '0.29.1rc1.dev187' or '0.11.0+gfx906', four of
+    releases after a release: '0.10.1.1', '0.4.4.post2'. Raise InvalidRequestError for any other
+    text."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise InvalidRequestError(
@@ -125,6 +128,12 @@ def version(text: str) -> tuple[int, ...]:
             code="invalid-value",
         )
     return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def is_between_releases(text: str | None) -> bool:
+    """Return whether a version names a build between releases ('0.29.1rc1.dev187+gaf1c014'),
+    which may have what its numbers do not tell."""
+    return text is not None and _BETWEEN_RELEASES.search(text) is not None
 
 
 def kv_cache_dtype(text: str | None, engine: EngineName) -> str:

@@ -98,7 +98,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             " is set: the others wait.",
         )
     sent = version(request.engine_version) if request.engine_version else None
-    if sent and (sent > version(newest) or sent != workload.engine_version):
+    if sent and (sent[:3] > version(newest) or sent != workload.engine_version):
         yield Note(
             "engine-version-unknown",
             "engine_version",

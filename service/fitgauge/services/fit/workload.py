@@ -84,6 +84,7 @@ def base_workload(
     return Workload(
         engine=name,
         engine_version=version,
+        between_releases=words.is_between_releases(request.engine_version),
         context_length=context,
         concurrency=request.concurrency or 1,
         kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, name),

@@ -7,6 +7,7 @@ from fitgauge.engine.serving.container import ContainerImage
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
+    Borrowed,
     LogParser,
     MemoryFlag,
     Platform,
@@ -14,7 +15,7 @@ from fitgauge.engine.serving.engine_facts import (
 )
 from fitgauge.engine.serving.kv_offload import KvOffload
 from fitgauge.engine.serving.sglang import launch, memory, start_log, support
-from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
+from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES, FIRST
 from fitgauge.engine.serving.sglang.container import CONTAINER
 from fitgauge.engine.serving.sglang.host_tables import host_tables
 from fitgauge.engine.serving.sglang.mem_fraction import default_batch
@@ -77,7 +78,13 @@ ENGINE = Engine(
     accelerator_kind=memory.accelerator_kind,
     refusal=support.refusal,
     min_compute_capability=(7, 5),
-    architectures=ArchitectureList(ARCHITECTURES, (0, 5), "0.5.23", borrows=True),
+    architectures=ArchitectureList(
+        ARCHITECTURES,
+        (0, 5),
+        "0.5.23",
+        first=FIRST,
+        borrows=Borrowed((0, 4, 7), (0, 5, 10)),  # models/transformers.py: EntryClass
+    ),
     online_formats=launch.ONLINE_FORMATS,
     dtypes=launch.DTYPES,
     cache_dtypes=launch.CACHE_DTYPES,

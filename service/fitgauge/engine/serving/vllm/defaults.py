@@ -8,6 +8,7 @@ from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.architectures import LAST
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -85,7 +86,7 @@ def _tier(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int]
 
 def removed(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | None:
     """Return why vLLM of this version does not know the model any more, None where it does."""
-    last = _REMOVED.get(spec.architecture)
+    last = LAST.get(spec.architecture)
     if last is None or version[:2] <= last[:2]:
         return None
     release = ".".join(map(str, last))
@@ -94,37 +95,3 @@ def removed(spec: ModelSpec, version: tuple[int, ...]) -> UnsupportedError | Non
         f"{spec.architecture} was supported until vLLM {release}.",
         ({"engine_version": (release,)}, {"engine": ("transformers",)}),
     )
-
-
-_REMOVED: dict[str, tuple[int, ...]] = {
-    "MotifForCausalLM": (0, 10, 2), "Phi3SmallForCausalLM": (0, 9, 2),
-    "Phi4FlashForCausalLM": (0, 10, 2),
-    "Phi4MultimodalForCausalLM": (0, 12, 0), "JAISLMHeadModel": (0, 22, 0),
-    "ErnieModel": (0, 23, 0),
-    "ErnieForSequenceClassification": (0, 23, 0), "ErnieForTokenClassification": (0, 23, 0),
-    "InternLM2VEForCausalLM": (0, 23, 0),
-    "QWenLMHeadModel": (0, 23, 0), "QwenVLForConditionalGeneration": (0, 23, 0),
-    "InternLMForCausalLM": (0, 23, 0),
-    "DonutForConditionalGeneration": (0, 10, 2), "MllamaForConditionalGeneration": (0, 10, 2),
-    "XverseForCausalLM": (0, 23, 0),
-    "Dots1ForCausalLM": (0, 23, 0), "BambaForCausalLM": (0, 23, 0),
-    "MiniMaxForCausalLM": (0, 23, 0),
-    "MiniMaxText01ForCausalLM": (0, 23, 0), "MiniMaxM1ForCausalLM": (0, 23, 0),
-    "MiniMaxVL01ForConditionalGeneration": (0, 23, 0),
-    "BaiChuanForCausalLM": (0, 23, 0), "BaichuanForCausalLM": (0, 23, 0), "AquilaModel": (0, 24, 0),
-    "AquilaForCausalLM": (0, 24, 0),
-    "Grok1ModelForCausalLM": (0, 24, 0), "Grok1ForCausalLM": (0, 24, 0),
-    "TarsierForConditionalGeneration": (0, 24, 0),
-    "Tarsier2ForConditionalGeneration": (0, 23, 0), "MantisForConditionalGeneration": (0, 24, 0),
-    "MusicFlamingoForConditionalGeneration": (0, 24, 0),
-    "AyaVisionForConditionalGeneration": (0, 24, 0),
-    "TeleChatForCausalLM": (0, 25, 0), "PersimmonForCausalLM": (0, 25, 0),
-    "FuyuForCausalLM": (0, 25, 0), "Plamo2ForCausalLM": (0, 26, 0),
-    "OuroForCausalLM": (0, 26, 0), "ArcticForCausalLM": (0, 28, 0),
-    "ChameleonForConditionalGeneration": (0, 28, 0),
-    "GritLM": (0, 28, 0), "HCXVisionForCausalLM": (0, 28, 0), "MPTForCausalLM": (0, 28, 0),
-    "MptForCausalLM": (0, 28, 0),
-    "RWForCausalLM": (0, 28, 0), "StableLMEpochForCausalLM": (0, 28, 0),
-}  # fmt: skip
-"""The last version of an architecture. Source: vllm/model_executor/models/registry.py (0.33),
-_PREVIOUSLY_SUPPORTED_MODELS."""

@@ -4,6 +4,7 @@ from fitgauge.engine.serving.container import ContainerImage, HelmChart
 from fitgauge.engine.serving.engine import Engine
 from fitgauge.engine.serving.engine_facts import (
     ArchitectureList,
+    Borrowed,
     LogParser,
     MemoryFlag,
     SplitEstimate,
@@ -68,7 +69,8 @@ ENGINE = Engine(
         architectures.SETTLED | architectures.LATER,
         (0, 33),
         "0.33.0",
-        borrows=True,
+        first=architectures.FIRST,
+        borrows=Borrowed((0, 7, 2), (0, 10)),  # registry.py: TransformersModel, ...ForMultimodalLM
         removed=removed,
     ),
     sets_kv_cache_dtype=lambda spec: checkpoint_format(spec.quantization) != AUTO,

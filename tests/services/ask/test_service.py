@@ -285,6 +285,13 @@ def test_engines_side_by_side_are_rows(ask):
     assert "llama.cpp" in answer["summary"]
 
 
+def test_the_faster_of_two_is_told_of_one_each(ask):
+    answer = ask("how many tokens per second for llama 8b on h100 vs a100").answer
+    assert answer["objective"] == "fastest"
+    assert {option["gpu"]["count"] for option in answer["options"]} == {1}
+    assert answer["options"][0]["gpu"]["name"] == "H100 SXM"
+
+
 def test_the_cheaper_of_two_is_told_with_its_price(ask):
     answer = ask("which is cheaper for llama 3.3 70b: 2x A100 80GB or 4x L40S?")
     assert answer.operation == "recommend_gpus"

@@ -409,6 +409,12 @@ def test_the_first_sentence_says_what_to_do_where_it_does_not_fit_as_asked(
     assert second.startswith("As asked, 1 request of 8,192 tokens needs ")
 
 
+def test_what_is_tight_is_told_with_what_makes_it_sure(check_fit: Check) -> None:
+    answer = check_fit(model="openai/gpt-oss-20b", gpu="RTX 4070 Ti SUPER", settings="auto")
+    assert answer.verdict == "tight"
+    assert answer.summary.endswith(f" To be sure, {answer.suggestions[0].change}.")
+
+
 def test_less_than_was_asked_is_not_in_the_first_sentence(check_fit: Check) -> None:
     answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", concurrency=16)
     assert answer.verdict == "does_not_fit"

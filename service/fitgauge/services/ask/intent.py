@@ -311,6 +311,7 @@ def operation_of(
     largest: bool,
     rented: bool,
     terse: bool,
+    fastest: bool,
     engines: int,
     formats: int,
 ) -> Operation | None:
@@ -321,7 +322,8 @@ def operation_of(
     hardware, model, settings: whether one is named; sizes_only: whether of several models only
     the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
     is; largest: whether the largest model of a family is meant; rented: whether a price by
-    the hour or a cloud is named; terse: whether the text is names and numbers alone."""
+    the hour or a cloud is named; terse: whether the text is names and numbers alone;
+    fastest: whether it asks for speed."""
     low = text.lower()
     if _LOG.search(low) and (len(text) > 200 or not model):
         return "explain_log"
@@ -337,7 +339,7 @@ def operation_of(
         return "list_models_that_fit"
     if hardware and largest:
         return "list_models_that_fit"
-    if gpus > 1 and model and (asks_price(low) or (asks_speed(low) and not training)):
+    if gpus > 1 and model and (asks_price(low) or (fastest and not training)):
         return "recommend_gpus"
     several = max(models, engines, formats) > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:

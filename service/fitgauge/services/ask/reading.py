@@ -28,6 +28,7 @@ from fitgauge.services.ask.intent import (
     about_merging,
     about_time,
     about_training,
+    asks_speed,
     compares,
     operation_of,
     served_adapters,
@@ -55,7 +56,7 @@ from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
-from fitgauge.services.ask.speeds import wanted_speeds
+from fitgauge.services.ask.speeds import wanted_speeds, wants_rate
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 
 _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
@@ -181,6 +182,8 @@ class _Choice:
             largest=wants_largest(self._text, model),
             rented="max_usd_per_hour" in settings or bool(clouds),
             terse=terse,
+            fastest=(asks_speed(self._plain) or wants_rate(self._plain))
+            and not any(re.match(r"\d+x ", name) for name in names),
             engines=len(engines),
             formats=len(formats),
         )

@@ -24,6 +24,7 @@ from fitgauge.services.ask.intent import (
 from fitgauge.services.ask.reading import Reading, known_engine
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
+from fitgauge.services.ask.speeds import wants_rate
 from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
@@ -203,11 +204,14 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["algorithm"] = fields.pop("method")
     training = reading.training
     if reading.operation == "recommend_gpus":
+        objective = _objective(reading.text, rented=bool(fields.get("clouds")))
+        several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
             "task": "training" if training else "serving",
             "gpus": _gpus(fields),
+            "max_gpu_count": (fields.get("gpu_count") or 1) if several else None,
             "limit": _SHORT_LIST,
-            "objective": _objective(reading.text, rented=bool(fields.get("clouds"))),
+            "objective": objective,
             "no_quantization": _is_published(reading, fields) or None,
         }
     elif reading.operation == "compare_fit":
@@ -271,7 +275,7 @@ def _objective(text: str, *, rented: bool) -> str | None:
         return "cheapest_per_token"
     if asks_price(text):
         return "cheapest"
-    if asks_speed(text):
+    if asks_speed(text) or wants_rate(text):
         return "fastest"
     return "cheapest" if rented else None
 

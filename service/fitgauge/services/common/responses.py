@@ -19,7 +19,7 @@ from fitgauge.services.common.schemas import (
     Suggestion,
     TermAnswer,
 )
-from fitgauge.services.common.smallest import to_fit
+from fitgauge.services.common.smallest import change_here
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
@@ -139,19 +139,20 @@ def summary(
             holds = f"It holds {_count(own, 'such request')} at once"
             holds += f"{more if limits.max_concurrency > own else ''}; {longest}"
         return f"{model} fits on {gpus}{settings}: {needs} of {have}. {holds}{end}"
+    change = change_here(changes)
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":
         return (
             f"{model} on {gpus}{settings} is tight ({probability:.0%} likely): {needs} of {have};"
-            f" {left or deciding} decide.{end}"
+            f" {left or deciding} decide.{f' To be sure, {change}.' if change else ''}{end}"
         )
     why = _obstacle(estimate, left)
     head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "
-    elif instead := to_fit(changes):
+    elif change:
         after = f"{',' if settings.startswith(' even') else ''}{settings}: " if settings else ", "
-        head = f"{model} does not fit on {gpus}; {instead}. As asked{after}"
+        head = f"{model} does not fit on {gpus}; to fit, {change}. As asked{after}"
     return f"{head}{needs}, {who} {gib(estimate.budget.expected)}. {why}{end}"
 
 

@@ -37,17 +37,13 @@ _LESS = frozenset({"context_length", "concurrency", "sequence_length"})
 """Fields of changes that serve or train less than was asked."""
 
 
-def to_fit(suggestions: Iterable[Suggestion]) -> str:
-    """Return 'to fit, take a 4-bit checkpoint (AWQ)': the first change with which the GPUs that
-    were named do all that is asked; empty for none."""
+def change_here(suggestions: Iterable[Suggestion]) -> str:
+    """Return the first change with which the GPUs that were named do all that is asked, in words:
+    'take a 4-bit checkpoint (AWQ)'; empty for none."""
     for one in suggestions:
-        if (
-            one.verdict == "fits"
-            and one.launch
-            and _is_here(one)
-            and not _LESS & one.request.keys()
-        ):
-            return f"to fit, {one.change.partition(': ')[0]}"
+        is_here = _is_here(one) and not _LESS & one.request.keys()
+        if one.verdict == "fits" and one.launch and is_here:
+            return one.change.partition(": ")[0]
     return ""
 
 

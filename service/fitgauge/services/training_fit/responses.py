@@ -13,7 +13,7 @@ from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, PhaseName
 from fitgauge.services.common import responses
 from fitgauge.services.common.schemas import Suggestion
-from fitgauge.services.common.smallest import to_fit
+from fitgauge.services.common.smallest import change_here
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate
@@ -133,12 +133,14 @@ def summary(
             else ""
         )
         return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{more}{end}"
+    change = change_here(changes)
     if trained.verdict == "tight":
         likely = f"{trained.probability:.0%} likely"
-        return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{end}"
+        sure = f" To be sure, {change}." if change else ""
+        return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{sure}{end}"
     head = f"{model.id} does not fit on {gpus}"
-    if instead := to_fit(changes):
-        head += f"; {instead}. As asked"
+    if change:
+        head += f"; to fit, {change}. As asked"
     return f"{head}: {training}; {decides}.{end}"
 
 

@@ -77,7 +77,6 @@ CAUSES = {
         "its pool holds 46,611 tokens of a context of 131,072: SGLang starts nevertheless and"
         " refuses longer requests"
     ),
-    "s078": "an error of a multimodal model's first release, of which the source quotes no line",
     "f042": "release not printed: November 2023, years before the release that is derived",
     "f043": (
         "release not printed; 125.7 GiB a GPU were loaded, what is published comes to 101.9: the"

@@ -164,9 +164,12 @@ class Tape(Recorder):
         gradients of inputs and parameters after it. Cached as `forward` is."""
         backward: Pass = self._memo.get_or_compute(
             ("backward", output.number, len(self.operations)),
-            lambda: _BackwardPass(self, self._sizes, output).run(),
+            lambda: self._backward(output),
         )
         return backward
+
+    def _backward(self, output: Value) -> Pass:
+        return _BackwardPass(self, self._sizes, output).run()
 
 
 def _saves_output(operation: Operation) -> bool:

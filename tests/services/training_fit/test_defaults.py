@@ -230,3 +230,12 @@ def test_an_answer_asked_again_as_it_advises_keeps_its_word(train, asked):
             one.required_bytes,
             one.launch,
         )
+
+
+@pytest.mark.parametrize("tool", ["trl", "llama-factory", "ms-swift"])
+def test_the_trainers_adamw_steps_fused_as_it_has_since_torch_2_8(questions, tool):
+    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "A100 80GB", "method": "full", "trainer": tool}
+    answer = asyncio.run(questions.check_training_fit(TrainingRequest(**asked)))[1]
+    assert answer.understood_as["optimizer_implementation"] == "fused"
+    assert "adamw_torch_fused" in answer.launch.command
+    assert "optimizer_temporaries" not in {term.name for term in answer.terms}

@@ -11,6 +11,7 @@ from fitgauge.engine.training.workload import Method
 from fitgauge.services.training_fit.launchers.registry import tool_of, with_tool_defaults
 from fitgauge.services.training_fit.launchers.tool import Default
 from fitgauge.services.training_fit.launchers.trl import TRL
+from fitgauge.services.training_fit.rl_parsing import algorithm
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.workload import in_its_formats
@@ -38,8 +39,12 @@ def with_defaults(
     None for one that computes in every format."""
     in_formats = request if accelerator is None else in_its_formats(request, accelerator)
     named = structs.replace(in_formats, method=method)
-    if tool_of(request) is not None:
+    if (tool := tool_of(request)) is not None:
         settled = with_tool_defaults(named, method, count, spec)
+        if tool.steps_under_deepspeed and asked_framework(request) == "deepspeed":
+            # over ZeRO's one flat partition, where how it steps is the Trainer's release's
+            own = named.optimizer_implementation
+            settled = structs.replace(settled, optimizer_implementation=own)
         old = accelerator is not None and accelerator.flash_attention_2 is False
         # A tool's fused attention is for the GPUs that FlashAttention-2 is for.
         if old and not request.attention and settled.attention == "flash":
@@ -59,7 +64,8 @@ def _of_trl(
     request: TrainingRequest, method: Method, count: int, spec: ModelSpec
 ) -> Iterator[Default]:
     """Yield TRL's defaults for a request without a tool, with a frozen base in 16 bit where the
-    request leaves precision out too.
+    request leaves precision out too. How AdamW steps stays open, within the
+    interval, where it is no trainer of preferences.
 
     TRL's loss holds where no framework is named: one that is named, or that shards or offloads for
     transformers, has its own, over whole logits. Liger's kernels bring their own, and a model
@@ -74,8 +80,13 @@ def _of_trl(
         or request.kernels not in (None, "none")
         or spec.task != "generate"
     )
+    supervised = algorithm(request.algorithm) == "sft"
     for default in TRL.defaults_for(request, method, count, spec):
-        own = {"loss": own_loss, "lora_dropout": own_loop}
+        own = {
+            "loss": own_loss,
+            "lora_dropout": own_loop,
+            "optimizer_implementation": supervised or own_loop,
+        }
         if not own.get(default.field):
             yield default
     if request.precision is None and HALF_BASE.applies(request, method, count, spec):

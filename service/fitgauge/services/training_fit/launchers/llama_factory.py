@@ -13,6 +13,7 @@ from fitgauge.services.training_fit.launchers.file_formats import written, yaml_
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
 from fitgauge.services.training_fit.launchers.tool import (
     ADAPTERS,
+    FUSED_FROM,
     PREFERENCE,
     Default,
     Tool,
@@ -123,6 +124,7 @@ LLAMA_FACTORY = Tool(
     unsupported=_unsupported,
     steps_under_deepspeed=True,  # examples/deepspeed/ds_z3_config.json
     defaults=(
+        Default("optimizer_implementation", "fused", FUSED_FROM),
         Default("precision", "mixed_bf16",
             "src/llamafactory/model/adapter.py, cast_trainable_params_to_fp32; bf16 in examples"),
         Default("base_precision", "half",

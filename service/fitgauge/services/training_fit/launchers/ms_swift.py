@@ -19,7 +19,13 @@ from fitgauge.services.training_fit.launchers.common import (
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, PREFERENCE, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    FUSED_FROM,
+    PREFERENCE,
+    Default,
+    Tool,
+)
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
@@ -181,6 +187,7 @@ MS_SWIFT = Tool(
     fuses_loss=frozenset({"sft", "grpo"}),  # swift/rlhf_trainers/grpo_trainer.py
     steps_under_deepspeed=True,  # swift/config/zero3.json
     defaults=(
+        Default("optimizer_implementation", "fused", FUSED_FROM),
         Default("precision", "bf16",
             "swift/arguments/base_args/model_args.py, torch_dtype: the checkpoint's", ("full",)),
         Default("precision", "mixed_bf16",

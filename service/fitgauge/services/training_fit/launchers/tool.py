@@ -124,6 +124,10 @@ class Launcher:
     """Its command as files that it reads."""
 
 
+FUSED_FROM = "transformers/training_args.py, default_optim: adamw_torch_fused from torch 2.8 on"
+"""Of tools that leave the optimizer to transformers' Trainer."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Tool:
     """A training tool: one row, in the tool's own file."""

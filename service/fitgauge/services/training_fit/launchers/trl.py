@@ -20,7 +20,14 @@ from fitgauge.services.training_fit.launchers.common import (
     optimizer_settings,
 )
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_FLAGS
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Launcher, Tool, lacking
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    FUSED_FROM,
+    Default,
+    Launcher,
+    Tool,
+    lacking,
+)
 from fitgauge.services.training_fit.launchers.trainer import fused_by_liger, unsupported_by_trainer
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
@@ -262,6 +269,7 @@ TRL = Tool(
     # Liger's losses of dpo_trainer.py, kto_trainer.py and grpo_trainer.py
     fuses_loss=frozenset({"sft", "dpo", "kto", "grpo"}),
     defaults=(
+        Default("optimizer_implementation", "fused", FUSED_FROM),
         Default("precision", "mixed_bf16",
             "trl/trainer/utils.py, create_model_from_path: dtype float32; base_config.py: bf16"),
         Default("activation_checkpointing", "full",

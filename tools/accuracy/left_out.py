@@ -6,7 +6,6 @@ of what was measured are made of the rest. Each campaign weighs the same."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import cache
 from math import log
 from statistics import mean, median
@@ -104,7 +103,7 @@ def _bare(result: FitEstimate) -> FitEstimate:
         chance = starting_probability(
             estimate.fullest.required, estimate.budget, result.outside, usable
         )
-    return replace(result, estimate=estimate, probability=chance)
+    return msgspec.structs.replace(result, estimate=estimate, probability=chance)
 
 
 def _need(run: Run, estimate: FitEstimate) -> Interval | None:

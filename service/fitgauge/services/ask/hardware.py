@@ -58,15 +58,6 @@ _PLUS = re.compile(
     r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
 )
 
-_NOTEBOOK = re.compile(
-    r"\b(?:on|in|with|using|free)\s+(?:(?:free|google|a|the)\s+)*(colab|kaggle)\b"
-    r"(?!\s+(?:pro|data\w*|competition))",
-    re.IGNORECASE,
-)
-_FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}
-"""Source: mccormickml.com/2024/04/23/colab-gpus-features-and-pricing (March 2026: the T4 is free);
-Kaggle's "GPU T4 x2", instead of one P100 (ContextLab/llmXive issue 367: T4 or P100)."""
-
 _CAPACITY = re.compile(
     r"\btotal capac?ity of (\d{1,3}(?:\.\d{1,2})?) GiB"
     r"|\b(\d{1,3}(?:\.\d{1,2})?) GiB total capac?ity"
@@ -339,15 +330,6 @@ class _Choice:
         if self._terse or not self._text[fact.end :].strip(" ?!.。？！"):
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
-
-
-def free_gpu(text: str) -> tuple[str, int, str] | None:
-    """Return the GPU that a free notebook has, how many and a sentence on it; None for none."""
-    match = _NOTEBOOK.search(text)
-    if match is None:
-        return None
-    name, count = _FREE_GPUS[match[1].lower()]
-    return name, count, f"gpu: taken as {count} x {name}, which {match[1].title()} gives for free."
 
 
 def unknown_gpu(text: str) -> str | None:

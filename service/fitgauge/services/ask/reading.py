@@ -20,7 +20,7 @@ from fitgauge.services.ask.formats_meant import (
 )
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
-from fitgauge.services.ask.hardware import choose, free_gpu, other_memory, unknown_gpu
+from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.host_memory import host_memory
 from fitgauge.services.ask.intent import (
     about_disk,
@@ -49,6 +49,7 @@ from fitgauge.services.ask.model_choice import (
     without_other_words,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.notebooks import free_gpu
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.pixels import without_pixels
 from fitgauge.services.ask.releases import engine_version

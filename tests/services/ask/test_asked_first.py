@@ -1,0 +1,92 @@
+"""POST /v1/ask: what a question asks for is said first, and the command holds it."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.services.ask.schemas import AskRequest
+
+
+@pytest.fixture(scope="module")
+def ask(questions):
+    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
+
+
+def test_how_fast_is_answered_first(ask):
+    of_mac = ask("how many tokens/s will I get with llama 3.3 70b q4 on M3 Ultra?")
+    assert of_mac.answer["summary"].startswith("About 14 tokens/s (")
+    texts = ask("bge-m3 on a T4, what throughput?").answer["summary"]
+    assert texts.startswith("About ")
+    assert "texts a second" in texts
+
+
+def test_the_faster_of_two_is_told_of_one_each(ask):
+    answer = ask("how many tokens per second for llama 8b on h100 vs a100").answer
+    assert answer["objective"] == "fastest"
+    assert {option["gpu"]["count"] for option in answer["options"]} == {1}
+    assert answer["options"][0]["gpu"]["name"] == "H100 SXM"
+
+
+def test_the_longest_context_that_is_asked_for_is_said_first_and_started(ask):
+    answer = ask("What context length can I get with Qwen2.5-32B-Instruct-AWQ on a 4090?").answer
+    longest = answer["limits"]["max_context_length"]
+    assert answer["summary"].startswith(f"{longest:,} tokens of context at most. ")
+    assert f"--max-model-len {longest} " in answer["launch"]["command"]
+    assert answer["verdict"] == "fits"
+
+
+def test_the_most_users_that_are_asked_for_are_said_first_and_started(ask):
+    answer = ask("How many users can one H200 handle with Llama 3.1 70B FP8 at 8k tokens?").answer
+    most = answer["limits"]["max_concurrency"]
+    assert most > 1
+    assert answer["summary"].startswith(f"{most} requests at once at most. ")
+    assert answer["understood_as"]["concurrency"] == most
+    assert answer["verdict"] == "fits"
+
+
+def test_the_largest_batch_that_is_asked_for_is_said_first_and_started(ask):
+    answer = ask("what batch size fits for qlora 13b on a 16GB T4 at 1024 tokens").answer
+    most = answer["limits"]["max_micro_batch_size"]
+    assert most > 1
+    assert answer["summary"].startswith(f"{most} sequences in a micro-batch at most. ")
+    assert f"--per_device_train_batch_size {most} " in answer["launch"]["command"]
+
+
+def test_the_most_is_asked_for_in_other_languages(ask):
+    text = "Quantos usuários simultâneos uma A100 80GB aguenta com llama 3 8b?"
+    assert "requests at once at most. " in ask(text).answer["summary"]
+
+
+def test_where_nothing_fits_no_most_is_said(ask):
+    answer = ask("What max context does Llama 3.1 70B have on a 3060 12GB?").answer
+    assert answer["verdict"] == "does_not_fit"
+    assert "at most" not in answer["summary"].partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        (
+            "What is the KV cache size of Llama 3.1 70B at 128k?",
+            "The KV cache takes 40.00 GiB for 131,072 tokens, about 320 KiB a token. ",
+        ),
+        (
+            "How big is the kv cache of llama 3.1 70b at 128k on 4x H100?",
+            "The KV cache takes 40.00 GiB over 4 GPUs for 131,072 tokens, about 320 KiB a token. ",
+        ),
+    ],
+)
+def test_the_size_of_the_cache_that_is_asked_for_is_said_first(ask, text, begins):
+    assert ask(text).answer["summary"].startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        ("M1 Max 64GB llama 70b q4 tokens per second", "About "),
+        ("how many embeddings per second with bge-large on an L4", "About "),
+        ("will llama 8b run on a 3090, I saw 70 tokens per second", "meta-llama/"),
+    ],
+)
+def test_a_speed_is_said_first_where_it_is_asked_for_and_not_told(ask, text, begins):
+    assert ask(text).answer["summary"].startswith(begins)

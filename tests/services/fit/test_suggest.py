@@ -252,6 +252,9 @@ def test_releases_are_understood_as_they_are_named(
     assert version(written) == taken
     answer = check_fit(model=LLAMA, gpu="H100", engine_version=written)
     assert ("engine-version-unknown", "engine_version") not in codes(answer.warnings)
+    echoed = str(answer.understood_as["engine_version"])
+    assert version(echoed) == taken
+    assert written.removeprefix("v").startswith(echoed)
 
 
 def test_a_release_without_the_class_is_unsupported_and_a_build_between_releases_is_not(

@@ -17,6 +17,7 @@ _VERSION = re.compile(
     r"(?:[.+-]?(?:rc|dev|post|a|b)[\w.+-]{0,40}|\+[\w.-]{1,40})?\s*",
     re.IGNORECASE,
 )
+_PARTS_OF_A_POST = 4
 _BETWEEN_RELEASES = re.compile(r"dev|rc|\+g[0-9a-f]{6}", re.IGNORECASE)
 _GGML_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL")
 _GGML_ALIASES = {
@@ -128,6 +129,14 @@ def version(text: str) -> tuple[int, ...]:
             code="invalid-value",
         )
     return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def release_name(numbers: tuple[int, ...], text: str | None) -> str:
+    """Return the numbers of a version as its project writes the release: '0.33.0'; '0.8.5.post1'
+    where the text that they were read from has it so."""
+    *release, last = map(str, numbers)
+    is_post = len(numbers) == _PARTS_OF_A_POST and text is not None and "post" in text.lower()
+    return ".".join((*release, f"post{last}" if is_post else last))
 
 
 def is_between_releases(text: str | None) -> bool:

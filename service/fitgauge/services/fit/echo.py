@@ -6,7 +6,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.hub.reference import Reference, parse_reference
-from fitgauge.services.common.parsing import AS_PUBLISHED
+from fitgauge.services.common.parsing import AS_PUBLISHED, release_name
 from fitgauge.services.fit.query import FitEstimate
 
 OF_THE_SPEED = frozenset((
@@ -28,7 +28,7 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
         "gpu": checked.query.match.name,
         "gpu_count": checked.count,
         "engine": workload.engine,
-        "engine_version": ".".join(str(part) for part in workload.engine_version),
+        "engine_version": release_name(workload.engine_version, request.engine_version),
         "quantization": request.quantization or AS_PUBLISHED,
         "context_length": workload.context_length,
         "concurrency": workload.concurrency,

@@ -21,9 +21,9 @@ _BITS_OF_FILES = (
     (2.31, "iq2_xs"),
     (2.6, "q2_k"),
     (3.06, "iq3_xxs"),
-    (3.5, "q3_k_m"),
-    (4.5, "q4_k_m"),
-    (5.5, "q5_k_m"),
+    (3.9, "q3_k_m"),
+    (4.85, "q4_k_m"),
+    (5.7, "q5_k_m"),
     (6.56, "q6_k"),
 )
 """Bits of a weight that people name a file by ("the 1.58-bit DeepSeek"), and the type of it.
@@ -87,9 +87,9 @@ def read_format(scan: Scan, index: int) -> int | None:
         after = scan.peek(index + 1)
         dash = after is not None and after.low == "-"
         after = scan.peek(index + 2) if dash else after
-        if "bit" in low or (after is not None and after.low in ("bit", "bits")):
-            last = index if "bit" in low else index + 1 + dash
-            return scan.emit("FORMAT", _of_bits(float(fraction[1])), index, last)
+        if low[-1].isalpha() or (after is not None and after.low in ("bit", "bits")):
+            last = index if low[-1].isalpha() else index + 1 + dash
+            return scan.emit("FORMAT", file_of_bits(float(fraction[1])), index, last)
     if low in ("4", "8", "3", "2", "5", "6") or re.fullmatch(r"\d\.\d", low):
         after = scan.peek(index + 1)
         last = index + 1
@@ -101,6 +101,6 @@ def read_format(scan: Scan, index: int) -> int | None:
     return None
 
 
-def _of_bits(bits: float) -> str:
+def file_of_bits(bits: float) -> str:
     """Return the type of a file of so many bits a weight."""
     return min(_BITS_OF_FILES, key=lambda row: abs(row[0] - bits))[1]

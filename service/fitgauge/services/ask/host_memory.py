@@ -6,7 +6,7 @@ from collections.abc import Collection
 from fitgauge.catalog.gpu_match import GpuMatch
 
 _OFFLOADED = re.compile(
-    r"\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
+    r"(?<!kv )(?<!cache )\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
     r"|\b(?:ram|cpu)[- ]offload\w*\b|卸载到?\s*(?:内存|cpu)",
     re.IGNORECASE,
 )

@@ -15,7 +15,8 @@ _QUESTION = re.compile(
 _MODELS = re.compile(
     r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
-    r"|\b(?:largest|biggest|best|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size)\b"
+    r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
+    r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
@@ -348,7 +349,7 @@ def operation_of(
         return "compare_fit"
     if training and hardware and model and _PLAN.search(low):
         return "plan_training"
-    if not hardware and (wants_gpus or (rented and model)):
+    if not hardware and (wants_gpus or (model and (rented or asks_price(low)))):
         return "recommend_gpus"
     if wants_gpus and hardware and not counted and _COUNT_OF_GPUS.search(low):
         return "recommend_gpus"

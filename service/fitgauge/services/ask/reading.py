@@ -69,6 +69,9 @@ _DEFAULT_BUDGET = 1_000_000
 _SAVE_STEPS = 500
 """transformers' own interval, where the text asks for the disk of a checkpoint alone."""
 
+_SETTINGS_NAMED = ("LENGTH", "KV", "BATCH", "USERS", "TOKENS", "PROMPT", "OUTPUT")
+"""Words of settings, which a text of names and numbers alone may have."""
+
 _SHARES = frozenset(
     {
         "gpu_memory_utilization",
@@ -144,6 +147,7 @@ class _Choice:
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
+        self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
         self._questions = question_sentences(text, tokens)
         self._plain = without_publishers(without_models(text, tokens))
         self._adapters = served_adapters(self._plain)
@@ -241,6 +245,7 @@ class _Choice:
         """Return whether the text is names and numbers alone: "qwen 7b 16gb"."""
         text = self._text
         spans = [(fact.start, fact.end) for fact in self._facts]
+        spans += [(token.start, token.end) for token in self._settings_named]
         if self._training:
             spans += [match.span() for match in OPTIMIZERS.finditer(text)]
         for start, end in spans:
@@ -352,7 +357,8 @@ class _Choice:
         """Return the engine after "but", else the first: a library that models are trained with
         too only where no other is named."""
         named = self._of("engine")
-        engines = [fact for fact in named if fact.value not in _LIBRARIES] or named
+        covered = [fact for fact in named if known_engine(str(fact.value))] or named
+        engines = [fact for fact in covered if fact.value not in _LIBRARIES] or named
         chosen = after_contrast(self._text, engines) or next(iter(engines), None)
         return self._use(chosen) if chosen else None
 

@@ -42,6 +42,22 @@ _REMARKS = (
         " what it needs in the memory of the machine.",
     ),
     (
+        re.compile(r"\bkv[- ]?cache offload\w*|\boffload\w* (?:the )?kv[- ]?cache\b"),
+        "the answer keeps the cache on the GPU: send `kv_offload_gib` for a part in host memory.",
+    ),
+    (
+        re.compile(
+            r"\b\d+ (?:requests?|req|queries|prompts) ?(?:/|per|a|each) ?(?:s|sec|second)\b"
+            r"|\b\d+ ?[rq]ps\b"
+        ),
+        "how many requests run at once follows from how long each takes; the answer is of as many"
+        " at once.",
+    ),
+    (
+        re.compile(r"\b\d(?:\.\d{1,2})? ?bpw\b"),
+        "ExLlama's formats are not estimated; the answer is of a GGUF file of about as many bits.",
+    ),
+    (
         re.compile(r"\b(?:steam deck|rog ally|playstation|xbox|chromebook)\b"),
         "not in the catalog; send the memory that its GPU has as `gpu`, such as 16GB.",
     ),

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
+from fitgauge.services.ask.formats import file_of_bits
 from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.intent import (
     about_time,
@@ -199,6 +200,10 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
             notes.append(_TIME_NEEDS_GPU)
+    if (
+        bits := re.fullmatch(r"(\d(?:\.\d{1,2})?)bpw", str(fields.get("quantization")))
+    ) is not None:
+        fields["quantization"] = file_of_bits(float(bits[1]))
     method = fields.get("method")
     if method is not None and method not in METHODS:
         fields["algorithm"] = fields.pop("method")

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from msgspec import convert
 
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
 ASKED = {
@@ -67,3 +69,30 @@ def test_without_a_tool_a_base_that_no_gpu_holds_whole_is_said_not_counted(train
         code != "base-loaded-whole"
         for code, _ in codes(train(trainer="torchtune", fsdp_version=2).warnings)
     )
+
+
+@pytest.fixture(scope="module")
+def plan(questions):
+    asked = {"model": ASKED["model"], "method": "qlora", "gpu_count": 8}
+    return lambda **fields: asyncio.run(
+        questions.plan_training(TrainingPlanRequest(**(asked | fields)))
+    )[1]
+
+
+@pytest.mark.parametrize("tool", ["trl", "axolotl", "llama-factory", "ms-swift"])
+def test_no_plan_survives_its_steps_and_not_its_loading(plan, questions, tool):
+    assert plan(gpu="RTX 4090", framework=tool).plans == []
+    (first, *_) = plan(gpu="A100 80GB", framework=tool).plans
+    again = convert({**first.settings, "trainer": tool}, TrainingRequest)
+    answer = asyncio.run(questions.check_training_fit(again))[1]
+    assert answer.per_gpu.required_bytes == first.required_bytes
+    assert answer.verdict == first.verdict
+
+
+def test_plans_of_what_loads_otherwise_stay_and_without_a_tool_it_is_said(plan):
+    assert plan(gpu="RTX 4090", framework="torchtune").plans
+    unnamed = plan(gpu="RTX 4090", framework="fsdp")
+    assert unnamed.plans
+    assert ("base-loaded-whole", "trainer") in codes(unnamed.warnings)
+    roomy = plan(gpu="A100 80GB", framework="fsdp")
+    assert all(code != "base-loaded-whole" for code, _ in codes(roomy.warnings))

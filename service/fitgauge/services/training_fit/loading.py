@@ -11,6 +11,7 @@ from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.loading import loads_whole
 from fitgauge.engine.training.phases import stages
 from fitgauge.engine.training.releases import LAST_BY_THE_HOST, loads_base_whole
+from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.result import TrainingEstimate
 
 
@@ -33,13 +34,31 @@ def notes(trained: TrainingEstimate, spec: ModelSpec, accelerator: Accelerator) 
                 f" {gib(size)}, more than any moment of a step. {host} transformers_version.",
             )
     elif trained.tool is None:
-        phases = {phase.name: phase.total for phase in stages(spec, workload)[0].phases}
-        if phases["loading"] > accelerator.usable.expected:
-            yield Note(
-                "base-loaded-whole",
-                "trainer",
-                "Counted as sharded from the start. A trainer on transformers 5 (TRL, axolotl,"
-                " LLaMA-Factory, ms-swift) first puts the bitsandbytes base whole on every GPU,"
-                f" {gib(phases['loading'])}, and fails here; transformers {LAST_BY_THE_HOST} loads"
-                " it through host memory.",
-            )
+        yield from uncounted(spec, workload, accelerator)
+
+
+def uncounted(
+    spec: ModelSpec, workload: TrainingWorkload, accelerator: Accelerator
+) -> Iterator[Note]:
+    """Yield, of a workload without a tool, that a base which is loaded whole fits on no GPU."""
+    size = loaded_bytes(spec, workload)
+    if size > accelerator.usable.expected:
+        yield Note(
+            "base-loaded-whole",
+            "trainer",
+            "Counted as sharded from the start. A trainer on transformers 5 (TRL, axolotl,"
+            " LLaMA-Factory, ms-swift) first puts the bitsandbytes base whole on every GPU,"
+            f" {gib(size)}, and fails here; transformers {LAST_BY_THE_HOST} loads"
+            " it through host memory.",
+        )
+
+
+def loaded_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
+    """Return what lies on every GPU while a base is loaded whole to be sharded [bytes]; 0 where
+    none is."""
+    workload = replace(workload, loads_whole=True)
+    if not loads_base_whole(workload.transformers_version) or not loads_whole(spec, workload):
+        return 0
+    return next(
+        phase.total for phase in stages(spec, workload)[0].phases if phase.name == "loading"
+    )

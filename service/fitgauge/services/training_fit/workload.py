@@ -50,7 +50,7 @@ def _loss(request: TrainingRequest) -> Loss:
     return sent if sent == "fused" and fuses else "full"
 
 
-def _loads_whole(request: TrainingRequest) -> bool:
+def puts_base_whole(request: TrainingRequest) -> bool:
     """Return whether what loads a bitsandbytes base puts it whole on every GPU first."""
     tool = tool_of(request)
     by_transformers = tool is not None and tool.loads_by_transformers
@@ -102,7 +102,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "lora_targets": words.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
         "loss": _loss(request),
-        "loads_whole": _loads_whole(request),
+        "loads_whole": puts_base_whole(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
         "zero_stage": _zero_stage(request, framework, pipeline, data * context),

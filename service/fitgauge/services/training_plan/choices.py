@@ -27,7 +27,11 @@ from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
 from fitgauge.services.training_fit.support import runs_on
-from fitgauge.services.training_fit.workload import in_its_formats, training_workload
+from fitgauge.services.training_fit.workload import (
+    in_its_formats,
+    puts_base_whole,
+    training_workload,
+)
 from fitgauge.services.training_plan.schemas import (
     TrainingPlanRequest,
 )
@@ -179,7 +183,10 @@ def base_workload(
     """Return the workload that all plans share, on one GPU."""
     base = training_workload(structs.replace(filled, framework=None, trainer=None), model.spec, 1)
     return structs.replace(
-        base, framework=choices.frameworks[0], pipeline_schedule=request.pipeline_schedule or "1f1b"
+        base,
+        framework=choices.frameworks[0],
+        pipeline_schedule=request.pipeline_schedule or "1f1b",
+        loads_whole=puts_base_whole(filled),
     )
 
 

@@ -24,6 +24,7 @@ from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.pages import take_page
 from fitgauge.services.common.unsupported import hint
+from fitgauge.services.training_fit import loading
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
@@ -135,6 +136,7 @@ class Planner:
                 *model.spec.notes,
                 *match.warnings,
                 *_tool_warnings(request, model, searched),
+                *_loading_warnings(request, model, searched, accelerator),
                 *(note for plan in plans[:1] for note in run_of(plan)[1]),
             ],
             understood_as=echo(searched, request, model, accelerator),
@@ -254,6 +256,24 @@ def _tool_warnings(
     return list(
         dict.fromkeys([*(one.tool_defaults for one in searched if one.tool_defaults), *lacking])
     )
+
+
+def _loading_warnings(
+    request: TrainingPlanRequest,
+    model: Model,
+    searched: list[MethodPlans],
+    accelerator: Accelerator,
+) -> list[Note]:
+    """Return that the base of plans without a tool lies whole on every GPU under most, and fits on
+    none; check_training_fit says the same of one layout."""
+    if tool_of(request) is not None:
+        return []
+    return [
+        note
+        for one in searched
+        for plan in one.plans[:1]
+        for note in loading.uncounted(model.spec, plan.workload, accelerator)
+    ]
 
 
 def _order(plan: Plan, objective: Objective, tight: bool) -> tuple[float, ...]:

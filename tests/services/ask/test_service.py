@@ -373,8 +373,12 @@ def test_host_memory_that_is_offered_without_a_size_is_said(ask):
     assert "GiB in host memory it does" in answer.answer["summary"]
 
 
-def test_bits_of_exllama_are_answered_by_a_file_of_as_many(ask):
-    answer = ask("ExLlamaV3 70B 4.0bpw 2x3090 32k")
-    assert answer.understood.quantization == "4.0bpw"
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("ExLlamaV3 70B 4.0bpw 2x3090 32k", "4.0bpw"), ("exl2 70B 4.0bpw on 2x3090", "exl2")],
+)
+def test_bits_of_exllama_are_answered_by_a_file_of_as_many(ask, text, read):
+    answer = ask(text)
+    assert answer.understood.quantization == read
     assert answer.answer["understood_as"]["quantization"] == "q3_k_m"
     assert any("GGUF file of about as many bits" in note for note in answer.missing)

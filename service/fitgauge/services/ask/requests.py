@@ -200,10 +200,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
             notes.append(_TIME_NEEDS_GPU)
-    if (
-        bits := re.fullmatch(r"(\d(?:\.\d{1,2})?)bpw", str(fields.get("quantization")))
-    ) is not None:
-        fields["quantization"] = file_of_bits(float(bits[1]))
+    fields["quantization"] = _file_of_as_many_bits(reading.text, fields.get("quantization"))
     method = fields.get("method")
     if method is not None and method not in METHODS:
         fields["algorithm"] = fields.pop("method")
@@ -300,6 +297,14 @@ def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
         if fields.pop(name, None) is not None
     )
     return {"task": "training"}
+
+
+def _file_of_as_many_bits(text: str, form: str | None) -> str | None:
+    """Return the type of a GGUF file of as many bits as a format of ExLlama has ("4.0bpw", or the
+    bits that a text says of its EXL2); any other format as it is."""
+    written = text if form in ("exl2", "exl3") else str(form)
+    bits = re.search(r"\b(\d(?:\.\d{1,2})?) ?bpw\b", written, re.IGNORECASE)
+    return form if bits is None else file_of_bits(float(bits[1]))
 
 
 def _micro_batches(fields: Mapping[str, Any]) -> int | None:

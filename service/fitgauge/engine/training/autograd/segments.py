@@ -182,6 +182,7 @@ def layer_context(spec: ModelSpec, workload: TrainingWorkload) -> LayerContext:
         traits=traits_of(spec),
         # flex saves what flash does: its inputs, its output and a log-sum of every row
         attention="flash" if workload.attention == "flex" else workload.attention,
+        block_masks=workload.attention == "flex" and traits_of(spec).sinks,
         sequence=-(-workload.sequence_length // workload.context_parallel),
         keys=workload.sequence_length,
         batch=workload.micro_batch_size,

@@ -10,6 +10,7 @@ from fitgauge.engine.training.autograd.layers.context import (
     ring_backward_bytes,
     ring_forward_bytes,
 )
+from fitgauge.engine.training.autograd.layers.flex import flex_masks
 from fitgauge.engine.training.autograd.layers.modules import LayerContext, Modules
 from fitgauge.engine.training.autograd.operations import FLOAT, Value
 from fitgauge.engine.training.states.parameters import Parameter
@@ -236,10 +237,10 @@ class AttentionModules(Modules):
             q, k, v = saves = tuple(tape.copy(f"{x.name}.unpadded", x) for x in saves)
         extra = [("attention.log_sum", context.tokens * heads, FLOAT)]
         if masked:  # every layer converts booleans to addends again
-            each = (
-                heads if self.traits.position_bias else 1
-            )  # bias and mask are summed to one tensor
+            each = heads if self.traits.position_bias else 1  # bias and mask are summed
             extra.append(("attention.mask", context.tokens * context.keys * each, q.width))
+        if context.block_masks:
+            extra += flex_masks(context, heads, q.width)
         size = context.tokens * heads * mixer.value_dim
         shared, merged = (k.elements + v.elements, context.ranks, q.width), context.way == "ring"
         mixed = tape.operation(
@@ -254,11 +255,8 @@ class AttentionModules(Modules):
             extra=extra,
             product=True,
         )
-        return (
-            tape.copy("attention.output", mixed)
-            if merged or unpads or self.traits.rotates_part or self.traits.copies_queries
-            else mixed
-        )
+        copies = self.traits.rotates_part or self.traits.copies_queries or context.block_masks
+        return tape.copy("attention.output", mixed) if merged or unpads or copies else mixed
 
     def _exchanged(self, q: Value, k: Value, v: Value, heads: int, mixer: Attention) -> Value:
         """Return attention over whole sequences with a part of the heads. Ranks exchange tokens for

@@ -42,6 +42,8 @@ class LayerContext:
     """Whether adapters of experts are added to a copy of the weights."""
     fused_experts: bool = False
     """Whether quantized experts are dequantized a layer at a time."""
+    block_masks: bool = False
+    """Whether attention with sinks reads a mask of blocks for every head, made in every layer."""
     repeats_keys: bool = False
     """Whether attention reads keys and values repeated for every query head."""
     lora_dropout: bool = False

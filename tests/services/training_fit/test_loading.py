@@ -81,8 +81,12 @@ def plan(questions):
 
 @pytest.mark.parametrize("tool", ["trl", "axolotl", "llama-factory", "ms-swift"])
 def test_no_plan_survives_its_steps_and_not_its_loading(plan, questions, tool):
-    assert plan(gpu="RTX 4090", framework=tool).plans == []
-    (first, *_) = plan(gpu="A100 80GB", framework=tool).plans
+    none = plan(gpu="RTX 4090", framework=tool)
+    assert none.plans == []
+    assert ("base-loaded-whole", "framework") in codes(none.warnings)
+    larger = plan(gpu="A100 80GB", framework=tool)
+    assert all(code != "base-loaded-whole" for code, _ in codes(larger.warnings))
+    first = larger.plans[0]
     again = convert({**first.settings, "trainer": tool}, TrainingRequest)
     answer = asyncio.run(questions.check_training_fit(again))[1]
     assert answer.per_gpu.required_bytes == first.required_bytes

@@ -53,6 +53,22 @@ def uncounted(
         )
 
 
+def of_no_count(
+    spec: ModelSpec, workload: TrainingWorkload, accelerator: Accelerator
+) -> Iterator[Note]:
+    """Yield, of a workload that is sharded over the most GPUs, that more of them do not help, since
+    none holds the base that is loaded whole."""
+    size = loaded_bytes(spec, workload) if workload.loads_whole else 0
+    if size > accelerator.usable.expected:
+        yield Note(
+            "base-loaded-whole",
+            "framework",
+            "transformers 5 puts a bitsandbytes base whole on every GPU before it is sharded:"
+            f" {gib(size)}, which no number of these GPUs holds. transformers {LAST_BY_THE_HOST}"
+            " loads it through host memory: training-fit takes that as transformers_version.",
+        )
+
+
 def loaded_bytes(spec: ModelSpec, workload: TrainingWorkload) -> int:
     """Return what lies on every GPU while a base is loaded whole to be sharded [bytes]; 0 where
     none is."""

@@ -265,14 +265,29 @@ def _loading_warnings(
     accelerator: Accelerator,
 ) -> list[Note]:
     """Return that the base of plans without a tool lies whole on every GPU under most, and fits on
-    none; check_training_fit says the same of one layout."""
-    if tool_of(request) is not None:
-        return []
+    none; check_training_fit says the same of one layout. Under a tool, that this is why no number
+    of GPUs shards it."""
+    if tool_of(request) is None:
+        return [
+            note
+            for one in searched
+            for plan in one.plans[:1]
+            for note in loading.uncounted(model.spec, plan.workload, accelerator)
+        ]
+    widest = [
+        structs.replace(
+            one.base,
+            framework=one.choices.frameworks[-1],
+            zero_stage=3,
+            data_parallel=one.choices.counts[-1],
+        )
+        for one in searched
+    ]
     return [
         note
-        for one in searched
-        for plan in one.plans[:1]
-        for note in loading.uncounted(model.spec, plan.workload, accelerator)
+        for workload in widest
+        if workload.framework in ("fsdp", "deepspeed")
+        for note in loading.of_no_count(model.spec, workload, accelerator)
     ]
 
 

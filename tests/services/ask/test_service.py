@@ -382,3 +382,19 @@ def test_bits_of_exllama_are_answered_by_a_file_of_as_many(ask, text, read):
     assert answer.understood.quantization == read
     assert answer.answer["understood_as"]["quantization"] == "q3_k_m"
     assert any("GGUF file of about as many bits" in note for note in answer.missing)
+
+
+def test_host_memory_that_is_asked_for_is_said_to_be_taken_as_enough(ask):
+    answer = ask("how much RAM do I need for Qwen3-Coder-480B Q4 with a 5090")
+    assert any(note.startswith("host_memory_gib: taken as enough") for note in answer.missing)
+    assert "GiB in host memory it does" in answer.answer["summary"]
+
+
+@pytest.mark.parametrize(
+    ("written", "form"),
+    [("1.58bit", "iq1_s"), ("1.73-bit", "iq1_m"), ("2.51 bit", "q2_k"), ("4.5-bit", "q4_k_m")],
+)
+def test_a_fraction_of_bits_is_the_file_whose_type_has_about_as_many(ask, written, form):
+    answer = ask(f"DeepSeek R1 {written} on a mac studio 512gb")
+    assert answer.understood.quantization == form
+    assert any("mix types in a way of their own" in note for note in answer.missing)

@@ -1,8 +1,11 @@
 """Read number formats of weights: awq, int4, "4 bit", Q4_K_M."""
 
 import re
+from collections.abc import Callable
 
 from fitgauge.catalog.format_names import take_formats
+from fitgauge.engine.quantization.formats import GGUF_BLOCKS, GGUF_FILE_BITS
+from fitgauge.engine.quantization.gguf_types import DEFAULT_BLOCKS
 from fitgauge.services.ask.pieces import Piece
 from fitgauge.services.ask.scan import Scan, Token
 
@@ -14,21 +17,11 @@ MIXED = re.compile(r"_k_xl(?![a-z0-9])")
 """Unsloth's own mixtures of types ("UD-Q4_K_XL"), which are about as large as the usual file."""
 
 _FRACTION = re.compile(r"(\d\.\d{1,2})-?(?:bits?)?")
-_BITS_OF_FILES = (
-    (1.56, "iq1_s"),
-    (1.75, "iq1_m"),
-    (2.06, "iq2_xxs"),
-    (2.31, "iq2_xs"),
-    (2.6, "q2_k"),
-    (3.06, "iq3_xxs"),
-    (3.9, "q3_k_m"),
-    (4.85, "q4_k_m"),
-    (5.7, "q5_k_m"),
-    (6.56, "q6_k"),
+_USUAL_FILES = (
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "Q2_K", "IQ3_XXS"),
+    *("Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K"),
 )
-"""Bits of a weight that people name a file by ("the 1.58-bit DeepSeek"), and the type of it.
-Source: bits a weight of llama.cpp's types (ggml-common.h); Unsloth's 1.58 bit are its UD-IQ1_S,
-1.73 bit UD-IQ1_M, 2.22 bit UD-IQ2_XXS and 2.51 bit UD-Q2_K_XL."""
+"""Types of GGUF files that are published of most models, from the smallest."""
 
 _GGML = re.compile(r"(i?q\d)[_-]?(k|xs|xxs|s|m|l|nl|[01])?[_-]?(xl|m|s|l)?(?![a-z0-9])")
 
@@ -102,5 +95,20 @@ def read_format(scan: Scan, index: int) -> int | None:
 
 
 def file_of_bits(bits: float) -> str:
-    """Return the type of a file of so many bits a weight."""
-    return min(_BITS_OF_FILES, key=lambda row: abs(row[0] - bits))[1]
+    """Return the usual file whose type has about so many bits, as people name files by them: "the
+    1.58-bit DeepSeek" is an IQ1_S (unsloth.ai/blog/deepseekr1-dynamic)."""
+    return _nearest(bits, _bits_of_blocks)
+
+
+def file_as_large(bits: float) -> str:
+    """Return the usual file that has about so many bits a weight in all: ExLlama's bpw."""
+    return _nearest(bits, GGUF_FILE_BITS.__getitem__)
+
+
+def _bits_of_blocks(name: str) -> float:
+    weights, size = GGUF_BLOCKS[DEFAULT_BLOCKS[name]]
+    return 8 * size / weights
+
+
+def _nearest(bits: float, bits_of: Callable[[str], float]) -> str:
+    return min(_USUAL_FILES, key=lambda name: abs(bits_of(name) - bits)).lower()

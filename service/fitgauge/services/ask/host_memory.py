@@ -29,4 +29,6 @@ def host_memory(
         return max(sizes), ""
     if _OFFLOADED.search(text):
         return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
-    return (_ENOUGH if _HOW_MUCH.search(text) else None), ""
+    if _HOW_MUCH.search(text):
+        return _ENOUGH, "host_memory_gib: taken as enough, since how much is needed is asked."
+    return None, ""

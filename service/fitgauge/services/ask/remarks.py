@@ -22,8 +22,9 @@ _REMARKS = (
         " MTP head.",
     ),
     (
-        re.compile(r"\b(?:ud[-_])?q\d_k_xl\b"),
-        "Unsloth mixes types of its own; the answer is of the usual file of as many bits (K_M).",
+        re.compile(r"\b(?:ud[-_])?q\d_k_xl\b|\b\d\.\d{1,2}[- ]?bits?\b"),
+        "such files mix types in a way of their own; the answer is of the usual file of about as"
+        " many bits.",
     ),
     (
         re.compile(

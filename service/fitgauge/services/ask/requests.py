@@ -11,7 +11,7 @@ from msgspec import structs
 
 from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
-from fitgauge.services.ask.formats import file_of_bits
+from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.intent import (
     about_time,
@@ -304,7 +304,7 @@ def _file_of_as_many_bits(text: str, form: str | None) -> str | None:
     bits that a text says of its EXL2); any other format as it is."""
     written = text if form in ("exl2", "exl3") else str(form)
     bits = re.search(r"\b(\d(?:\.\d{1,2})?) ?bpw\b", written, re.IGNORECASE)
-    return form if bits is None else file_of_bits(float(bits[1]))
+    return form if bits is None else file_as_large(float(bits[1]))
 
 
 def _micro_batches(fields: Mapping[str, Any]) -> int | None:

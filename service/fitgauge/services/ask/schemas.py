@@ -120,7 +120,11 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
         float | None, Meta(description="Share of the GPU that the engine may use.")
     ] = None
     host_memory_gib: Annotated[
-        float | None, Meta(description="Memory of the machine for what is offloaded [GiB].")
+        float | None,
+        Meta(
+            description="Memory of the machine for what is offloaded [GiB]; 64 where no size is"
+            " said, 4096 where it is what is asked."
+        ),
     ] = None
     min_tokens_per_second_per_request: Annotated[
         float | None, Meta(description="Speed to reach, of one request [tokens/s].")

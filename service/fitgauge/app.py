@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from litestar import Litestar, MediaType, Response, get
 from litestar.config.compression import CompressionConfig
+from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from litestar.plugins import PluginProtocol
@@ -118,6 +119,7 @@ def create_app(settings: Settings, hub: Hub | None = None) -> ASGIApp:
         middleware=[access.middleware] if access else (),
         guards=[access.guard] if access else (),
         request_class=ApiRequest,
+        state=State({"answers": answers}),
         dependencies=dependencies(
             services, answers, mounted, settings.public_url, conditions_of(hub, mounted, shared)
         ),

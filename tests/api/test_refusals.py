@@ -104,6 +104,12 @@ def test_a_body_without_a_declaration_is_a_415(http):
     refused(http.post("/v1/fit", content=json.dumps(GOOD)), 415, "unsupported-media-type")
 
 
+def test_an_answered_question_needs_its_declaration_again(http):
+    assert http.post("/v1/fit", json=GOOD).status_code == 200
+    asked = http.post("/v1/fit", json=GOOD).request.content
+    refused(http.post("/v1/fit", content=asked), 415, "unsupported-media-type")
+
+
 def test_a_form_that_holds_no_object_is_a_415(http):
     refused(http.post("/v1/fit", data=GOOD), 415, "unsupported-media-type")
 

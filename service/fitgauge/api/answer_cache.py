@@ -8,7 +8,7 @@ key cannot contain the body.
 """
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 import msgspec
@@ -16,6 +16,7 @@ from litestar import MediaType, Request, Response
 from msgspec import Struct
 
 from fitgauge.api.callers import while_connected
+from fitgauge.api.request_parsing import ApiRequest
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.model import Model
 from fitgauge.services.common.answered import AnswerFacts, facts_of, note
@@ -65,21 +66,21 @@ class AnswerCache:
         *,
         cancellable: bool = False,
     ) -> Response[Answer]:
-        """Return the cached answer to the request, or that of `ask`, which is then cached.
+        """Return the answer of `ask` to the request, and cache it.
 
         cancellable: cancel `ask` when the caller closes the connection.
         """
-        key = ask.__name__, await request.body()
-        encoded = self._get(key)
-        if encoded is None:
-            pending = ask(body)
-            dependencies, answer = await (
-                while_connected(request, pending) if cancellable else pending
-            )
-            encoded = msgspec.json.encode(answer)
-            self._put(key, dependencies, encoded, facts_of(key[0], answer))
-        content: Any = encoded  # stands for the Answer that it encodes
-        return Response(content, media_type=MediaType.JSON)
+        pending = ask(body)
+        dependencies, answer = await (while_connected(request, pending) if cancellable else pending)
+        encoded = msgspec.json.encode(answer)
+        key = request.scope["path"], await request.body()
+        self._put(key, dependencies, encoded, facts_of(ask.__name__, answer))
+        return _response(encoded)
+
+    async def again(self, request: ApiRequest) -> Response[Any] | None:
+        """Return the cached answer to the request; None where it was not asked before."""
+        encoded = self._get((request.scope["path"], await request.question()))
+        return None if encoded is None else _response(encoded)
 
     def _get(self, key: Key) -> bytes | None:
         entry = self._entries.get(key)
@@ -99,3 +100,13 @@ class AnswerCache:
         if dependencies.model is not None:
             entry = dependencies._replace(model=None), ref(dependencies.model), encoded, facts
             self._entries.put(key, entry)
+
+
+def _response(encoded: Any) -> Response[Any]:  # noqa: ANN401 - stands for what it encodes
+    return Response(encoded, media_type=MediaType.JSON)
+
+
+async def asked_before(request: Request[Any, Any, Any]) -> Response[Any] | None:
+    """Return the cached answer, in place of a handler's: `before_request` of those that cache."""
+    answers: AnswerCache = request.app.state.answers
+    return await answers.again(cast("ApiRequest", request))

@@ -206,7 +206,11 @@ class ApiRequest(Request[Any, Any, Any]):
         return raw
 
     async def json(self) -> Any:  # noqa: ANN401 - what the handler's decoder makes
-        """Return the body as the handler's struct. Raises RequestError 400, 415 or 422.
+        """Return the body as the handler's struct. Raises RequestError 400, 415 or 422."""
+        return self._decoder.decode(await self.question())
+
+    async def question(self) -> bytes:
+        """Return the body, declared as JSON. Raises RequestError 415 where it is not.
 
         `curl -d '{...}'` declares a form: accept an object under that media type as JSON.
         """
@@ -214,7 +218,7 @@ class ApiRequest(Request[Any, Any, Any]):
         if media_type == "application/json" or (
             media_type == _FORM and raw.lstrip().startswith(b"{")
         ):
-            return self._decoder.decode(raw)
+            return raw
         declared = str(self.headers.get("content-type", ""))
         detail = (
             f"Content-Type {declared[:80]!r} is not supported."

@@ -4,7 +4,7 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.answer_cache import AnswerCache, asked_before
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
 from fitgauge.services.common.fit_schemas import FitAnswer
@@ -18,6 +18,7 @@ class FitController(Controller):
         "/v1/fit",
         operation_id="check_fit",
         status_code=200,
+        before_request=asked_before,
         summary="Will this model fit on this GPU when it is served?",
         description=(
             "Estimates GPU memory for serving a model by its Hugging Face ID: a verdict, every byte"

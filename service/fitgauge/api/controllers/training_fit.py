@@ -4,7 +4,7 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.answer_cache import AnswerCache, asked_before
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
@@ -17,6 +17,7 @@ class TrainingFitController(Controller):
         "/v1/training-fit",
         operation_id="check_training_fit",
         status_code=200,
+        before_request=asked_before,
         summary="Will this model fit on this GPU when it is trained?",
         description=(
             "Estimates GPU memory for training: LoRA, QLoRA or full, under transformers, DeepSpeed,"

@@ -4,7 +4,7 @@ from litestar import Controller, Response, post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from fitgauge.api.answer_cache import AnswerCache
+from fitgauge.api.answer_cache import AnswerCache, asked_before
 from fitgauge.api.documentation import BODY_ERRORS, MODEL_ERRORS, errors
 from fitgauge.api.request_parsing import ApiRequest, BodyDecoder
 from fitgauge.services.training_plan.schemas import TrainingPlanAnswer, TrainingPlanRequest
@@ -17,6 +17,7 @@ class TrainingPlanController(Controller):
         "/v1/training-plan",
         operation_id="plan_training",
         status_code=200,
+        before_request=asked_before,
         summary="Which layouts train this model, on how many GPUs?",
         description=(
             "Searches framework, ZeRO stage, tensor, pipeline, context, expert and data"

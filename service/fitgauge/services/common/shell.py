@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fitgauge.engine.model.model import Model
 
@@ -20,6 +20,17 @@ def joined(words: Iterable[object]) -> str:
 def shell_quote(text: str) -> str:
     """Return a text as one word for a shell."""
     return shlex.quote(text)
+
+
+def flags(settings: Mapping[str, object]) -> list[object]:
+    """Return flags with their values as words: True is the flag alone, a list several values; None
+    and False leave the flag out."""
+    words: list[object] = []
+    for flag, value in settings.items():
+        if value is not None and value is not False:
+            values = value if isinstance(value, list | tuple) else [value]
+            words += [flag] if value is True else [flag, *values]
+    return words
 
 
 def path_of(model: Model) -> str:
@@ -40,3 +51,8 @@ def placeholders(command: str, words: Iterable[str]) -> str | None:
 def switch(value: bool) -> str:
     """Return a switch as Hugging Face's argument parsers read it."""
     return "true" if value else "false"
+
+
+def turned_on(value: bool) -> str | None:
+    """Return a switch that is off where the flag is left out."""
+    return "true" if value else None

@@ -2,7 +2,7 @@
 accelerate/commands/launch.py."""
 
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import switch
+from fitgauge.services.common.shell import flags, switch, turned_on
 from fitgauge.services.training_fit.launchers.common import attention_name, nodes
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED
 
@@ -12,30 +12,35 @@ FSDP = "fsdp.yaml"
 def accelerate_flags(workload: TrainingWorkload) -> list[object]:
     """Return the flags of the launcher: processes, nodes, FSDP or DeepSpeed, degrees. Source:
     accelerate/commands/launch.py."""
-    flags: list[object] = ["--num_processes", workload.gpus]
-    if nodes(workload) > 1:
-        flags += [
-            "--num_machines",
-            nodes(workload),
-            "--machine_rank",
-            "$NODE_RANK",
-            "--main_process_ip",
-            "$MASTER_ADDR",
-        ]
-    if workload.framework == "fsdp":
-        flags += ["--use_fsdp", "--fsdp_version", workload.fsdp_version]
-        if workload.fsdp_version == 2:
-            flags += ["--fsdp_reshard_after_forward", switch(workload.zero_stage == 3)]
-        else:
-            flags += ["--fsdp_sharding_strategy", fsdp1_strategy(workload)]
-        flags += ["--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
-        flags += ["--fsdp_offload_params", "true"] if workload.offload != "none" else []
-        flags += _degrees(workload)
-    elif workload.framework == "deepspeed":
-        flags += ["--use_deepspeed", "--deepspeed_config_file", DEEPSPEED]
-    if workload.precision == "fp8":
-        flags += ["--mixed_precision", "fp8", "--fp8_backend", "te", "--fp8_format", "HYBRID"]
-    return flags
+    several, sharded = nodes(workload) > 1, workload.framework == "fsdp"
+    partitioned, in_fp8 = workload.framework == "deepspeed", workload.precision == "fp8"
+    return flags(
+        {
+            "--num_processes": workload.gpus,
+            "--num_machines": nodes(workload) if several else None,
+            "--machine_rank": "$NODE_RANK" if several else None,
+            "--main_process_ip": "$MASTER_ADDR" if several else None,
+            **(_fsdp(workload) if sharded else {}),
+            "--use_deepspeed": partitioned,
+            "--deepspeed_config_file": DEEPSPEED if partitioned else None,
+            "--mixed_precision": "fp8" if in_fp8 else None,
+            "--fp8_backend": "te" if in_fp8 else None,
+            "--fp8_format": "HYBRID" if in_fp8 else None,
+        }
+    )
+
+
+def _fsdp(workload: TrainingWorkload) -> dict[str, object]:
+    second = workload.fsdp_version == 2
+    return {
+        "--use_fsdp": True,
+        "--fsdp_version": workload.fsdp_version,
+        "--fsdp_reshard_after_forward": switch(workload.zero_stage == 3) if second else None,
+        "--fsdp_sharding_strategy": None if second else fsdp1_strategy(workload),
+        "--fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "--fsdp_offload_params": turned_on(workload.offload != "none"),
+        **_degrees(workload),
+    }
 
 
 def mesh_environment(workload: TrainingWorkload) -> list[object]:
@@ -68,22 +73,20 @@ def fsdp1_strategy(workload: TrainingWorkload) -> str:
     return "FULL_SHARD" if workload.zero_stage == 3 else "SHARD_GRAD_OP"
 
 
-def _degrees(workload: TrainingWorkload) -> list[object]:
+def _degrees(workload: TrainingWorkload) -> dict[str, object]:
     """Return FSDP2's mesh: replicas, shards, context and tensor parallel; nothing where all ranks
     hold shards."""
     replicas = workload.data_parallel_replicate
-    if (
-        workload.fsdp_version == 1
-        or replicas * workload.tensor_parallel * workload.context_parallel == 1
-    ):
-        return []
-    return [
-        "--use_parallelism_config", "true",
-        "--parallelism_config_dp_replicate_size", replicas,
-        "--parallelism_config_dp_shard_size", workload.data_parallel // replicas,
-        "--parallelism_config_tp_size", workload.tensor_parallel,
-        "--parallelism_config_cp_size", workload.context_parallel,
-    ]  # fmt: skip
+    mesh = replicas * workload.tensor_parallel * workload.context_parallel
+    if workload.fsdp_version == 1 or mesh == 1:
+        return {}
+    return {
+        "--use_parallelism_config": "true",
+        "--parallelism_config_dp_replicate_size": replicas,
+        "--parallelism_config_dp_shard_size": workload.data_parallel // replicas,
+        "--parallelism_config_tp_size": workload.tensor_parallel,
+        "--parallelism_config_cp_size": workload.context_parallel,
+    }
 
 
 def accelerate_config(workload: TrainingWorkload) -> str:

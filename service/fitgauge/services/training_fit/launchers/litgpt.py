@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined, path_of, switch
+from fitgauge.services.common.shell import flags, joined, path_of, switch
 from fitgauge.services.training_fit.launchers.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     base_format,
@@ -72,41 +72,36 @@ def litgpt_supports(workload: TrainingWorkload) -> bool:
 
 def litgpt_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """`litgpt finetune_full` or `litgpt finetune_lora`; several GPUs are FSDP's."""
-    words: list[object] = [
-        "litgpt",
-        "finetune_lora" if workload.uses_adapters else "finetune_full",
-        path_of(model),
-    ]
-    words += [
-        "--precision",
-        _PRECISIONS[workload.precision],
-        "--devices",
-        processes_per_node(workload),
-        *(["--num_nodes", nodes(workload)] if nodes(workload) > 1 else []),
-    ]
-    if workload.optimizer != "adamw":
-        words += ["--optimizer", _OPTIMIZERS[workload.optimizer]]
-    stored = base_format(workload)
-    words += ["--quantize", _FORMATS[stored]] if stored in _FORMATS else []
-    if workload.uses_adapters:
-        names = (
-            () if workload.lora_targets == "all_linear" else target_modules(model.spec, workload)
-        )
-        words += ["--lora_r", workload.lora_rank]
-        words += ["--lora_dropout", f"{workload.lora_dropout:g}"]
-        for part, modules in _PARTS.items():
-            words += [
-                f"--lora_{part}",
-                switch(not names or any(name in modules for name in names)),
-            ]
-    words += [
-        "--train.micro_batch_size",
-        workload.micro_batch_size,
-        "--train.global_batch_size",
-        sequences_per_step(workload),
-    ]
-    words += ["--train.max_seq_length", workload.sequence_length]
-    return joined(words)
+    stored, several = base_format(workload) or "", nodes(workload) > 1
+    adam = workload.optimizer == "adamw"
+    settings = {
+        "--precision": _PRECISIONS[workload.precision],
+        "--devices": processes_per_node(workload),
+        "--num_nodes": nodes(workload) if several else None,
+        "--optimizer": None if adam else _OPTIMIZERS[workload.optimizer],
+        "--quantize": _FORMATS.get(stored),
+        **_adapters(model, workload),
+        "--train.micro_batch_size": workload.micro_batch_size,
+        "--train.global_batch_size": sequences_per_step(workload),
+        "--train.max_seq_length": workload.sequence_length,
+    }
+    script = "finetune_lora" if workload.uses_adapters else "finetune_full"
+    return joined(["litgpt", script, path_of(model), *flags(settings)])
+
+
+def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
+    if not workload.uses_adapters:
+        return {}
+    every = workload.lora_targets == "all_linear"
+    names = set() if every else set(target_modules(model.spec, workload))
+    return {
+        "--lora_r": workload.lora_rank,
+        "--lora_dropout": f"{workload.lora_dropout:g}",
+        **{
+            f"--lora_{part}": switch(not names or not names.isdisjoint(modules))
+            for part, modules in _PARTS.items()
+        },
+    }
 
 
 def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:

@@ -8,7 +8,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup, Sleep
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-from fitgauge.services.common.shell import joined, path_of, switch
+from fitgauge.services.common.shell import flags, joined, path_of, switch, turned_on
 from fitgauge.services.training_fit.launchers.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.common import (
     DTYPES,
@@ -46,59 +46,35 @@ def ms_swift_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
     words: list[object] = (
         ["env", f"NPROC_PER_NODE={processes_per_node(workload)}"] if workload.gpus > 1 else []
     )
-    words += ["swift", "sft"]
-    if setup.algorithm != "sft":
-        words[-1:] = ["rlhf", "--rlhf_type", _TYPES.get(setup.algorithm, setup.algorithm)]
-    weights = DTYPES.get(precision_policy(workload).weights, "bfloat16")
-    words += [
-        "--model",
-        path_of(model),
-        "--dataset",
-        "DATASET",
-        "--torch_dtype",
-        weights,
-        *_adapters(model, workload),
-    ]
-    words += [
-        "--bf16",
-        switch(workload.precision in ("mixed_bf16", "bf16")),
-        "--fp16",
-        switch(workload.precision == "mixed_fp16"),
-    ]
-    words += [
-        "--max_length",  # of the prompt alone where completions are sampled
-        setup.prompt_length if setup.sampled else workload.sequence_length,
-        "--packing",
-        switch(setup.algorithm == "sft" and workload.attention == "flash"),
-    ]
-    words += [
-        "--per_device_train_batch_size",
-        workload.micro_batch_size,
-        "--gradient_accumulation_steps",
-        workload.micro_batches,
-    ]
-    for name, value in _optimizer(workload).items():
-        words += [f"--{name}", value]
-    words += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
-    words += ["--attn_impl", _ATTENTION[workload.attention]]
-    words += (
-        ["--use_liger_kernel", "true"]
-        if workload.loss == "fused" or workload.kernels == "liger"
-        else []
-    )
-    words += ["--torch_compile", "true"] if workload.compile else []
-    words += (
-        ["--sequence_parallel_size", workload.context_parallel]
-        if workload.context_parallel > 1
-        else []
-    )
-    words += _sampled(workload, setup) if setup.sampled else []
-    if workload.framework == "fsdp":
-        words += ["--fsdp", "fsdp2"]
-    if workload.framework == "deepspeed":
-        words += ["--deepspeed", DEEPSPEED]
-        return "\n".join([written(DEEPSPEED, deepspeed_config(workload) + "\n"), joined(words)])
-    return joined(words)
+    algorithm = _TYPES.get(setup.algorithm, setup.algorithm)
+    words += ["swift", *(["sft"] if algorithm == "sft" else ["rlhf", "--rlhf_type", algorithm])]
+    ways = workload.context_parallel
+    settings = {
+        "--model": path_of(model),
+        "--dataset": "DATASET",
+        "--torch_dtype": DTYPES.get(precision_policy(workload).weights, "bfloat16"),
+        **_adapters(model, workload),
+        "--bf16": switch(workload.precision in ("mixed_bf16", "bf16")),
+        "--fp16": switch(workload.precision == "mixed_fp16"),
+        # of the prompt alone where completions are sampled
+        "--max_length": setup.prompt_length if setup.sampled else workload.sequence_length,
+        "--packing": switch(algorithm == "sft" and workload.attention == "flash"),
+        "--per_device_train_batch_size": workload.micro_batch_size,
+        "--gradient_accumulation_steps": workload.micro_batches,
+        **{f"--{name}": value for name, value in _optimizer(workload).items()},
+        "--gradient_checkpointing": switch(workload.activation_checkpointing != "none"),
+        "--attn_impl": _ATTENTION[workload.attention],
+        "--use_liger_kernel": turned_on(workload.loss == "fused" or workload.kernels == "liger"),
+        "--torch_compile": turned_on(workload.compile),
+        "--sequence_parallel_size": ways if ways > 1 else None,
+        **(_sampled(workload, setup) if setup.sampled else {}),
+        "--fsdp": "fsdp2" if workload.framework == "fsdp" else None,
+        "--deepspeed": DEEPSPEED if workload.framework == "deepspeed" else None,
+    }
+    command = joined([*words, *flags(settings)])
+    if workload.framework != "deepspeed":
+        return command
+    return "\n".join([written(DEEPSPEED, deepspeed_config(workload) + "\n"), command])
 
 
 def _optimizer(workload: TrainingWorkload) -> dict[str, str]:
@@ -113,53 +89,56 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     return notes + fused_by_liger(workload)
 
 
-def _sampled(workload: TrainingWorkload, setup: Setup) -> list[object]:
+def _sampled(workload: TrainingWorkload, setup: Setup) -> dict[str, object]:
     """Completions, their reward, and what samples them (swift/arguments/rlhf_args.py;
     swift/rlhf_trainers/args_mixin.py)."""
-    words: list[object] = ["--max_completion_length", setup.completion_length]
-    words += ["--reward_model", "REWARD_MODEL"] if setup.rewarded else []
+    settings: dict[str, object] = {
+        "--max_completion_length": setup.completion_length,
+        "--reward_model": "REWARD_MODEL" if setup.rewarded else None,
+    }
     if setup.algorithm == "ppo":
-        return words
-    words += [] if setup.rewarded else ["--reward_funcs", "accuracy"]
-    words += ["--num_generations", setup.group_size]
-    words += ["--beta", 0] if setup.reference == "none" else []
-    steps = steps_sampled(workload, setup)
-    words += ["--steps_per_generation", steps] if steps > workload.micro_batches else []
-    rollout = setup.rollout
+        return settings
+    steps, rollout = steps_sampled(workload, setup), setup.rollout
+    settings |= {
+        "--reward_funcs": None if setup.rewarded else "accuracy",
+        "--num_generations": setup.group_size,
+        "--beta": 0 if setup.reference == "none" else None,
+        "--steps_per_generation": steps if steps > workload.micro_batches else None,
+    }
     if rollout is None or not rollout.serves:
-        return words
-    return [
-        *words,
-        *("--use_vllm", "true", "--vllm_mode", "colocate"),
-        *("--vllm_gpu_memory_utilization", rollout.memory_utilization),
-        *("--vllm_tensor_parallel_size", rollout.tensor_parallel),
-        *("--vllm_max_model_len", setup.prompt_length + setup.completion_length),
-        *("--sleep_level", _SLEEP[rollout.sleep]),
-    ]
+        return settings
+    return settings | {
+        "--use_vllm": "true",
+        "--vllm_mode": "colocate",
+        "--vllm_gpu_memory_utilization": rollout.memory_utilization,
+        "--vllm_tensor_parallel_size": rollout.tensor_parallel,
+        "--vllm_max_model_len": setup.prompt_length + setup.completion_length,
+        "--sleep_level": _SLEEP[rollout.sleep],
+    }
 
 
-def _adapters(model: Model, workload: TrainingWorkload) -> list[object]:
+def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     if not workload.uses_adapters:
-        return ["--tuner_type", "full"]
+        return {"--tuner_type": "full"}
+    settings: dict[str, object] = {
+        "--tuner_type": "lora",
+        "--lora_rank": workload.lora_rank,
+        "--lora_dropout": f"{workload.lora_dropout:g}",
+        "--target_modules": target_modules(model.spec, workload),
+        "--target_parameters": EXPERT_PARAMETERS if workload.lora_experts else None,
+        "--use_dora": turned_on(workload.method == "dora"),
+    }
     stored = base_format(workload)
-    words: list[object] = ["--tuner_type", "lora", "--lora_rank", workload.lora_rank]
-    words += ["--lora_dropout", f"{workload.lora_dropout:g}"]
-    words += ["--target_modules", *target_modules(model.spec, workload)]
-    words += ["--target_parameters", *EXPERT_PARAMETERS] if workload.lora_experts else []
-    words += ["--use_dora", "true"] if workload.method == "dora" else []
-    if stored in ("nf4", "nf4_double", "fp4", "int8"):
-        words += ["--quant_method", "bnb", "--quant_bits", 8 if stored == "int8" else 4]
-        words += (
-            []
-            if stored == "int8"
-            else [
-                "--bnb_4bit_quant_type",
-                stored[:3],
-                "--bnb_4bit_use_double_quant",
-                switch(stored == "nf4_double"),
-            ]
-        )
-    return words
+    if stored == "int8":
+        settings |= {"--quant_method": "bnb", "--quant_bits": 8}
+    elif stored in ("nf4", "nf4_double", "fp4"):
+        settings |= {
+            "--quant_method": "bnb",
+            "--quant_bits": 4,
+            "--bnb_4bit_quant_type": stored[:3],
+            "--bnb_4bit_use_double_quant": switch(stored == "nf4_double"),
+        }
+    return settings
 
 
 def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:

@@ -4,7 +4,7 @@ openrlhf/cli/train_sft.py."""
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined, path_of
+from fitgauge.services.common.shell import flags, joined, path_of
 from fitgauge.services.training_fit.launchers.adapter_names import target_modules
 from fitgauge.services.training_fit.launchers.common import (
     attention_name,
@@ -15,9 +15,7 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
 from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, RolloutDefaults, Tool
-from fitgauge.services.training_fit.launchers.words_as_files import (
-    script_of,
-)
+from fitgauge.services.training_fit.launchers.words_as_files import script_of
 
 _ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo"}
 _OPTIMIZERS = {"adamw": "adam", "muon": "muon"}
@@ -43,130 +41,75 @@ def openrlhf_supports(workload: TrainingWorkload) -> bool:
 def openrlhf_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """`openrlhf.cli.train_sft` under DeepSpeed's launcher; a 4-bit base is double quantized
     (openrlhf/models/actor.py)."""
-    words: list[object] = [
-        "deepspeed",
-        "--num_gpus",
-        processes_per_node(workload),
-        "--module",
-        "openrlhf.cli.train_sft",
-    ]
-    words += [
-        "--model.model_name_or_path",
-        path_of(model),
-        "--data.dataset",
-        "DATASET",
-        "--data.max_len",
-        workload.sequence_length,
-    ]
-    words += ["--train.micro_batch_size", workload.micro_batch_size]
-    words += [
-        "--train.batch_size",
-        sequences_per_step(workload),
-    ]
-    words += (
-        ["--model.gradient_checkpointing_enable"]
-        if workload.activation_checkpointing != "none"
-        else []
-    )
-    words += [
-        "--ds.zero_stage",
-        workload.zero_stage,
-        "--ds.param_dtype",
-        _DTYPES[workload.precision],
-    ]
-    words += ["--ds.attn_implementation", attention_name(workload)]
-    words += (
-        ["--ds.zpg", workload.zero_hpz_partition_size]
-        if workload.zero_hpz_partition_size > 1
-        else []
-    )
-    words += (
-        ["--ds.tensor_parallel_size", workload.tensor_parallel]
-        if workload.tensor_parallel > 1
-        else []
-    )
-    words += ["--ds.adam_offload"] if workload.offload == "optimizer" else []
-    words += (
-        ["--ds.grad_accum_dtype", workload.gradient_dtype]
-        if workload.gradient_dtype is not None
-        else []
-    )
-    words += (
-        ["--ds.use_liger_kernel"] if workload.kernels == "liger" or workload.loss == "fused" else []
-    )
-    words += ["--optim", _OPTIMIZERS[workload.optimizer]]
-    if workload.uses_adapters:
-        words += ["--ds.lora.rank", workload.lora_rank]
-        words += (
-            []
-            if workload.lora_targets == "all_linear"
-            else ["--ds.lora.target_modules", *target_modules(model.spec, workload)]
-        )
-        words += ["--ds.load_in_4bit"] if base_format(workload) is not None else []
-    return joined(words)
+    tensor, partition = workload.tensor_parallel, workload.zero_hpz_partition_size
+    some = workload.uses_adapters and workload.lora_targets != "all_linear"
+    settings = {
+        "--num_gpus": processes_per_node(workload),
+        "--module": "openrlhf.cli.train_sft",
+        "--model.model_name_or_path": path_of(model),
+        "--data.dataset": "DATASET",
+        "--data.max_len": workload.sequence_length,
+        "--train.micro_batch_size": workload.micro_batch_size,
+        "--train.batch_size": sequences_per_step(workload),
+        "--model.gradient_checkpointing_enable": workload.activation_checkpointing != "none",
+        "--ds.zero_stage": workload.zero_stage,
+        "--ds.param_dtype": _DTYPES[workload.precision],
+        "--ds.attn_implementation": attention_name(workload),
+        "--ds.zpg": partition if partition > 1 else None,
+        "--ds.tensor_parallel_size": tensor if tensor > 1 else None,
+        "--ds.adam_offload": workload.offload == "optimizer",
+        "--ds.grad_accum_dtype": workload.gradient_dtype,
+        "--ds.use_liger_kernel": workload.kernels == "liger" or workload.loss == "fused",
+        "--optim": _OPTIMIZERS[workload.optimizer],
+        "--ds.lora.rank": workload.lora_rank if workload.uses_adapters else None,
+        "--ds.lora.target_modules": target_modules(model.spec, workload) if some else None,
+        "--ds.load_in_4bit": workload.uses_adapters and base_format(workload) is not None,
+    }
+    return joined(["deepspeed", *flags(settings)])
 
 
 def openrlhf_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """`openrlhf.cli.train_ppo_ray` with every model on the same GPUs. Source:
     openrlhf/cli/train_ppo_ray.py."""
-    node_count, each = nodes(workload), processes_per_node(workload)
-    words: list[object] = ["python3", "-m", "openrlhf.cli.train_ppo_ray"]
-    roles = [
-        "actor",
-        *(["ref"] if setup.reference != "none" else []),
-        *(["critic"] if setup.criticized else []),
-    ]
-    roles += ["reward"] if setup.rewarded else []
-    for role in roles:
-        words += [f"--{role}.num_nodes", node_count, f"--{role}.num_gpus_per_node", each]
-    words += ["--train.colocate_all", "--actor.model_name_or_path", path_of(model)]
-    words += (
-        ["--reward.model_name_or_path", "REWARD_MODEL"]
-        if setup.rewarded
-        else ["--reward.remote_url", "reward_func.py"]
-    )
-    words += [
-        "--algo.advantage.estimator",
-        _ESTIMATORS[setup.algorithm],
-        "--rollout.n_samples_per_prompt",
-        setup.group_size,
-    ]
-    words += ["--algo.kl.init_coef", 0 if setup.reference == "none" else 0.01]
-    words += ["--train.micro_batch_size", workload.micro_batch_size]
-    words += [
-        "--train.batch_size",
-        sequences_per_step(workload),
-    ]
-    words += [
-        "--data.max_len",
-        setup.prompt_length + setup.completion_length,
-        "--data.prompt_dataset",
-        "DATASET",
-    ]
-    words += [
-        "--ds.zero_stage",
-        workload.zero_stage,
-        "--ds.param_dtype",
-        "fp16" if workload.precision == "mixed_fp16" else "bf16",
-    ]
-    words += (
-        ["--actor.gradient_checkpointing_enable"]
-        if workload.activation_checkpointing != "none"
-        else []
-    )
-    words += ["--ds.adam_offload"] if workload.offload != "none" else []
-    words += ["--ref.offload"] if setup.reference == "offloaded" else []
-    if workload.uses_adapters:
-        words += ["--ds.lora.rank", workload.lora_rank]
-        words += ["--ds.load_in_4bit"] if workload.method == "qlora" else []
-    if setup.rollout is not None:
-        words += ["--vllm.num_engines", max(1, workload.gpus // setup.rollout.tensor_parallel)]
-        words += ["--vllm.tensor_parallel_size", setup.rollout.tensor_parallel]
-        words += ["--vllm.gpu_memory_utilization", setup.rollout.memory_utilization]
-        words += (
-            ["--vllm.enable_sleep", "--ds.enable_sleep"] if setup.rollout.sleep != "off" else []
-        )
-    return words
+    roles = {
+        "actor": True,
+        "ref": setup.reference != "none",
+        "critic": setup.criticized,
+        "reward": setup.rewarded,
+    }
+    settings: dict[str, object] = {}
+    for role in (role for role, holds in roles.items() if holds):
+        settings[f"--{role}.num_nodes"] = nodes(workload)
+        settings[f"--{role}.num_gpus_per_node"] = processes_per_node(workload)
+    settings |= {
+        "--train.colocate_all": True,
+        "--actor.model_name_or_path": path_of(model),
+        "--reward.model_name_or_path": "REWARD_MODEL" if setup.rewarded else None,
+        "--reward.remote_url": None if setup.rewarded else "reward_func.py",
+        "--algo.advantage.estimator": _ESTIMATORS[setup.algorithm],
+        "--rollout.n_samples_per_prompt": setup.group_size,
+        "--algo.kl.init_coef": 0 if setup.reference == "none" else 0.01,
+        "--train.micro_batch_size": workload.micro_batch_size,
+        "--train.batch_size": sequences_per_step(workload),
+        "--data.max_len": setup.prompt_length + setup.completion_length,
+        "--data.prompt_dataset": "DATASET",
+        "--ds.zero_stage": workload.zero_stage,
+        "--ds.param_dtype": "fp16" if workload.precision == "mixed_fp16" else "bf16",
+        "--actor.gradient_checkpointing_enable": workload.activation_checkpointing != "none",
+        "--ds.adam_offload": workload.offload != "none",
+        "--ref.offload": setup.reference == "offloaded",
+        "--ds.lora.rank": workload.lora_rank if workload.uses_adapters else None,
+        "--ds.load_in_4bit": workload.method == "qlora",
+    }
+    if (rollout := setup.rollout) is not None:
+        settings |= {
+            "--vllm.num_engines": max(1, workload.gpus // rollout.tensor_parallel),
+            "--vllm.tensor_parallel_size": rollout.tensor_parallel,
+            "--vllm.gpu_memory_utilization": rollout.memory_utilization,
+            "--vllm.enable_sleep": rollout.sleep != "off",
+            "--ds.enable_sleep": rollout.sleep != "off",
+        }
+    return ["python3", "-m", "openrlhf.cli.train_ppo_ray", *flags(settings)]
 
 
 OPENRLHF = Tool(

@@ -8,7 +8,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.services.common.shell import joined
+from fitgauge.services.common.shell import flags, joined
 from fitgauge.services.training_fit.launchers.common import processes_per_node
 from fitgauge.services.training_fit.launchers.tool import Default, Tool, lacking
 from fitgauge.services.training_fit.launchers.words_as_files import (
@@ -20,7 +20,6 @@ from fitgauge.services.training_fit.launchers.words_as_files import (
 
 _SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 """As torch/distributed/pipelining/schedules.py has them, get_schedule_class."""
-_IMPLEMENTATIONS = {"for_loop": "for-loop"}
 
 
 def torchtitan_supports(workload: TrainingWorkload) -> bool:
@@ -40,62 +39,56 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
     (torchtitan/models/*/config_registry.py). The policy of activation checkpointing is a
     subcommand and comes last (torchtitan/distributed/activation_checkpoint.py,
     ActivationCheckpointingConfig)."""
-    implementation = _IMPLEMENTATIONS.get(
-        workload.optimizer_implementation, workload.optimizer_implementation
+    of_batch = workload.sequence_length * workload.micro_batch_size
+    of_step = of_batch * workload.micro_batches * workload.data_parallel
+    accumulates = workload.micro_batches > 1 and workload.pipeline_parallel == 1
+    replicas, tensor, experts = (
+        workload.data_parallel_replicate,
+        workload.tensor_parallel,
+        workload.expert_parallel,
     )
-    words: list[object] = [
-        "env",
-        f"NGPU={processes_per_node(workload)}",
-        "MODULE=MODULE",
-        "CONFIG=CONFIG",
-        "./run_train.sh",
-    ]
-    words += ["--training.max_context_length", workload.sequence_length]
-    words += [
-        "--training.num_tokens_per_microbatch_per_dp_rank",
-        workload.sequence_length * workload.micro_batch_size,
-    ]
-    if workload.micro_batches > 1 and workload.pipeline_parallel == 1:
-        tokens = workload.sequence_length * workload.micro_batch_size * workload.micro_batches
-        words += ["--training.num_tokens_per_train_step", tokens * workload.data_parallel]
-    words += ["--training.dtype", "bfloat16" if workload.precision == "bf16" else "float32"]
-    if workload.precision == "fp32":
-        words += ["--training.mixed_precision_param", "float32"]
-    words += ["--optimizer.implementation", implementation]
-    words += ["--parallelism.data_parallel_replicate_degree", workload.data_parallel_replicate]
-    words += [
-        "--parallelism.data_parallel_shard_degree",
-        workload.data_parallel // workload.data_parallel_replicate,
-    ]
-    words += ["--parallelism.tensor_parallel_degree", workload.tensor_parallel]
-    if workload.tensor_parallel > 1 and not workload.sequence_parallel:
-        words += ["--parallelism.no_enable_sequence_parallel"]
-    if workload.expert_parallel > 1:
-        words += ["--parallelism.expert_parallel_degree", workload.expert_parallel]
-    words += ["--parallelism.context_parallel_degree", workload.context_parallel]
-    words += [
-        "--parallelism.fsdp_reshard_after_forward",
-        "always" if workload.zero_stage == 3 else "never",
-    ]
-    words += _pipeline(model, workload) if workload.pipeline_parallel > 1 else []
-    words += ["--compile.enable"] if workload.compile else []
-    words += ["--training.enable_cpu_offload"] if workload.offload != "none" else []
-    return joined([*words, f"activation-checkpoint:{workload.activation_checkpointing}"])
+    settings = {
+        "--training.max_context_length": workload.sequence_length,
+        "--training.num_tokens_per_microbatch_per_dp_rank": of_batch,
+        "--training.num_tokens_per_train_step": of_step if accumulates else None,
+        "--training.dtype": "bfloat16" if workload.precision == "bf16" else "float32",
+        "--training.mixed_precision_param": "float32" if workload.precision == "fp32" else None,
+        "--optimizer.implementation": workload.optimizer_implementation.replace("_", "-"),
+        "--parallelism.data_parallel_replicate_degree": replicas,
+        "--parallelism.data_parallel_shard_degree": workload.data_parallel // replicas,
+        "--parallelism.tensor_parallel_degree": tensor,
+        "--parallelism.no_enable_sequence_parallel": (
+            tensor > 1 and not workload.sequence_parallel
+        ),
+        "--parallelism.expert_parallel_degree": experts if experts > 1 else None,
+        "--parallelism.context_parallel_degree": workload.context_parallel,
+        "--parallelism.fsdp_reshard_after_forward": (
+            "always" if workload.zero_stage == 3 else "never"
+        ),
+        **_pipeline(model, workload),
+        "--compile.enable": workload.compile,
+        "--training.enable_cpu_offload": workload.offload != "none",
+    }
+    processes = f"NGPU={processes_per_node(workload)}"
+    start = ["env", processes, "MODULE=MODULE", "CONFIG=CONFIG", "./run_train.sh"]
+    recomputed = f"activation-checkpoint:{workload.activation_checkpointing}"
+    return joined([*start, *flags(settings), recomputed])
 
 
-def _pipeline(model: Model, workload: TrainingWorkload) -> list[object]:
+def _pipeline(model: Model, workload: TrainingWorkload) -> dict[str, object]:
     """Of a pipeline: its stages, schedule and micro-batches; layers of a stage where a rank has
     more than two of them."""
-    words: list[object] = ["--parallelism.pipeline_parallel_degree", workload.pipeline_parallel]
-    words += ["--parallelism.pipeline_parallel_schedule", _SCHEDULES[workload.pipeline_schedule]]
-    words += ["--parallelism.num_pp_microbatches", workload.micro_batches]
-    if workload.pipeline_schedule == "interleaved" and workload.pipeline_chunks > DEFAULT_CHUNKS:
-        stages = workload.pipeline_parallel * workload.pipeline_chunks
-        words += [
-            "--parallelism.pipeline_parallel_layers_per_stage",
-            -(-(model.spec.layers + 2) // stages),
-        ]
-    return words
+    ranks, chunks = workload.pipeline_parallel, workload.pipeline_chunks
+    if ranks == 1:
+        return {}
+    small = workload.pipeline_schedule == "interleaved" and chunks > DEFAULT_CHUNKS
+    layers = -(-(model.spec.layers + 2) // (ranks * chunks))
+    return {
+        "--parallelism.pipeline_parallel_degree": ranks,
+        "--parallelism.pipeline_parallel_schedule": _SCHEDULES[workload.pipeline_schedule],
+        "--parallelism.num_pp_microbatches": workload.micro_batches,
+        "--parallelism.pipeline_parallel_layers_per_stage": layers if small else None,
+    }
 
 
 def _unsupported(_: Model, workload: TrainingWorkload, __: Setup) -> list[Note]:

@@ -10,7 +10,7 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-from fitgauge.services.common.shell import path_of, switch
+from fitgauge.services.common.shell import flags, path_of, switch, turned_on
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
 from fitgauge.services.training_fit.launchers.adapter_names import EXPERT_PARAMETERS, target_modules
 from fitgauge.services.training_fit.launchers.common import (
@@ -46,6 +46,8 @@ _SCRIPTS = {
 }  # fmt: skip
 """trl/scripts and examples/scripts of its repository."""
 _BETA = 0.04
+_REDUCES_EACH = '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}'
+Flags = dict[str, object]
 
 
 def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -86,160 +88,146 @@ def script_flags(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     """Return the script and its flags."""
     if model.spec.task != "generate" and setup.algorithm == "sft":
         return _encoder(model, workload)
-    flags: list[object] = [
-        *_SCRIPTS[setup.algorithm],
-        "--model_name_or_path",
-        path_of(model),
-        "--dataset_name",
-        "DATASET",
-    ]
-    flags += _lengths(workload, setup)
-    flags += _trainer(workload)
-    flags += ["--attn_implementation", attention_name(workload)]
-    flags += ["--dtype", DTYPES.get(precision_policy(workload).weights, "bfloat16")]
-    if setup.algorithm == "sft" and workload.loss != "fused" and workload.kernels != "liger":
-        in_chunks = workload.loss in ("chunked", "recomputed")
-        flags += ["--loss_type", "chunked_nll" if in_chunks else "nll"]
-    if workload.activation_offload:
-        flags += ["--activation_offloading", "true"]
-    return [*flags, *_algorithm(model, workload, setup), *_adapters(model, workload, setup)]
+    settings = {
+        "--model_name_or_path": path_of(model),
+        "--dataset_name": "DATASET",
+        **_lengths(workload, setup),
+        **_trainer(workload),
+        "--attn_implementation": attention_name(workload),
+        "--dtype": DTYPES.get(precision_policy(workload).weights, "bfloat16"),
+        **_loss(workload, setup),
+        "--activation_offloading": turned_on(workload.activation_offload),
+        **_algorithm(model, workload, setup),
+        **_adapters(model, workload, setup),
+    }
+    return [*_SCRIPTS[setup.algorithm], *flags(settings)]
 
 
-def _lengths(workload: TrainingWorkload, setup: Setup) -> list[object]:
+def _loss(workload: TrainingWorkload, setup: Setup) -> Flags:
+    if setup.algorithm != "sft" or _uses_liger(workload):
+        return {}
+    return {"--loss_type": "chunked_nll" if workload.loss in ("chunked", "recomputed") else "nll"}
+
+
+def _lengths(workload: TrainingWorkload, setup: Setup) -> Flags:
     if setup.algorithm == "ppo":
-        return ["--response_length", setup.completion_length]
-    return (
-        ["--max_completion_length", setup.completion_length]
-        if setup.sampled
-        else ["--max_length", workload.sequence_length]
-    )
+        return {"--response_length": setup.completion_length}
+    if setup.sampled:
+        return {"--max_completion_length": setup.completion_length}
+    return {"--max_length": workload.sequence_length}
 
 
-def _trainer(workload: TrainingWorkload) -> list[object]:
+def _trainer(workload: TrainingWorkload) -> Flags:
     """TrainingArguments. TRL turns bf16 autocast on by itself: what trains without it must turn
     it off (trl/trainer/base_config.py)."""
-    flags: list[object] = ["--per_device_train_batch_size", workload.micro_batch_size]
-    flags += ["--gradient_accumulation_steps", workload.micro_batches]
-    if (
-        workload.framework == "fsdp" and workload.micro_batches > 1
-    ):  # the Trainer would keep whole gradients from one to the next
-        flags += [
-            "--accelerator_config",
-            '{"gradient_accumulation_kwargs": {"sync_each_batch": true}}',
-        ]
-    flags += ["--gradient_checkpointing", switch(workload.activation_checkpointing != "none")]
-    for name, value in optimizer_settings(workload).items():
-        flags += [f"--{name}", value]
-    if workload.precision == "mixed_fp16":
-        flags += ["--fp16", "true"]
-    else:
-        mixed = workload.precision == "mixed_bf16" or (
-            workload.framework == "deepspeed" and workload.precision == "bf16"
-        )
-        flags += ["--bf16", switch(mixed)]
-    if _uses_liger(workload):
-        flags += ["--use_liger_kernel", "true"]
-    if workload.compile:
-        flags += ["--torch_compile", "true"]
-    return flags
+    in_fp16 = workload.precision == "mixed_fp16"
+    in_bf16 = workload.precision == "mixed_bf16" or (
+        workload.framework == "deepspeed" and workload.precision == "bf16"
+    )
+    # without it the Trainer would keep whole gradients from one micro-batch to the next
+    reduces_each = workload.framework == "fsdp" and workload.micro_batches > 1
+    return {
+        "--per_device_train_batch_size": workload.micro_batch_size,
+        "--gradient_accumulation_steps": workload.micro_batches,
+        "--accelerator_config": _REDUCES_EACH if reduces_each else None,
+        "--gradient_checkpointing": switch(workload.activation_checkpointing != "none"),
+        **{f"--{name}": value for name, value in optimizer_settings(workload).items()},
+        "--fp16": turned_on(in_fp16),
+        "--bf16": None if in_fp16 else switch(in_bf16),
+        "--use_liger_kernel": turned_on(_uses_liger(workload)),
+        "--torch_compile": turned_on(workload.compile),
+    }
 
 
-def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+def _algorithm(model: Model, workload: TrainingWorkload, setup: Setup) -> Flags:
     """Return what the algorithm's script has flags for. A reference is loaded where beta is
     above 0."""
     match setup.algorithm:
         case "dpo" | "kto":
             if setup.reference == "none":
-                return ["--precompute_ref_log_probs", "true"]
+                return {"--precompute_ref_log_probs": "true"}
             # Liger's losses refuse the routers' loss, which is on by default (dpo_trainer.py)
             routed = model.spec.routed_experts > 0 and _uses_liger(workload)
-            return ["--router_aux_loss_coef", 0] if routed else []
+            return {"--router_aux_loss_coef": 0 if routed else None}
         case "simpo":
-            return ["--loss_type", "simpo", "--cpo_alpha", 0]
+            return {"--loss_type": "simpo", "--cpo_alpha": 0}
         case "ppo":
-            return ["--sft_model_path", path_of(model), "--reward_model_path", "REWARD_MODEL"]
+            return {"--sft_model_path": path_of(model), "--reward_model_path": "REWARD_MODEL"}
         case "grpo" | "rloo":
-            flags: list[object] = [
-                "--num_generations",
-                setup.group_size,
-                "--beta",
-                0 if setup.reference == "none" else _BETA,
-            ]
-            flags += (
-                ["--reward_model_name_or_path", "REWARD_MODEL"]
-                if setup.rewarded
-                else ["--reward_funcs", "accuracy_reward"]
-            )
             steps = steps_sampled(workload, setup)
-            flags += ["--steps_per_generation", steps] if steps > workload.micro_batches else []
-            return flags + _rollout(setup)
+            return {
+                "--num_generations": setup.group_size,
+                "--beta": 0 if setup.reference == "none" else _BETA,
+                "--reward_model_name_or_path": "REWARD_MODEL" if setup.rewarded else None,
+                "--reward_funcs": None if setup.rewarded else "accuracy_reward",
+                "--steps_per_generation": steps if steps > workload.micro_batches else None,
+                **_rollout(setup),
+            }
         case _:
-            return []
+            return {}
 
 
-def _rollout(setup: Setup) -> list[object]:
+def _rollout(setup: Setup) -> Flags:
     rollout = setup.rollout
     if rollout is None:
-        return ["--use_vllm", "true", "--vllm_mode", "server"]
+        return {"--use_vllm": "true", "--vllm_mode": "server"}
     if not rollout.serves:
-        return []
-    return [
-        "--use_vllm", "true", "--vllm_mode", "colocate",
-        "--vllm_gpu_memory_utilization", rollout.memory_utilization,
-        "--vllm_tensor_parallel_size", rollout.tensor_parallel,
-        "--vllm_max_model_length", setup.prompt_length + setup.completion_length,
-        "--vllm_enable_sleep_mode", switch(rollout.sleep != "off"),
-    ]  # fmt: skip
+        return {}
+    return {
+        "--use_vllm": "true",
+        "--vllm_mode": "colocate",
+        "--vllm_gpu_memory_utilization": rollout.memory_utilization,
+        "--vllm_tensor_parallel_size": rollout.tensor_parallel,
+        "--vllm_max_model_length": setup.prompt_length + setup.completion_length,
+        "--vllm_enable_sleep_mode": switch(rollout.sleep != "off"),
+    }
 
 
-def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
+def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> Flags:
     """PEFT and bitsandbytes. Source: trl/trainer/model_config.py."""
     if not workload.uses_adapters:
-        return []
-    flags: list[object] = ["--use_peft", "true", "--lora_r", workload.lora_rank]
-    flags += ["--lora_dropout", f"{workload.lora_dropout:g}"]
-    flags += ["--lora_target_modules", *target_modules(model.spec, workload)]
-    if workload.lora_experts:
-        flags += ["--lora_target_parameters", *EXPERT_PARAMETERS]
-    flags += ["--lora_task_type", "SEQ_CLS"] if setup.algorithm == "reward" else []
-    if workload.method == "dora":
-        flags += ["--use_dora", "true"]
-    quantization = base_format(workload)
-    if quantization == "int8":
-        flags += ["--load_in_8bit", "true"]
-    elif quantization in ("nf4", "nf4_double", "fp4"):
-        flags += ["--load_in_4bit", "true", "--bnb_4bit_quant_type", quantization[:3]]
-        flags += ["--use_bnb_nested_quant", "true"] if quantization == "nf4_double" else []
-        if (
-            workload.framework == "fsdp"
-        ):  # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
-            weights = precision_policy(workload).weights
-            flags += ["--bnb_4bit_quant_storage", DTYPES.get(weights, "bfloat16")]
-    return flags
+        return {}
+    stored = base_format(workload)
+    in_4bit = stored in ("nf4", "nf4_double", "fp4")
+    # shards packed weights as numbers of the format of the rest (PEFT's guide on FSDP)
+    packed_as = DTYPES.get(precision_policy(workload).weights, "bfloat16")
+    return {
+        "--use_peft": "true",
+        "--lora_r": workload.lora_rank,
+        "--lora_dropout": f"{workload.lora_dropout:g}",
+        "--lora_target_modules": target_modules(model.spec, workload),
+        "--lora_target_parameters": EXPERT_PARAMETERS if workload.lora_experts else None,
+        "--lora_task_type": "SEQ_CLS" if setup.algorithm == "reward" else None,
+        "--use_dora": turned_on(workload.method == "dora"),
+        "--load_in_8bit": turned_on(stored == "int8"),
+        "--load_in_4bit": turned_on(in_4bit),
+        "--bnb_4bit_quant_type": stored[:3] if stored and in_4bit else None,
+        "--use_bnb_nested_quant": turned_on(stored == "nf4_double"),
+        "--bnb_4bit_quant_storage": (
+            packed_as if in_4bit and workload.framework == "fsdp" else None
+        ),
+    }
 
 
 def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
     """Return the command of transformers' example script for a model without a causal head.
     Source: transformers examples/pytorch."""
     script, length = "text-classification/run_classification.py", "--max_seq_length"
-    if model.spec.task == "encoder_decoder":
+    if speech(model.spec) and model.spec.task == "encoder_decoder":
+        script = "speech-recognition/run_speech_recognition_seq2seq.py"
+        length = "--generation_max_length"
+    elif model.spec.task == "encoder_decoder":
         script, length = "summarization/run_summarization.py", "--max_source_length"
-        if speech(model.spec):
-            script, length = (
-                "speech-recognition/run_speech_recognition_seq2seq.py",
-                "--generation_max_length",
-            )
     elif any(block.part is Part.VISION for block in model.spec.blocks):
         script = "contrastive-image-text/run_clip.py"
-    flags: list[object] = [
-        f"examples/pytorch/{script}",
-        "--model_name_or_path",
-        path_of(model),
-        "--dataset_name",
-        "DATASET",
-        "--do_train",
-    ]
-    return [*flags, length, workload.sequence_length, *_trainer(workload)]
+    settings = {
+        "--model_name_or_path": path_of(model),
+        "--dataset_name": "DATASET",
+        "--do_train": True,
+        length: workload.sequence_length,
+        **_trainer(workload),
+    }
+    return [f"examples/pytorch/{script}", *flags(settings)]
 
 
 def _files(before: Sequence[str], words: Sequence[str]) -> ConfigFiles | None:

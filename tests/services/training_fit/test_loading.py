@@ -34,8 +34,9 @@ def test_the_base_is_whole_on_every_gpu_and_under_fsdp2_with_the_shards_beside_i
     first = train(trainer="trl")
     second = train(trainer="trl", fsdp_version=2)
     more = train(trainer="trl", gpu_count=8)
+    replicas = train(trainer="trl", data_parallel_replicate=2)
     whole = phases(first)["loading"]
-    assert whole == phases(more)["loading"]
+    assert whole == phases(more)["loading"] == phases(replicas)["loading"]
     assert phases(second)["loading"] == pytest.approx(whole * 5 / 4, rel=0.1)
     assert first.verdict == "does_not_fit"
     assert sum(term.bytes for term in first.terms if term.name == "weights") == whole

@@ -32,6 +32,7 @@ def loading(
             framework="transformers",
             zero_stage=0,
             data_parallel=1,
+            data_parallel_replicate=1,
             context_parallel=1,
             offload="none",
         )

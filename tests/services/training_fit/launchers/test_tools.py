@@ -122,6 +122,14 @@ def test_llama_factory_trains_preferences_in_a_stage_and_shards_under_accelerate
     assert said["disable_gradient_checkpointing"] is True  # accelerate checkpoints in its place
 
 
+def test_replicas_under_fsdp1_are_a_strategy_and_no_mesh_in_accelerates_file(command):
+    fields = {"data_parallel_replicate": 2, "framework": "fsdp", "fsdp_version": 1}
+    line = command(trainer="llama-factory", gpu_count=8, **fields)
+    config = yaml.safe_load(written(line, "fsdp.yaml"))
+    assert config["fsdp_config"]["fsdp_sharding_strategy"] == "HYBRID_SHARD"
+    assert "parallelism_config" not in config
+
+
 def test_ms_swifts_flags_hold_the_settings(command):
     line = command(framework="swift", **ADAPTED, gpu_count=2)
     for words in ("NPROC_PER_NODE=2 swift sft", "--quant_bits 4",

@@ -90,3 +90,40 @@ def test_the_size_of_the_cache_that_is_asked_for_is_said_first(ask, text, begins
 )
 def test_a_speed_is_said_first_where_it_is_asked_for_and_not_told(ask, text, begins):
     assert ask(text).answer["summary"].startswith(begins)
+
+
+def test_four_bits_of_qlora_are_those_that_it_quantizes_to(ask):
+    answer = ask("axolotl QLoRA of Mistral-7B-v0.1, load_in_4bit: true, on a 3090").answer
+    assert answer["understood_as"]["quantization"].startswith("nf4")
+    assert "adapter: qlora" in answer["launch"]["command"]
+
+
+def test_memory_that_others_hold_is_not_there_for_the_model(ask):
+    text = "nvidia-smi shows 12GB used on my 3090, does llama 3.1 8b still fit?"
+    assert ask(text).answer["verdict"] == "does_not_fit"
+    assert ask(text.replace("12GB used", "driver 580")).answer["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(
+    ("text", "gib"),
+    [
+        ("gemma 3 12b q4 on a 4090 that already uses 6GB for another model", 6),
+        ("gemma 3 12b q4 with only 10GB of VRAM free on my 4090", 13.6),
+        ("1200MiB are already in use by my desktop, phi-4 q4_k_m on a 4070?", 1.2),
+        ("OOM with gemma 3 12b on a 4090: 23.5 GB used", None),
+        ("GPU 0 has 23.6 GiB of which 43.75 MiB is free: gemma 3 12b on a 4090", None),
+    ],
+)
+def test_what_others_hold_is_read_as_used_or_as_free(ask, text, gib):
+    read = ask(text).understood.other_memory_gib
+    assert read is None if gib is None else read == pytest.approx(gib, abs=0.1)
+
+
+def test_a_log_without_model_is_read_as_a_log(ask):
+    text = (
+        "To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache"
+        " is needed, which is larger than the available KV cache memory (3.32 GiB)."
+    )
+    answer = ask(text)
+    assert answer.operation == "explain_log"
+    assert "the KV cache does not" in answer.answer["summary"]

@@ -21,6 +21,8 @@ _FLAG = re.compile(r"(?://)?(-{1,2}[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
 _PROSE = re.compile(r"[a-z]+[,.;:?!]?|[^\x00-\x7f].*|.*[,;?!]|\(.*|\d+[x*×]\S*")
 """What is no value of a flag: a word of a sentence, a count of GPUs."""
 _VALUE = re.compile(r"[a-z]+")
+_LISTED_NUMBER = re.compile(r"((?:[a-z]+\d\w*|\d[\d.]*k?))[,;]")
+"""A value with the comma of the sentence around the command."""
 _NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
@@ -127,6 +129,7 @@ def _arguments(text: str, start: int, row: Engine) -> tuple[list[str], int]:
     while len(words) < _MOST_FLAGS and (match := _FLAG.fullmatch(word)):
         words.append(match[1] + _unquoted(match[2] or ""))
         end, (word, stop) = stop, next(tokens, nothing)
+        word = _LISTED_NUMBER.sub(r"\1", word)
         if word and not match[2] and _is_value(word):
             words.append(_unquoted(word))
             end, (word, stop) = stop, next(tokens, nothing)

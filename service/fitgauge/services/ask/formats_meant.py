@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.intent import is_quantized
+from fitgauge.services.ask.intent import compares, is_quantized
 from fitgauge.services.ask.training_words import OPTIMIZERS
 
 _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
@@ -16,7 +16,7 @@ _PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 _FOUR_BITS = "int4"
 """What "quantized" means where no format is named."""
 
-_WIDTHS = frozenset({"int4", "int8"})
+WIDTHS = frozenset({"int4", "int8"})
 """What "4 bit" says besides a format: "GPTQ 4bit" is GPTQ."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
@@ -28,6 +28,8 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
+_LISTED = re.compile(rf"{_AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
+"""The same in a text that compares."""
 
 
 def is_refused(text: str, fact: Fact) -> bool:
@@ -73,8 +75,9 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
     ]
     wanted = wanted_formats(text, named, training=False)
     groups = [wanted[:1]]
+    against = _LISTED if compares(text) else _AGAINST
     for before, after in itertools.pairwise(wanted):
-        if _AGAINST.search(text[before.end : after.start]):
+        if against.search(text[before.end : after.start]):
             groups.append([])
         groups[-1].append(after)
     names = list(dict.fromkeys(_most_exact([str(fact.value) for fact in one]) for one in groups))
@@ -82,4 +85,4 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
 
 
 def _most_exact(names: Collection[str]) -> str:
-    return next((name for name in names if name not in _WIDTHS), next(iter(names), ""))
+    return next((name for name in names if name not in WIDTHS), next(iter(names), ""))

@@ -9,6 +9,7 @@ from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
+from fitgauge.services.ask.machines import in_laptop
 from fitgauge.services.ask.model_choice import end_of_contrast
 from fitgauge.services.ask.names import GpuNames
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
@@ -20,7 +21,8 @@ _NEEDED = re.compile(
     r"[^.,;?!，]{0,24}$"
 )
 _HAD = re.compile(
-    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of)\b"
+    r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of"
+    r"|mod(?:d?ed)? (?:to|with))\b"
     r"|用|在|仅|只有|有|单卡|是|只)"
     r"\s*(?:\w+\s)?[^\w]{0,3}$"
 )
@@ -28,6 +30,7 @@ _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
 )
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
+_WITHOUT_GPU = re.compile(r"(?:\b(?:no|without(?: an?)?|ohne|sans|sin)|没有|无)\s*$")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
 
@@ -119,7 +122,7 @@ def choose(
     hardware, options = choice.hardware()
     if hardware is not None:
         name, count = name_of(hardware, gpus)
-        return name, [], count
+        return name and in_laptop(text, name, count, gpus), [], count
     named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]
     if not options:
@@ -315,6 +318,9 @@ class _Choice:
         one: Hardware = fact.value
         if one.name is not None or (one.mac and (one.memory or one.ram)):
             return True
+        before = self._before(fact)
+        if one.named and _WITHOUT_GPU.search(before):
+            return False
         if one.memory is None:
             return one.count is not None or one.machines is not None
         is_sold = one.memory <= _OLD or round(one.memory) in self._gpus.memories
@@ -324,7 +330,6 @@ class _Choice:
             return False
         if (one.count or 0) > 1:
             return True
-        before = self._before(fact)
         if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
             return False
         if self._terse or not self._text[fact.end :].strip(" ?!.。？！"):

@@ -13,9 +13,12 @@ _OFFLOADED = re.compile(
 _USUAL = 64.0
 """Of a desktop that a text says nothing of [GiB]."""
 
-_HOW_MUCH = re.compile(r"\bhow much (?:system |cpu |host |main )?ram\b|多少内存", re.IGNORECASE)
+_HOW_MUCH = re.compile(
+    r"\bhow much (?:system |cpu |host |main )?ram\b|\bhow many layers\b|多少(?:内存|层)",
+    re.IGNORECASE,
+)
 _ENOUGH = 4096.0
-"""Where the memory of the machine is what is asked for [GiB]."""
+"""Where the memory of the machine, or what stays on the GPU, is what is asked for [GiB]."""
 
 
 def host_memory(

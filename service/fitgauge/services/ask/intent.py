@@ -16,18 +16,19 @@ _MODELS = re.compile(
     r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
     r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
-    r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size)\b"
+    r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size|thing|one)\b"
+    r"|\b(?:which|what)\s+(?:\w+\s+){0,2}llms?\b|\banything (?:useful|good|decent|worth)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
-    r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold)\b"
-    r"|\bwhich (?:of them|quantization)\b"
+    r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
+    r"|\bwhich of them\b"
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
     r"|(?:どの|どんな|何の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
-    r"|какие модели"
+    r"|как(?:ие|ую|ая|ой) модел"
 )
 
 _LARGEST = re.compile(
@@ -48,10 +49,17 @@ _OF_THE_FAMILY = re.compile(
 _SIZED = re.compile(r"\d\s?[bm](?![a-z])", re.IGNORECASE)
 """A model's own size in its name."""
 
+_OTHERS = (
+    r"(?:\s+\w+){0,2}\s+(?:users|requests|people|clients|sessions|sequences|streams|chats|agents"
+    r"|developers|devs|conversations|layers|tokens|adapters|replicas|copies|instances|models)\b"
+)
+"""What is counted where it is no GPU: "how many users can an A100 serve"."""
+
 _GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
     r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
-    r"|\bhow (?:many|much)\b[^.?]{0,30}"
+    r"|\bhow many of (?:each|them|those|these)\b"
+    rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
@@ -61,9 +69,10 @@ _GPUS = re.compile(
     r"|\b(?:fewest|least)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
-    r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]|welche\s+gpu|quelle\s+(?:gpu|carte)"
+    r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]"
+    r"|welche[rsn]?\s+(?:gpu|(?:grafik)?karte|hardware)|quelle\s+(?:gpu|carte)"
     r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚|\b(?:qu[eé]|cu[aá]l|quale?|qual)\s+(?:gpu|tarjeta|scheda|placa)\b"
-    r"|какая (?:gpu|видеокарта)"
+    r"|как(?:ая|ую|ой|ие) gpu"
     r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\s+"
     r"(?:gpus?|cartes|placas|tarjetas|karten|[a-z]{1,2}\d{1,3})\b"
     r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b",
@@ -71,7 +80,8 @@ _GPUS = re.compile(
 )
 
 _COUNT_OF_GPUS = re.compile(
-    r"\bhow many\b|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
+    rf"\bhow many\b(?!{_OTHERS})"
+    r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
     r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\b"
 )
@@ -93,6 +103,7 @@ _NEED = re.compile(
 
 _PLAN = re.compile(
     r"\b(?:parallel(?:ism|ization)? (?:strategy|layout|config\w*|plan)|lay ?out|layout|tp/pp|"
+    r"(?:which|what) (?:kind of )?parallel\w*|"
     r"which zero|what zero|zero stage should|how (?:should|do) i (?:shard|split|parallelize))\b"
     r"|并行策略|怎么切分|如何切分|训练方案|并行配置",
     re.IGNORECASE,
@@ -105,7 +116,9 @@ _COMPARE = re.compile(
 )
 
 _LOG = re.compile(
-    r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|# ?gpu blocks|kv cache size:"
+    r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|model weights take\s+[\d.]+\s*gib"
+    r"|to serve at least one request with the model|tokens that can be stored in kv cache"
+    r"|# ?gpu blocks|kv cache size:"
     r"|llama_model_load|ggml_\w+|mem usage=",
     re.IGNORECASE,
 )
@@ -155,7 +168,8 @@ _QUANTIZED = re.compile(
 )
 _FULL = re.compile(
     r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window|epochs?"
-    r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)",
+    r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
+    r"|\bcomplet(?:o|a|amente|ement)\b|\bvollständig|полност|\bcomplètement\b",
     re.IGNORECASE,
 )
 _ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
@@ -328,7 +342,7 @@ def operation_of(
     low = text.lower()
     if _LOG.search(low) and (len(text) > 200 or not model):
         return "explain_log"
-    wants_models = _MODELS.search(low) is not None
+    wants_models = _MODELS.search(low) is not None or (sizes_only and wants_format(low))
     wants_gpus = _GPUS.search(low) is not None
     named = hardware or model or settings or wants_models or wants_gpus
     if not (named or _NEED.search(low) or _IT_FITS.search(low)):
@@ -340,7 +354,10 @@ def operation_of(
         return "list_models_that_fit"
     if hardware and largest:
         return "list_models_that_fit"
-    if gpus > 1 and model and (asks_price(low) or (fastest and not training)):
+    if terse and hardware and not (model or settings):
+        return "list_models_that_fit"
+    counts = wants_gpus and not counted and _COUNT_OF_GPUS.search(low) is not None
+    if gpus > 1 and model and (counts or asks_price(low) or (fastest and not training)):
         return "recommend_gpus"
     several = max(models, engines, formats) > 1 or (gpus > 1 and compares(low))
     if several and not training and model and hardware:
@@ -351,6 +368,6 @@ def operation_of(
         return "plan_training"
     if not hardware and (wants_gpus or (model and (rented or asks_price(low)))):
         return "recommend_gpus"
-    if wants_gpus and hardware and not counted and _COUNT_OF_GPUS.search(low):
+    if counts and hardware:
         return "recommend_gpus"
     return "check_training_fit" if training else "check_fit"

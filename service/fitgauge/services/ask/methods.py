@@ -1,10 +1,12 @@
 """Which method of training a question means."""
 
+import re
 from collections.abc import Sequence
 
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import is_refused
 from fitgauge.services.ask.intent import is_full
+from fitgauge.services.ask.training_words import OPTIMIZERS
 from fitgauge.services.ask.vocabulary import METHODS
 
 _QUARTERS = frozenset({"int4", "nf4", "bnb"})
@@ -12,6 +14,16 @@ _QUARTERS = frozenset({"int4", "nf4", "bnb"})
 
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
+
+
+_OF_ALL_WEIGHTS = frozenset({"galore_adamw", "lomo"})
+"""Optimizers that are there to train all weights in little memory."""
+
+_TRAINS_ALL = re.compile(r"--model_name_or_path\b")
+_OF_ADAPTERS = re.compile(
+    r"\b(?:llamafactory|llama-factory|swift|unsloth|peft|lora)", re.IGNORECASE
+)
+"""Tools that train adapters where a command says nothing of it, and words of adapters."""
 
 
 def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict[str, object]:
@@ -26,7 +38,9 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
             (adapters if fact.value in METHODS else algorithms).append(fact.value)
         elif fact.value in ("lora", "dora", "qlora"):
             adapters.append("full")
-    if not adapters and is_full(text):
+    optimizer = OPTIMIZERS.search(text)
+    of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
+    if not adapters and (of_all or is_full(text) or _is_full_command(text)):
         adapters.append("full")
     if not adapters and any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts):
         adapters.append("lora")
@@ -41,3 +55,9 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     if adapters:
         return {"method": adapters[0], "algorithm": algorithm}
     return {"method": algorithm}
+
+
+def _is_full_command(text: str) -> bool:
+    """Return whether a command of transformers or TRL trains all weights, as theirs do that say
+    nothing of adapters (`use_peft` is off by default)."""
+    return _TRAINS_ALL.search(text) is not None and _OF_ADAPTERS.search(text) is None

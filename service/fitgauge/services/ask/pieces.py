@@ -36,6 +36,29 @@ _FULL = re.compile(
 _AUTOCORRECTED = re.compile(r"(?<!\S)[—–](?=[a-z][a-z-]+\b)")
 """Two hyphens of a flag as a text editor joins them."""
 
+_CAMEL_KEY = re.compile(r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])")
+"""A setting of a chart or a configuration: maxModelLen: 8192."""
+_SHORT_CONTEXT = re.compile(r"(?<!\S)-c(?=[ =]\d{3})")
+"""llama.cpp's flag of the context, outside of its command too."""
+_IN_AND_OUT = re.compile(
+    r"(\d[\d,.]{0,9}k?)(\s+tokens?)?\s+in\b([\s,/+&]{0,4}(?:and\s+)?\d[\d,.]{0,9}k?)(\s+tokens?)?"
+    r"\s+out\b",
+    re.IGNORECASE,
+)
+"""A prompt and its answer: "4k in, 1k out"."""
+
+_CYRILLIC = {
+    r"видеопамят\w*": "vram",
+    r"видеокарт\w*|\bкарт(?:а|е|ы|у|ой|ах)\b": "gpu",
+    r"оперативн\w+(?:\s+памят\w*)?|\bозу\b": "ram",
+    r"контекст\w*": "context",
+    r"токен\w*": "tokens",
+    r"пользовател\w*": "users",
+    r"запрос\w*": "requests",
+    r"(?<=\d)\s?к\b": "k",
+}
+"""Words of settings, which no piece below is made of."""
+
 _FILE = re.compile(r"[-._](I?Q\d[A-Z0-9_]*|B?F16|MXFP4)\.gguf\b", re.IGNORECASE)
 """A file in a repository, by the type in its name."""
 
@@ -70,6 +93,11 @@ def plain(text: str) -> str:
     text = _GIGABYTES.sub(r"\1GB", text)
     text = _AUTOCORRECTED.sub("--", text)
     text = _FULL.sub("full finetuning", text)
+    text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
+    text = _SHORT_CONTEXT.sub("--ctx-size", text)
+    text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)
+    for words, meaning in _CYRILLIC.items():
+        text = re.sub(words, meaning, text, flags=re.IGNORECASE)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

@@ -13,6 +13,7 @@ from fitgauge.services.ask.clouds import clouds_in
 from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import (
+    WIDTHS,
     format_meant,
     formats_side_by_side,
     is_file,
@@ -41,6 +42,7 @@ from fitgauge.services.ask.lengths import (
     sized_requests,
     wants_whole_context,
 )
+from fitgauge.services.ask.machines import memory_of_others
 from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
     after_contrast,
@@ -211,6 +213,8 @@ class _Choice:
             sizes = [one.value.ram for one in hardware if one.value.ram is not None]
             memory, note = host_memory(text, self._gpus.find(gpu) if gpu else None, sizes)
             settings["host_memory_gib"] = memory
+            match = self._gpus.find(gpu) if gpu else None
+            settings["other_memory_gib"] = memory_of_others(self._text, match)
             notes += [note] if note else []
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
@@ -380,7 +384,9 @@ class _Choice:
         """Return the number format of the weights that the text wants."""
         formats = self._of("format")
         chosen = format_meant(self._text, formats, training=self._training)
-        self._used.update(fact.start for fact in formats if fact.value == chosen)
+        named = {chosen, *WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
+        named |= {"bf16", "bfloat16"} if self._training else set()
+        self._used.update(fact.start for fact in formats if fact.value in named)
         return chosen
 
 

@@ -15,6 +15,8 @@ _COPIES = re.compile(
 _SHARE = 0.92
 """Of a GPU that all copies take together: vLLM's own of one."""
 
+_CPU = re.compile(r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b")
+
 _REMARKS = (
     (
         re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
@@ -35,7 +37,7 @@ _REMARKS = (
     ),
     (
         re.compile(
-            r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b|\bwithout (?:a |any )?gpu\b"
+            rf"{_CPU.pattern}|\bwithout (?:a |any )?gpu\b"
             r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
             r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
         ),
@@ -88,8 +90,11 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 
-def remarks(text: str) -> list[str]:
-    """Return a sentence for each, with the words of the question that it is about."""
+def remarks(text: str, *, has_gpu: bool) -> list[str]:
+    """Return a sentence for each, with the words of the question that it is about. has_gpu:
+    whether it names a GPU, so that only a part may run on the CPU."""
     low = text.lower()
+    if has_gpu:
+        low = _CPU.sub(" ", low)
     matches = ((pattern.search(low), sentence) for pattern, sentence in _REMARKS)
     return [f"{match[0]}: {sentence}" for match, sentence in matches if match]

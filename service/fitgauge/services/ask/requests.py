@@ -68,6 +68,9 @@ USUAL_FORMATS = (
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
 
+_QUARTERS = ("int4", "bnb")
+"""What "4 bit" says of QLoRA."""
+
 _SPLITTING = ("tensor_parallel", "pipeline_parallel")
 """Degrees over which one copy of a model is divided."""
 
@@ -195,7 +198,10 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     if reading.operation == "check_fit":
-        notes += [*_copies(reading.text, fields), *remarks(reading.text)]
+        notes += [
+            *_copies(reading.text, fields),
+            *remarks(reading.text, has_gpu=_names_gpus(fields)),
+        ]
     if reading.operation == "check_training_fit":
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
@@ -239,6 +245,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
     if training:
+        if fields.get("quantization") in _QUARTERS and fields.get("method") == "qlora":
+            fields["quantization"] = None  # the base that QLoRA quantizes by itself
         sampler = fields.pop("engine", None)  # of serving, or of completions
         if fields.get("algorithm") in _SAMPLING:
             fields["rollout_engine"] = sampler

@@ -104,6 +104,8 @@ def _read_sign(scan: Scan, index: int) -> int:
         return index + 1
     if piece.low == "-" and _is_flag(scan, index):
         scan.part(index)
+        if (after := _read_unknown_flag(scan, index + 2)) is not None:
+            return after
     if piece.low in _SILENT:
         before = scan.peek(index - 1)
         if piece.low in "=~≈" and before is not None and before.low.isdigit():
@@ -123,6 +125,23 @@ def _is_flag(scan: Scan, index: int) -> bool:
         and name.glued
         and name.low[0].isalpha()
     )
+
+
+def _read_unknown_flag(scan: Scan, name: int) -> int | None:
+    """Read a flag of which no setting is known with its number, which so counts nothing that
+    stands behind it: "--n-cpu-moe 20 12gb". None for other flags, and those without a number.
+
+    name: index of the first piece of its name."""
+    last = name
+    while (piece := scan.peek(last + 1)) is not None and piece.glued:
+        last += 1
+    number = scan.peek(last + 1)
+    if number is None or not number.low.isdigit():
+        return None
+    words = range(name, last + 1)
+    if any((phrase := scan.longest_phrase(place)) and phrase[2] == last for place in words):
+        return None
+    return scan.emit("OTHER", None, name, last + 1)
 
 
 def _is_time(scan: Scan, index: int) -> bool:

@@ -126,6 +126,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
             " said, 4096 where it is what is asked."
         ),
     ] = None
+    other_memory_gib: Annotated[
+        float | None, Meta(description="Memory of each GPU that others hold [GiB].")
+    ] = None
     min_tokens_per_second_per_request: Annotated[
         float | None, Meta(description="Speed to reach, of one request [tokens/s].")
     ] = None

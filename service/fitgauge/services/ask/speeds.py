@@ -30,7 +30,7 @@ _OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughp
 _LONGEST_BEFORE = 32
 
 _HOW_FAST = re.compile(
-    r"\bhow (?:fast|quick|slow)\b"
+    r"\bhow (?:fast|quick|slow)\b|^\W*(?:tok/s|tokens?/s|tokens? (?:per|a) second|t/s|tps)\b"
     r"|\bhow many (?:tokens?|tok|t|texts|embeddings|documents|passages|sentences)\b"
     r"(?! can| does it hold)"
     r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"

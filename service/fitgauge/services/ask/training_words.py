@@ -32,6 +32,11 @@ _NOT_RECOMPUTED = re.compile(
     r"(?:off|disabled|false|none)\b",
     re.IGNORECASE,
 )
+_ZERO_FILE = re.compile(
+    r"\b(?:ds|deepspeed)(?:[_-]?config)?[_-](?:z|zero|stage)[_-]?([123])|\bzero[_-]?([123])\w*\.json",
+    re.IGNORECASE,
+)
+"""DeepSpeed's stage in the name of its file: ds_z3.json."""
 _IMAGES = re.compile(
     rf"\b(\d{{1,3}}|{'|'.join(NUMBER_WORDS)}) {IMAGE}"
     r" (?:per|a|each|in (?:a|each|every)) (?:sample|example|sequence|conversation|row|prompt)\b",
@@ -65,6 +70,8 @@ def training_words(text: str) -> Mapping[str, object]:
         fields["offload"] = _offloaded(text)
     if _NOT_RECOMPUTED.search(text):
         fields["activation_checkpointing"] = "none"
+    if (stage := _ZERO_FILE.search(text)) is not None:
+        fields["zero_stage"] = int(stage[1] or stage[2])
     if (size := image_size(text)) is not None:
         fields["image_size"] = size
     if (images := _IMAGES.search(text)) is not None:

@@ -35,7 +35,9 @@ _SETTINGS: Mapping[str, str] = {
         "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
         "concurrent clients|requests|sessions|devs|developers|engineers|employees|colleagues|"
         "analysts|students|agents|coders|parallel sequences|max num seqs|max num seq|people|"
-        "num parallel|n parallel|requests concurrently|nutzer|benutzer|utilisateurs|streams"
+        "num parallel|n parallel|requests concurrently|nutzer|benutzer|utilisateurs|streams|"
+        "running requests|max running requests|usuarios|usuários|utenti|"
+        "usuarios simultáneos|usuários simultâneos"
     ),
     "BATCH": (
         "batch|batch size|batchsize|micro batch|micro batch size|microbatch|mbs|max batch size|"
@@ -86,7 +88,8 @@ _SETTINGS: Mapping[str, str] = {
         "gpu|gpus|card|cards|graphics card|graphics cards|graphic card|graphic cards|vcard|vram|"
         "video memory|gpu memory|graphics memory|video card|video cards|gpu ram|gfx card|"
         "unified memory|gpu vram|npu|npus|accelerators|grafikkarte|grafikkarten|carte graphique|"
-        "cartes graphiques|vram gpu"
+        "cartes graphiques|vram gpu|tarjeta|tarjetas|placa|placas|karte|karten|scheda|"
+        "videospeicher|grafikspeicher"
     ),
     "RAM": "ram|system memory|cpu memory|host memory|cpu ram|system ram|arbeitsspeicher|ddr4|ddr5",
     "MACHINES": "node|nodes|machine|machines|server|servers|hosts",
@@ -113,9 +116,12 @@ _SETTINGS: Mapping[str, str] = {
 _HAN: Mapping[str, str] = {
     "LENGTH": (
         "上下文长度|上下文窗口|上下文|序列长度|最大长度|输入长度|文本长度|长度|长文本|컨텍스트|문맥|"
-        "시퀀스길이|시퀀스"
+        "시퀀스길이|시퀀스|コンテキスト長|コンテキスト|シーケンス長"
     ),
-    "USERS": "并发请求|并发数|并发量|个并发|并发|路并发|个用户|用户数|用户|个人|人同时|人|동시|명",
+    "USERS": (
+        "并发请求|并发数|并发量|个并发|并发|路并发|个用户|用户数|用户|个人|人同时|人|동시|명|"
+        "同時接続数|同時接続|同時|ユーザー"
+    ),
     "BATCH": "批大小|批次大小|批次|批量大小|배치",
     "GPUS": (
         "显卡内存|显卡|显存|现存|卡|显卡显存|计算卡|加速卡|顯卡|顯存|视频内存|그래픽카드|"
@@ -123,7 +129,7 @@ _HAN: Mapping[str, str] = {
     ),
     "RAM": "系统内存|主机内存|内存|记忆体|記憶體|메모리",
     "DISK": "硬盘|磁盘|固态",
-    "TOKENS": "个token|词元|토큰",
+    "TOKENS": "个token|词元|토큰|トークン",
     "FIRST_TOKEN": "首字延迟|首词延迟|首token延迟|首包延迟",
     "CACHED": "前缀缓存命中率|缓存命中率|命中率",
     "ONE": "单机单卡|单卡|单张|单块|单个|단일",
@@ -148,7 +154,7 @@ _ENGINES: Mapping[str, str] = {
 
 _METHODS: Mapping[str, str] = {
     "qlora": "qlora|q lora|fsdp qlora",
-    "lora": "lora|peft|rslora",
+    "lora": "lora|peft|rslora|loraconfig|lora config",
     "dora": "dora",
     "full": (
         "full fine tune|full fine tuning|full finetune|full finetuning|full training|fully train|"

@@ -1,0 +1,63 @@
+"""What a text says of the machine that GPUs are in: that it is a laptop, and how much of their
+memory others hold."""
+
+import re
+
+from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.quantity import GIB
+from fitgauge.services.ask.names import GpuNames
+
+_LAPTOP = re.compile(
+    r"\b(?:laptop|thinkpad|legion|zephyrus|port[aá]til|ordinateur portable|mobile)\b|ноутбук|笔记本"
+    r"|ノート(?:pc|パソコン)|노트북",
+    re.IGNORECASE,
+)
+_OUTSIDE = re.compile(r"\be-?gpu\b|\bdesktop\b|\bvs\.?\b|\bor\b", re.IGNORECASE)
+"""Words by which a GPU may be none of the laptop."""
+
+_SIZE = r"(?P<{0}>\d{{1,6}}(?:\.\d{{1,2}})?)\s?(?P<{0}_unit>[gm]i?b|g)\b"
+_MEMORY = r"(?:\s+(?:of\s+)?(?:the\s+|my\s+)?(?:gpu\s+)?(?:vram|memory|ram))?\s+"
+_HELD = re.compile(
+    rf"{_SIZE.format('held')}{_MEMORY}(?:is\s+|are\s+)?(?:already\s+|currently\s+)?"
+    r"(?:used|in use|taken|occupied)\b"
+    rf"|\b(?:already|currently)\s+(?:us\w+|tak\w+|occup\w+|hold\w*|eat\w*)\s+(?:up\s+)?(?:about\s+)?"
+    rf"{_SIZE.format('taken')}",
+    re.IGNORECASE,
+)
+_BY_OTHERS = re.compile(
+    r"\bnvidia-smi\b|\brocm-smi\b|\balready\b|\bcurrently\b|\bstill\b|\bby (?:my|the|an?|another)\b"
+    r"|\b(?:desktop|display|next to|alongside|in addition)\b",
+    re.IGNORECASE,
+)
+"""Words by which what is in use is no need of the model that is asked about."""
+_FREE = re.compile(
+    rf"(?<!of which )(?<![\w.]){_SIZE.format('free')}{_MEMORY}"
+    r"(?:is\s+|are\s+)?(?:left|free|remaining)\b",
+    re.IGNORECASE,
+)
+_SCALE = {"g": 1.0, "m": 1 / 1024}
+
+
+def in_laptop(text: str, name: str, count: int | None, gpus: GpuNames) -> str:
+    """Return the name of the one GPU of a text, as that of a laptop where the machine is one and
+    there is such a GPU: they have less memory than those of the same number for desktops."""
+    if (count or 1) > 1 or _LAPTOP.search(text) is None or _OUTSIDE.search(text) is not None:
+        return name
+    own, laptop = gpus.find(name), gpus.find(f"{name} laptop")
+    return f"{name} laptop" if own and laptop and own.accelerator != laptop.accelerator else name
+
+
+def memory_of_others(text: str, match: GpuMatch | None) -> float | None:
+    """Return what others hold of each GPU [GiB], said as what is in use or what is free; None
+    where a text says nothing of it. match: the GPU, of whose memory the free part is taken."""
+    if (held := _HELD.search(text)) is not None and _BY_OTHERS.search(text) is not None:
+        name = "held" if held["held"] else "taken"
+        return _gib(held, name)
+    if match is None or (free := _FREE.search(text)) is None:
+        return None
+    rest = match.accelerator.usable.expected / GIB - _gib(free, "free")
+    return round(rest, 2) if rest > 0 else None
+
+
+def _gib(match: re.Match[str], name: str) -> float:
+    return float(match[name]) * _SCALE[match[f"{name}_unit"][0].lower()]

@@ -29,3 +29,14 @@ def test_cases_for_sglang_name_what_is_free_of_a_gpu_before_loading():
     for case in drawn:
         assert case["free_gib"] == sglang_draw.free_gib(case["card"], case["tensor_parallel"])
         assert case["tensor_parallel"] % case.get("expert_parallel", 1) == 0
+
+
+def test_a_model_of_fewer_layers_shares_only_caches_that_it_has():
+    config = {
+        "num_hidden_layers": 12,
+        "num_kv_shared_layers": 6,
+        "layer_types": ["sliding", "sliding", "full"] * 4,
+    }
+    assert with_layers(config, 8)["num_kv_shared_layers"] == 5
+    assert with_layers(config, 2)["num_kv_shared_layers"] == 0
+    assert with_layers(config, None)["num_kv_shared_layers"] == 6

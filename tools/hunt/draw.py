@@ -177,12 +177,20 @@ def with_layers(config: dict[str, Any], layers: int | None) -> dict[str, Any]:
         if not isinstance(before, int) or before <= layers:
             continue
         part["num_hidden_layers"] = layers
+        if part.get("num_kv_shared_layers"):
+            part["num_kv_shared_layers"] = _sharing(part["layer_types"], layers)
         for key, value in part.items():
             if isinstance(value, list | str) and len(value) == before:
                 part[key] = value[:layers]
         if part.get("num_nextn_predict_layers"):
             part["num_nextn_predict_layers"] = 0
     return config
+
+
+def _sharing(kinds: list[str], layers: int) -> int:
+    """Return how many of the first layers may read another's cache: those after the first of every
+    kind."""
+    return max(0, layers - 1 - max(kinds.index(kind) for kind in set(kinds)))
 
 
 def _models(architectures: Collection[str]) -> dict[str, list[Model]]:

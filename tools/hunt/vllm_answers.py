@@ -85,6 +85,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
 from vllm.model_executor.layers.rotary_embedding import _ROPE_DICT
 from vllm.model_executor.model_loader.utils import initialize_model
+from vllm.model_executor.models.transformers.fuser import get_fusers
 from vllm.usage.usage_lib import UsageContext
 from vllm.utils.torch_utils import set_default_torch_dtype
 from vllm.v1.attention.backends.utils import (
@@ -128,6 +129,7 @@ def answer(case: dict, folder: str) -> dict:
         _set_groups(tensor, pipeline, rank)
         _ROPE_DICT.clear()
         get_cached_compilation_config.cache_clear()
+        get_fusers.cache.clear()  # by class alone: another model's sizes would be matched
         init_workspace_manager(torch.device("meta"))
         with (
             set_current_vllm_config(config),

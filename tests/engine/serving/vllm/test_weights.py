@@ -79,6 +79,16 @@ def test_a_refusal_names_the_degrees_that_work():
     assert refused.value.parameter == "tensor_parallel"
 
 
+def test_gpt_oss_is_refused_more_ranks_than_it_has_kv_heads():
+    """Its class divides its 8 KV heads and replicates none."""
+    spec = read_config({"model_type": "gpt_oss", "num_attention_heads": 64, "vocab_size": 201088})
+    sharded = layout.shard_weights(spec, Scheme(name="x"))
+    layout.check_parallel(spec, sharded, tensor_parallel=8)
+    with pytest.raises(UnsupportedError, match="8 KV heads") as refused:
+        layout.check_parallel(spec, sharded, tensor_parallel=16)
+    assert refused.value.alternatives == ({"tensor_parallel": (8, 4, 2, 1)},)
+
+
 def test_a_quantization_block_that_ranks_would_cut_is_refused():
     spec = read_config({**QWEN25_7B, "num_attention_heads": 32, "head_dim": 112})
     with pytest.raises(UnsupportedError, match="blocks of 128"):

@@ -111,6 +111,10 @@ class Quirks(NamedTuple):
     """Served through transformers' class, whose output head has no bias there. Source:
     models/transformers/causal.py, lm_head."""
 
+    kv_heads_divide: bool = False
+    """Its KV heads are divided by the ranks, which may not outnumber them: none is replicated.
+    Source: gpt_oss.py and param2moe.py (num_key_value_heads // tp_size)."""
+
     tower_heads_divide: bool = False
     """Its tower's heads must divide over the ranks. Source: glm4_1v.py, Glm4vVisionAttention."""
 
@@ -235,6 +239,9 @@ _FLAGS: dict[str, str] = {
     """,
     "head_without_bias": """
         phi
+    """,
+    "kv_heads_divide": """
+        gpt_oss param2moe
     """,
     "tower_heads_divide": """
         glm4v glm4v_moe glm_ocr

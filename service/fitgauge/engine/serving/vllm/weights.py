@@ -271,6 +271,8 @@ def refusal(
         return f"its {heads} {kind} cannot be divided by {tensor_parallel}"
     if is_nominal(spec):
         return None
+    if quirks(spec).kv_heads_divide and (kv_heads := most_kv_heads(spec)) % tensor_parallel:
+        return f"its {kv_heads} KV heads cannot be divided by {tensor_parallel}"
     groups = mamba_groups(spec)
     if groups > 1 and groups % tensor_parallel:
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
@@ -312,6 +314,20 @@ def _fused_blocks(sharded: ShardedWeights, share: TensorGroup) -> bool:
     if share.experts or share.split is Split.ROW or share.form is None or share.form.rows < 2:
         return False
     return any(len(tensor) > 1 and share in tensor for tensor in sharded.tensors)
+
+
+def most_kv_heads(spec: ModelSpec) -> int:
+    """Return the KV heads of the attention layers of the language model, 1 where it has none."""
+    return max(
+        (
+            mixer.kv_heads
+            for block in spec.blocks
+            if block.part is Part.LANGUAGE
+            for mixer in block.mixers
+            if isinstance(mixer, Attention)
+        ),
+        default=1,
+    )
 
 
 def mamba_groups(spec: ModelSpec) -> int:

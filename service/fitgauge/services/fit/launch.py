@@ -1,6 +1,7 @@
 """How to start what was estimated: the command with the settings of the answer, flags only where
 they differ from the engine's defaults."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fitgauge.catalog.checkpoints import checkpoint_name
@@ -163,19 +164,18 @@ def _pins(request: FitRequest, model: Model) -> bool:
     return bool(revision and model.revision and model.source == "hub" and named.endswith(model.id))
 
 
-def unsupported_flags(request: FitRequest, workload: Workload) -> list[Note]:
-    """Return what the request sets and the command does not, with what to do instead."""
-    row, notes = ENGINES[workload.engine], list[Note]()
+def unsupported_flags(request: FitRequest, workload: Workload) -> Iterator[Note]:
+    """Yield what the request sets and the command does not, with what to do instead."""
+    row = ENGINES[workload.engine]
     for name, instead in row.unsupported_flags:
         value = getattr(request, name)
         if value and value != "auto" and not (name == "data_parallel" and value == 1):
             message = f"{row.name}'s command has no flag for {name}: {instead}."
-            notes.append(Note("command-lacks-flag", name, message))
+            yield Note("command-lacks-flag", name, message)
     dtypes = row.cache_dtypes
     if dtypes is not None and workload.kv_cache_dtype not in ("auto", *dtypes):
         message = (
             f"{row.name}'s command has no flag for a cache in {request.kv_cache_dtype}: it takes"
             f" {', '.join(dict.fromkeys(dtypes.values()))}."
         )
-        notes.append(Note("command-lacks-flag", "kv_cache_dtype", message))
-    return notes
+        yield Note("command-lacks-flag", "kv_cache_dtype", message)

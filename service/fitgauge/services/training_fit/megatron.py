@@ -1,6 +1,8 @@
 """Settings of Megatron only: recomputed modules, sequence parallelism of experts, and layers per
 stage."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS, stage_layers
@@ -80,29 +82,23 @@ def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | i
     return fields
 
 
-def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> list[Note]:
-    """Return warnings about uneven stages and modules without effect."""
-    notes = list[Note]()
+def notes(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Iterator[Note]:
+    """Yield warnings about uneven stages and modules without effect."""
     sizes = uneven(workload, spec)
     if sizes and request.last_stage_layers is None:
         first, *middle, last = sizes
         between = f", {len(middle)} x {middle[0]}" if middle else ""
-        notes.append(
-            Note(
-                "stages-uneven",
-                "last_stage_layers",
-                f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages:"
-                f" using {first}{between} and {last} (last_stage_layers).",
-            )
+        yield Note(
+            "stages-uneven",
+            "last_stage_layers",
+            f"{spec.layers} layers do not divide into {workload.pipeline_parallel} stages:"
+            f" using {first}{between} and {last} (last_stage_layers).",
         )
     if recomputed_modules(workload) == ("core_attn",) and workload.attention != "eager":
         more = "layernorm, with moe_act for experts" if spec.routed_experts else "layernorm and mlp"
-        notes.append(
-            Note(
-                "recompute-without-effect",
-                "recompute_modules",
-                f"Recomputing core_attn saves nothing under {workload.attention}, which keeps no"
-                f" scores: send recompute_modules {more}.",
-            )
+        yield Note(
+            "recompute-without-effect",
+            "recompute_modules",
+            f"Recomputing core_attn saves nothing under {workload.attention}, which keeps no"
+            f" scores: send recompute_modules {more}.",
         )
-    return notes

@@ -1,6 +1,8 @@
 """Turn a training request into the Setup of its algorithm: fill in the trainer's defaults, refuse
 impossible combinations."""
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from fitgauge.engine.model.spec import ModelSpec
@@ -166,19 +168,18 @@ def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | 
 
 def warnings(
     request: TrainingRequest, setup: Setup, workload: TrainingWorkload, probability: float
-) -> list[Note]:
-    """Return warnings about the algorithm."""
-    notes = _reference_notes(request, setup, workload) + _loss_notes(request, setup, workload)
+) -> Iterator[Note]:
+    """Yield warnings about the algorithm."""
+    yield from _reference_notes(request, setup, workload)
+    yield from _loss_notes(request, setup, workload)
     completions = workload.micro_batch_size * workload.micro_batches * workload.data_parallel
     sent = request.micro_batch_size is not None or request.group_size is not None
     if sent and setup.sampled and setup.trainer == "trl" and completions % setup.group_size:
-        notes.append(
-            Note(
-                "group-size-uneven",
-                "group_size",
-                f"{completions} completions of a step are not a multiple of group_size"
-                f" {setup.group_size}: one sampling serves several steps (steps_per_generation).",
-            )
+        yield Note(
+            "group-size-uneven",
+            "group_size",
+            f"{completions} completions of a step are not a multiple of group_size"
+            f" {setup.group_size}: one sampling serves several steps (steps_per_generation).",
         )
     if (
         setup.rollout is not None
@@ -186,15 +187,12 @@ def warnings(
         and setup.trainer == "trl"
         and setup.rollout.sleep == "off"
     ):
-        notes.append(
-            Note(
-                "rollout-memory-held",
-                "rollout_sleep",
-                "The rollout engine keeps its weights and cache while the policy is trained: send"
-                " rollout_sleep level_2 to free them.",
-            )
+        yield Note(
+            "rollout-memory-held",
+            "rollout_sleep",
+            "The rollout engine keeps its weights and cache while the policy is trained: send"
+            " rollout_sleep level_2 to free them.",
         )
-    return notes
 
 
 def named_model(text: str | None) -> str | None:

@@ -1,5 +1,7 @@
 """Warnings of a training answer: what the framework adds, and contradictions in the request."""
 
+from collections.abc import Iterator
+
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.model.model import Model
@@ -26,100 +28,82 @@ def warnings(
     model: Model,
     match: GpuMatch,
     trained: TrainingEstimate,
-) -> list[Note]:
-    """Return the warnings about model, GPU and contradictions."""
+) -> Iterator[Note]:
+    """Yield the warnings about model, GPU and contradictions."""
     workload, spec = trained.workload, model.spec
-    notes = [*model_notes(model), *match.warnings, *recipe_notes(spec, workload)]
+    yield from model_notes(model)
+    yield from match.warnings
+    yield from recipe_notes(spec, workload)
     if workload.precision == "fp8":
-        notes.append(
-            Note(
-                "fp8-activations-uncounted",
-                "precision",
-                "fp8: Transformer Engine's copies of the weights are counted, its savings on"
-                " activations are not.",
-            )
+        yield Note(
+            "fp8-activations-uncounted",
+            "precision",
+            "fp8: Transformer Engine's copies of the weights are counted, its savings on"
+            " activations are not.",
         )
     if match.accelerator.vendor not in ("NVIDIA", "AMD", "custom"):
-        notes.append(
-            Note(
-                "overheads-from-cuda",
-                "gpu",
-                "Allocator and process overheads were measured under CUDA:"
-                f" {match.accelerator.vendor}'s may differ.",
-            )
+        yield Note(
+            "overheads-from-cuda",
+            "gpu",
+            "Allocator and process overheads were measured under CUDA:"
+            f" {match.accelerator.vendor}'s may differ.",
         )
-    notes += count_conflict(request.gpu_count, match.count)
-    notes += _framework_warnings(trained)
-    notes += loading.notes(trained, spec, match.accelerator)
-    notes += rl_setup.warnings(request, trained.setup, workload, trained.probability)
-    notes += unsupported_settings(model, workload, trained.setup, trained.tool)
-    notes += megatron.notes(request, workload, spec)
+    yield from count_conflict(request.gpu_count, match.count)
+    yield from _framework_warnings(trained)
+    yield from loading.notes(trained, spec, match.accelerator)
+    yield from rl_setup.warnings(request, trained.setup, workload, trained.probability)
+    yield from unsupported_settings(model, workload, trained.setup, trained.tool)
+    yield from megatron.notes(request, workload, spec)
     if workload.tensor_parallel > USUAL_NODE:
-        notes.append(
-            Note(
-                "tensor-parallel-across-nodes",
-                "tensor_parallel",
-                f"tensor_parallel {workload.tensor_parallel} spans several nodes of"
-                f" {USUAL_NODE} GPUs: its communication leaves the fast link.",
-            )
+        yield Note(
+            "tensor-parallel-across-nodes",
+            "tensor_parallel",
+            f"tensor_parallel {workload.tensor_parallel} spans several nodes of"
+            f" {USUAL_NODE} GPUs: its communication leaves the fast link.",
         )
     if workload.gpus < trained.count:
-        notes.append(
-            Note(
-                "gpus-idle",
-                "gpu_count",
-                f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees"
-                f" make {workload.gpus} ranks.",
-            )
+        yield Note(
+            "gpus-idle",
+            "gpu_count",
+            f"{trained.count - workload.gpus} of {trained.count} GPUs are idle: the degrees"
+            f" make {workload.gpus} ranks.",
         )
-    return notes
 
 
-def _framework_warnings(trained: TrainingEstimate) -> list[Note]:
-    workload, notes = trained.workload, list[Note]()
+def _framework_warnings(trained: TrainingEstimate) -> Iterator[Note]:
+    workload = trained.workload
     if workload.framework != rl_setup.asked_framework(trained.request):
-        notes.append(
-            Note(
-                "sharded-not-replicated",
-                "framework",
-                "A copy on every GPU (DDP) does not fit: FSDP shards the parameters.",
-            )
+        yield Note(
+            "sharded-not-replicated",
+            "framework",
+            "A copy on every GPU (DDP) does not fit: FSDP shards the parameters.",
         )
     if trained.laid_out:
-        notes.append(
-            Note(
-                "sharded-not-replicated",
-                "tensor_parallel",
-                "A copy on every GPU (DDP) does not fit: the fastest layout that does is"
-                f" {degrees_in_words(workload)}.",
-            )
+        yield Note(
+            "sharded-not-replicated",
+            "tensor_parallel",
+            "A copy on every GPU (DDP) does not fit: the fastest layout that does is"
+            f" {degrees_in_words(workload)}.",
         )
     if workload.framework == "deepspeed" and workload.offload == "cpu" and workload.zero_stage < 3:
-        notes.append(
-            Note(
-                "offload-optimizer-only",
-                "zero_stage",
-                f"ZeRO-{workload.zero_stage} offloads the optimizer only: send zero_stage 3 to"
-                " offload the parameters too.",
-            )
+        yield Note(
+            "offload-optimizer-only",
+            "zero_stage",
+            f"ZeRO-{workload.zero_stage} offloads the optimizer only: send zero_stage 3 to"
+            " offload the parameters too.",
         )
     if rl_setup.hands_over(trained.request):
-        notes.append(
-            Note(
-                "framework-implied",
-                "framework",
-                "transformers runs ZeRO and offload by DeepSpeed: framework is deepspeed.",
-            )
+        yield Note(
+            "framework-implied",
+            "framework",
+            "transformers runs ZeRO and offload by DeepSpeed: framework is deepspeed.",
         )
     if rl_setup.cuts_sequences(trained.request):
-        notes.append(
-            Note(
-                "framework-implied",
-                "framework",
-                "transformers runs context parallelism by FSDP2: framework is fsdp.",
-            )
+        yield Note(
+            "framework-implied",
+            "framework",
+            "transformers runs context parallelism by FSDP2: framework is fsdp.",
         )
-    return notes
 
 
 def display_warnings(

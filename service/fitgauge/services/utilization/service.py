@@ -1,6 +1,8 @@
 """explain_utilization: how much of its GPUs does a training run use, and what would a token
 budget take?"""
 
+from collections.abc import Iterator
+
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
@@ -212,8 +214,8 @@ def _advice(
     return advice
 
 
-def _warnings(match: GpuMatch, facts: RunFacts) -> list[Note]:
-    notes = match.warnings
+def _warnings(match: GpuMatch, facts: RunFacts) -> Iterator[Note]:
+    yield from match.warnings
     if (
         facts.achieved is not None
         and facts.tokens_per_second is not None
@@ -221,24 +223,19 @@ def _warnings(match: GpuMatch, facts: RunFacts) -> list[Note]:
     ):
         implied = engine.achieved_tflops(facts.tokens_per_second, facts.flops.model)
         if abs(implied - facts.achieved) > _ALIKE * facts.achieved:
-            notes.append(
-                Note(
-                    "throughput-conflict",
-                    "achieved_tflops",
-                    f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
-                    f" {facts.achieved:.4g}: using {facts.achieved:.4g}.",
-                )
+            yield Note(
+                "throughput-conflict",
+                "achieved_tflops",
+                f"The throughput implies {implied:.4g} TFLOPS, `achieved_tflops` says"
+                f" {facts.achieved:.4g}: using {facts.achieved:.4g}.",
             )
     if facts.mfu is not None and facts.mfu > 1:
-        notes.append(
-            Note(
-                "throughput-above-peak",
-                None,
-                "The throughput exceeds the peak: check the units, and that the peak is dense and"
-                " the rate per GPU.",
-            )
+        yield Note(
+            "throughput-above-peak",
+            None,
+            "The throughput exceeds the peak: check the units, and that the peak is dense and"
+            " the rate per GPU.",
         )
-    return notes
 
 
 def _summary(

@@ -6,7 +6,7 @@ read by its own reader. All else is read as a pre-norm decoder: grouped, latent 
 attention by the keys that each needs, a gated or plain MLP by its activation, a mixture by its
 number of experts, sliding windows by `layer_types`, a vision tower as a plain transformer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -314,34 +314,26 @@ def window_rule(config: Config) -> str:
     )
 
 
-def notes_on(config: Config) -> list[Note]:
-    """Return what was assumed where the config leaves a choice open."""
-    notes = list[Note]()
+def notes_on(config: Config) -> Iterator[Note]:
+    """Yield what was assumed where the config leaves a choice open."""
     if config.has("sliding_window") and window_rule(config) == "never":
-        notes.append(
-            Note(
-                "sliding-window-unused",
-                "model",
-                "sliding_window is given without the layers that use it: every layer was counted"
-                " with full attention.",
-            )
+        yield Note(
+            "sliding-window-unused",
+            "model",
+            "sliding_window is given without the layers that use it: every layer was counted"
+            " with full attention.",
         )
     if any(is_recurrent(str(kind)) for kind in config.items("layer_types")) and not config.has(
         "linear_num_value_heads"
     ):
-        notes.append(
-            Note(
-                "recurrent-layers-as-attention",
-                "model",
-                "Its recurrent layers were counted as attention, because their sizes go by names"
-                " that are not known.",
-            )
+        yield Note(
+            "recurrent-layers-as-attention",
+            "model",
+            "Its recurrent layers were counted as attention, because their sizes go by names"
+            " that are not known.",
         )
     if config.has("num_nextn_predict_layers"):
-        notes.append(
-            Note("layers-omitted", "model", "Layers that predict further tokens were left out.")
-        )
-    return notes
+        yield Note("layers-omitted", "model", "Layers that predict further tokens were left out.")
 
 
 def vision_blocks(config: Config, hidden: int) -> tuple[Block, ...]:

@@ -1,6 +1,8 @@
 """axolotl: one YAML. Source: axolotl 0.18, src/axolotl/utils/schemas/config.py, peft.py,
 fsdp.py; docs/cli.qmd."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -116,12 +118,11 @@ def _optimizer(workload: TrainingWorkload) -> dict[str, object]:
     return {{"optim": "optimizer"}.get(name, name): value for name, value in settings.items()}
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    yield from unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
     if workload.kernels == "lora" and base_format(workload) == "int8":
         message = "axolotl's kernels of adapters refuse an 8-bit base: the command has them off."
-        notes.append(lacking("kernels", message))
-    return notes
+        yield lacking("kernels", message)
 
 
 def _precision(workload: TrainingWorkload) -> dict[str, object]:

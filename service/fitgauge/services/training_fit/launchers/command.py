@@ -134,34 +134,28 @@ def _sampling_command(setup: Setup) -> WordsOf | None:
 
 def unsupported_settings(
     model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
-) -> list[Note]:
-    """Return the settings of the estimate that the command has no flag for."""
-    notes = list[Note]()
+) -> Iterator[Note]:
+    """Yield the settings of the estimate that the command has no flag for."""
     if tool is not None and tool.runs(model, workload, setup):
-        notes += _left_to_do(tool, model, workload, setup)
-        notes += tool.unsupported(model, workload, setup)
+        yield from _left_to_do(tool, model, workload, setup)
+        yield from tool.unsupported(model, workload, setup)
     elif _sampling_command(setup) is None:
         launcher = launcher_of(workload)
         if tool is not None and tool.title != launcher.title:
-            notes.append(
-                Note(
-                    "command-of-another-tool",
-                    "trainer",
-                    f"{tool.name} has no command here for these settings: the command is"
-                    f" {launcher.title}'s.",
-                )
+            yield Note(
+                "command-of-another-tool",
+                "trainer",
+                f"{tool.name} has no command here for these settings: the command is"
+                f" {launcher.title}'s.",
             )
-        notes += launcher.unsupported(model, workload, setup)
-    notes += _without_flags(workload, tool)
+        yield from launcher.unsupported(model, workload, setup)
+    yield from _without_flags(workload, tool)
     if model.source == "size":
-        notes.append(
-            Note(
-                "command-placeholders",
-                "model",
-                "The model is only a size: replace path/to/model with your model's path.",
-            )
+        yield Note(
+            "command-placeholders",
+            "model",
+            "The model is only a size: replace path/to/model with your model's path.",
         )
-    return notes
 
 
 def _left_to_do(

@@ -1,5 +1,7 @@
 """LLaMA-Factory: one YAML. Source: LLaMA-Factory 0.9.6, src/llamafactory/hparams/*.py; examples."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -79,14 +81,14 @@ def _optimizer(workload: TrainingWorkload) -> dict[str, object]:
     return dict(optimizer_settings(workload))
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    yield from unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
     if workload.lora_experts:
         message = (
             "LLaMA-Factory has no setting for adapters on experts: the command has none there."
         )
-        notes.append(lacking("lora_experts", message))
-    return notes + fused_by_liger(workload)
+        yield lacking("lora_experts", message)
+    yield from fused_by_liger(workload)
 
 
 def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:

@@ -1,6 +1,8 @@
 """Flags of Megatron-LM's pretrain_gpt.py, and of ms-swift's `megatron` command for adapters and
 preferences, which that script has not."""
 
+from collections.abc import Iterator
+
 from fitgauge.engine.model.mixers import Attention, LatentAttention
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
@@ -38,40 +40,28 @@ _MODULES = {
 Megatron-SWIFT/Command-line-parameters.md, target_modules."""
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    """Return the settings that neither Megatron-LM nor ms-swift has a flag for."""
-    notes: list[Note] = []
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    """Yield the settings that neither Megatron-LM nor ms-swift has a flag for."""
     if workload.optimizer not in _OPTIMIZERS:
-        notes.append(
-            lacking(
-                "optimizer",
-                f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam.",
-            )
+        yield lacking(
+            "optimizer",
+            f"Megatron has no --optimizer for {workload.optimizer}: the command uses adam.",
         )
     if workload.pipeline_parallel > 1 and workload.pipeline_schedule in ("gpipe", "zero_bubble"):
-        notes.append(
-            lacking(
-                "pipeline_schedule",
-                f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}:"
-                " the command uses 1f1b.",
-            )
+        yield lacking(
+            "pipeline_schedule",
+            f"Megatron-LM runs 1f1b, plain or interleaved, not {workload.pipeline_schedule}:"
+            " the command uses 1f1b.",
         )
     if workload.loss not in ("full", "in_place") and setup.algorithm == "sft":
-        notes.append(
-            lacking(
-                "loss",
-                f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits.",
-            )
+        yield lacking(
+            "loss",
+            f"Megatron-LM has no {workload.loss} loss: its last stage computes whole logits.",
         )
     if workload.method == "dora":
-        notes.append(
-            lacking("method", "ms-swift has no DoRA under Megatron: the command uses LoRA.")
-        )
+        yield lacking("method", "ms-swift has no DoRA under Megatron: the command uses LoRA.")
     if workload.gradient_dtype == "bf16" and workload.uses_adapters:
-        notes.append(
-            lacking("gradient_dtype", "ms-swift sums gradients in fp32: it has no flag for bf16.")
-        )
-    return notes
+        yield lacking("gradient_dtype", "ms-swift sums gradients in fp32: it has no flag for bf16.")
 
 
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:

@@ -1,7 +1,7 @@
 """ms-swift: flags of `swift sft` and `swift rlhf`. Source: ms-swift 4.6, swift/arguments;
 examples/train."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
@@ -84,9 +84,9 @@ def _optimizer(workload: TrainingWorkload) -> dict[str, str]:
     return optimizer_settings(workload)
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    notes = unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
-    return notes + fused_by_liger(workload)
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    yield from unsupported_by_trainer(model, workload, setup, _OWN_OPTIMIZERS)
+    yield from fused_by_liger(workload)
 
 
 def _sampled(workload: TrainingWorkload, setup: Setup) -> dict[str, object]:

@@ -2,7 +2,7 @@
 runs, and its command."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +27,7 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 Value = str | int | float | bool | list[str]
 WordsOf = Callable[[Model, TrainingWorkload, Setup], list[object]]
 """The words of a command."""
-NotesOf = Callable[[Model, TrainingWorkload, Setup], list[Note]]
+NotesOf = Callable[[Model, TrainingWorkload, Setup], Iterable[Note]]
 """Settings that a command has no flag for, each by `lacking`."""
 ADAPTERS = ("lora", "dora", "qlora")
 PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})

@@ -1,6 +1,6 @@
 """transformers' Trainer, which several tools train by: the settings it has no argument for."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
@@ -17,43 +17,34 @@ _NOT_IN_TRAINER = {
 
 def unsupported_by_trainer(
     model: Model, workload: TrainingWorkload, setup: Setup, own_optimizers: Container[str] = ()
-) -> list[Note]:
-    """Return the settings that transformers' Trainer has no argument for. own_optimizers: those
+) -> Iterator[Note]:
+    """Yield the settings that transformers' Trainer has no argument for. own_optimizers: those
     that a tool around it adds."""
     if workload.framework == "megatron":
-        return []
-    notes: list[Note] = []
+        return
     if workload.optimizer in _NOT_IN_TRAINER and workload.optimizer not in own_optimizers:
-        notes.append(
-            lacking(
-                "optimizer",
-                "transformers' Trainer has no --optim for"
-                f" {_NOT_IN_TRAINER[workload.optimizer]}: pass the optimizer in code.",
-            )
+        yield lacking(
+            "optimizer",
+            "transformers' Trainer has no --optim for"
+            f" {_NOT_IN_TRAINER[workload.optimizer]}: pass the optimizer in code.",
         )
     if workload.activation_checkpointing == "selective":
-        notes.append(
-            lacking(
-                "activation_checkpointing",
-                "The Trainer has no flag for selective checkpointing: the command checkpoints"
-                " whole layers, which needs less memory.",
-            )
+        yield lacking(
+            "activation_checkpointing",
+            "The Trainer has no flag for selective checkpointing: the command checkpoints"
+            " whole layers, which needs less memory.",
         )
     if workload.optimizer_implementation == "for_loop" and workload.optimizer == "adamw":
-        notes.append(
-            lacking(
-                "optimizer_implementation",
-                "The Trainer's AdamW uses foreach: set for_loop in code.",
-            )
+        yield lacking(
+            "optimizer_implementation",
+            "The Trainer's AdamW uses foreach: set for_loop in code.",
         )
     if not workload.uses_adapters and not workload.train_vision_tower:
-        notes.append(
-            lacking(
-                "train_vision_tower",
-                "The command trains the vision tower too: freeze it in code (requires_grad False).",
-            )
+        yield lacking(
+            "train_vision_tower",
+            "The command trains the vision tower too: freeze it in code (requires_grad False).",
         )
-    return notes + _unsupported_degrees(workload)
+    yield from _unsupported_degrees(workload)
 
 
 def fused_by_liger(workload: TrainingWorkload) -> list[Note]:
@@ -70,55 +61,40 @@ def fused_by_liger(workload: TrainingWorkload) -> list[Note]:
     ]
 
 
-def _unsupported_degrees(workload: TrainingWorkload) -> list[Note]:
-    notes: list[Note] = []
+def _unsupported_degrees(workload: TrainingWorkload) -> Iterator[Note]:
     tensors, stages = workload.tensor_parallel > 1, workload.pipeline_parallel > 1
     if workload.framework == "transformers" and tensors:
-        notes.append(
-            lacking(
-                "tensor_parallel",
-                "TRL loads every tensor whole: load the model with"
-                f" DistributedConfig(tp_size={workload.tensor_parallel}) in code.",
-            )
+        yield lacking(
+            "tensor_parallel",
+            "TRL loads every tensor whole: load the model with"
+            f" DistributedConfig(tp_size={workload.tensor_parallel}) in code.",
         )
         if workload.data_parallel > 1:
-            notes.append(
-                lacking(
-                    "data_parallel",
-                    "accelerate has no replicas with tensor parallelism: framework fsdp shards"
-                    " them.",
-                )
+            yield lacking(
+                "data_parallel",
+                "accelerate has no replicas with tensor parallelism: framework fsdp shards them.",
             )
     if workload.framework == "fsdp":
         if workload.gradient_dtype == "fp32":
-            notes.append(
-                lacking(
-                    "gradient_dtype",
-                    "accelerate reduces gradients in the compute format: set fp32 in its FSDP"
-                    " plugin in code.",
-                )
+            yield lacking(
+                "gradient_dtype",
+                "accelerate reduces gradients in the compute format: set fp32 in its FSDP"
+                " plugin in code.",
             )
         if workload.fsdp_version == 1 and tensors:
-            notes.append(
-                lacking(
-                    "fsdp_version",
-                    "accelerate has tensor parallelism with FSDP2 only: send fsdp_version 2.",
-                )
+            yield lacking(
+                "fsdp_version",
+                "accelerate has tensor parallelism with FSDP2 only: send fsdp_version 2.",
             )
         if stages:
-            notes.append(
-                lacking(
-                    "pipeline_parallel",
-                    "TRL's trainers have no pipelines under FSDP: the command has none. Trainer"
-                    " torchtitan does.",
-                )
+            yield lacking(
+                "pipeline_parallel",
+                "TRL's trainers have no pipelines under FSDP: the command has none. Trainer"
+                " torchtitan does.",
             )
     if workload.framework == "deepspeed" and (tensors or stages):
-        notes.append(
-            lacking(
-                "tensor_parallel",
-                "TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the"
-                " command has data parallelism only.",
-            )
+        yield lacking(
+            "tensor_parallel",
+            "TRL's trainers use neither tensor nor pipeline parallelism under DeepSpeed: the"
+            " command has data parallelism only.",
         )
-    return notes

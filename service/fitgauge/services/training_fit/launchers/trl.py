@@ -1,7 +1,7 @@
 """TRL's scripts, or transformers' examples for encoders, under `accelerate launch`. Source: TRL
 1.10, trl/scripts and trl/trainer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Part
@@ -61,17 +61,15 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
     ]
 
 
-def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> list[Note]:
-    notes = unsupported_by_trainer(model, workload, setup) + fused_by_liger(workload)
+def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
+    yield from unsupported_by_trainer(model, workload, setup)
+    yield from fused_by_liger(workload)
     if workload.uses_adapters and workload.quantize_experts and model.spec.routed_experts:
-        notes.append(
-            lacking(
-                "quantize_experts",
-                "TRL has no flag that quantizes experts: axolotl has quantize_moe_experts, Unsloth"
-                " quantizes them by default.",
-            )
+        yield lacking(
+            "quantize_experts",
+            "TRL has no flag that quantizes experts: axolotl has quantize_moe_experts, Unsloth"
+            " quantizes them by default.",
         )
-    return notes
 
 
 def computes_reference_first(workload: TrainingWorkload, algorithm: Algorithm) -> bool:

@@ -95,10 +95,8 @@ def _go_types(text: str) -> dict[str, dict[str, int]]:
 def aws(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
     """Specifications and labels of GPUs from Karpenter's documentation, prices of us-east-1
     from its table."""
-    types, prices = (
-        "website/content/en/docs/reference/instance-types.md",
-        "pkg/providers/pricing/zz_generated.pricing_aws.go",
-    )
+    types = "website/content/en/docs/reference/instance-types.md"
+    prices = "pkg/providers/pricing/zz_generated.pricing_aws.go"
     specifications = "cluster-autoscaler/cloudprovider/aws/ec2_instance_types.go"
     table = karpenter.text(prices)
     day = re.search(r"generated at ([\d-]{10})", table)[1]  # type: ignore[index]
@@ -136,10 +134,8 @@ def aws(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
 def azure(karpenter: Clone, autoscaler: Clone) -> Iterator[Offer]:
     """Prices of every region from Karpenter's table, specifications from the cluster
     autoscaler's."""
-    path, specifications = (
-        "pkg/providers/pricing/zz_generated.pricing.go",
-        "cluster-autoscaler/cloudprovider/azure/azure_instance_types.go",
-    )
+    path = "pkg/providers/pricing/zz_generated.pricing.go"
+    specifications = "cluster-autoscaler/cloudprovider/azure/azure_instance_types.go"
     table = karpenter.text(path)
     day = re.search(r"generated at ([\d-]{10})", table)[1]  # type: ignore[index]
     cost = defaultdict(list)
@@ -276,10 +272,8 @@ def listed(pricing: Clone) -> Iterator[Offer]:
     path = "src/data/offerings.json"
     for row in json.loads(pricing.text(path)):
         name = row["gpu_model"].removeprefix("NVIDIA ").removeprefix("AMD ")
-        cloud, gpu = (
-            LISTED_CLOUDS.get(row["provider_id"]),
-            LISTED_GPUS.get((name, row["vram_gb"])),
-        )
+        cloud = LISTED_CLOUDS.get(row["provider_id"])
+        gpu = LISTED_GPUS.get((name, row["vram_gb"]))
         lent = row["is_spot"] or row["tier"] == "community" or "Bare Metal" in (row["notes"] or "")
         if cloud and gpu and not lent:
             yield Offer(

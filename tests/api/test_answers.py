@@ -69,10 +69,8 @@ def test_a_context_beyond_the_models_maximum_is_unsupported_and_has_no_command(a
 
 
 def test_full_detail_adds_formulas_sources_and_stages(ask):
-    brief, full = (
-        ask(gpu_count=2, pipeline_parallel=2).json(),
-        ask(gpu_count=2, pipeline_parallel=2, detail="full").json(),
-    )
+    brief = ask(gpu_count=2, pipeline_parallel=2).json()
+    full = ask(gpu_count=2, pipeline_parallel=2, detail="full").json()
     assert "ranks" not in brief
     assert not any("formula" in term for term in brief["terms"])
     assert len(full["ranks"]) == 2

@@ -41,11 +41,9 @@ def best_microseconds(call, times=TIMES):
 def microseconds():
     """Return the lines to print: each model's read, lay-out and estimate, and the median
     estimate."""
-    snapshot, profile, card = (
-        Snapshot(),
-        load_engines().profile("vllm", None),
-        bundled().find("H100 SXM").accelerator,
-    )
+    snapshot = Snapshot()
+    profile = load_engines().profile("vllm", None)
+    card = bundled().find("H100 SXM").accelerator
     estimates = []
     for name in MODELS:
         row = snapshot.get(name)

@@ -59,10 +59,8 @@ def test_a_new_card_is_found_by_its_id_and_name_and_what_is_unknown_is_null():
 
 
 def test_a_row_of_ours_changes_what_it_gives_and_nothing_else():
-    ours, changed = (
-        bundled().find("h100").accelerator,
-        laid({"accelerators": [{"id": "h100-sxm-80gb", "usable": 84 * 10**9}]}).find("h100"),
-    )
+    ours = bundled().find("h100").accelerator
+    changed = laid({"accelerators": [{"id": "h100-sxm-80gb", "usable": 84 * 10**9}]}).find("h100")
     assert changed.accelerator.usable.expected == 84 * 10**9
     assert changed.accelerator.bandwidth_gbps == ours.bandwidth_gbps
     assert {source.text for source in changed.accelerator.sources if source.of == "usable"} == {

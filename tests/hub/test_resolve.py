@@ -78,10 +78,8 @@ def test_a_warm_answer_needs_no_request_and_no_await(stand_in, open_hub):
 def test_one_caller_that_leaves_does_not_take_the_resolve_with_it(stand_in, open_hub):
     async def run():
         async with open_hub() as hub:
-            first, second = (
-                asyncio.create_task(hub.resolve(TINY)),
-                asyncio.create_task(hub.resolve(TINY)),
-            )
+            first = asyncio.create_task(hub.resolve(TINY))
+            second = asyncio.create_task(hub.resolve(TINY))
             await asyncio.sleep(0.05)
             first.cancel()
             return await second

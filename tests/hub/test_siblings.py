@@ -10,10 +10,8 @@ from fitgauge.hub import Reference
 from fitgauge.hub.siblings import choose, names_same, read_list
 from hub_stand_in import gguf_repository, llama_config, safetensors_repository
 
-FP8, AWQ = (
-    llama_config(quantization_config={"quant_method": "fp8"}),
-    llama_config(quantization_config={"quant_method": "awq", "bits": 4}),
-)
+FP8 = llama_config(quantization_config={"quant_method": "fp8"})
+AWQ = llama_config(quantization_config={"quant_method": "awq", "bits": 4})
 
 
 def listed(model_id, share, **fields):

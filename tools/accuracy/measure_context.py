@@ -153,10 +153,8 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
             with divided(model, row, mesh) as batch:
                 if row["loss"] == "none":
                     model.model.norm = torch.nn.Identity()
-                    model, batch = (
-                        model.model,
-                        {name: value for name, value in batch.items() if name != "shift_labels"},
-                    )
+                    model = model.model
+                    batch = {name: value for name, value in batch.items() if name != "shift_labels"}
                 live = LiveHere([*parameters, *batch.values()])
                 sizes: dict[str, int] = {}
                 with live:

@@ -115,10 +115,8 @@ def mixture(config: Any, row: Row) -> Row:
     if experts is None:
         return {}
     inner = getattr(config, "moe_intermediate_size", config.intermediate_size)
-    dense, shared = (
-        getattr(config, "first_k_dense_replace", 0),
-        getattr(config, "n_shared_experts", 0),
-    )
+    dense = getattr(config, "first_k_dense_replace", 0)
+    shared = getattr(config, "n_shared_experts", 0)
     return {
         "num_moe_experts": experts, "moe_ffn_hidden_size": inner,
         "moe_router_topk": config.num_experts_per_tok,
@@ -245,10 +243,8 @@ class SavedStorages:
 
 def passes(model: GPTModel, row: Row) -> Row:
     """Return both passes of one micro-batch."""
-    ids, positions = (
-        torch.zeros(row["batch"], row["seq"], dtype=torch.long),
-        torch.arange(row["seq"]).expand(row["batch"], -1),
-    )
+    ids = torch.zeros(row["batch"], row["seq"], dtype=torch.long)
+    positions = torch.arange(row["seq"]).expand(row["batch"], -1)
     mask = (
         None
         if row["attn"] == "flash"

@@ -207,10 +207,8 @@ def offloading(row: dict[str, Any]) -> Any:
     page-locked host memory."""
     from measure_zero import engine_of
 
-    host, taken = (
-        {"device": "cpu", "pin_memory": True},
-        {"none": 0, "optimizer": 1, "parameters": 2}[row["offload"]],
-    )
+    host = {"device": "cpu", "pin_memory": True}
+    taken = {"none": 0, "optimizer": 1, "parameters": 2}[row["offload"]]
     return engine_of(row, **dict.fromkeys(("offload_optimizer", "offload_param")[:taken], host))
 
 

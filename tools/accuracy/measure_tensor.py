@@ -157,10 +157,8 @@ def measure_sharded(row: dict[str, Any]) -> dict[str, int]:
                     optimizer.zero_grad()
                     if step == 0:
                         tracker.reset_mod_stats()
-            peak, rest = (
-                tracker.get_tracker_snapshot("peak"),
-                tracker.get_tracker_snapshot("current"),
-            )
+            peak = tracker.get_tracker_snapshot("peak")
+            rest = tracker.get_tracker_snapshot("current")
     finally:
         dist.destroy_process_group()
     kinds = {

@@ -183,10 +183,8 @@ def _scores(row: Row, question: Row, measured: Row) -> Iterator[str]:
     shared = bool(_OTHER_PROCESSES.search(note) or _UNSTATED.search(note))
     if row.get("outcome") == "served" and tokens and not doubt and not shared:
         yield "kv_tokens"
-    staged, dated = (
-        (row.get("pipeline_parallel") or 1) > 1,
-        not vllm or "engine_version" in question,
-    )
+    staged = (row.get("pipeline_parallel") or 1) > 1
+    dated = not vllm or "engine_version" in question
     if measured.get("activation_gib") is not None and not doubt and dated and not staged:
         yield "activations"
     sized = row.get("gpu_memory_utilization") and row.get("total_gpu_gib")

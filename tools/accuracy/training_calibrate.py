@@ -204,11 +204,9 @@ def spread(
     for run in runs:
         if routed(run) != experts or (experts and run.trained.workload.method == "qlora"):
             continue
-        peak, held, stage = (
-            allocated(run.row),
-            run.row["measured"].get("peak_reserved_gib"),
-            run.trained.fullest,
-        )
+        peak = allocated(run.row)
+        held = run.row["measured"].get("peak_reserved_gib")
+        stage = run.trained.fullest
         if peak is None and experts and held:
             spec, workload = run.model.spec, run.trained.workload
             peak = (held * GIB - times * logits_bytes(spec, workload, stage.stage)) / (

@@ -209,12 +209,10 @@ class TraceReader:
         category = event.get("cat")
         if category not in ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"):
             return
-        start, length, name, args = (
-            event.get("ts"),
-            event.get("dur"),
-            str(event.get("name", ""))[:200],
-            event.get("args"),
-        )
+        start = event.get("ts")
+        length = event.get("dur")
+        name = str(event.get("name", ""))[:200]
+        args = event.get("args")
         if (
             not isinstance(start, int | float)
             or not isinstance(length, int | float)

@@ -200,11 +200,9 @@ def _by_gpu(ranks: list[RankAnswer], console: Console) -> None:
 
 def _speed(speed: SpeedAnswer, console: Console) -> None:
     """Print the speeds at the load, and how they are known."""
-    load, each, first = (
-        speed.load,
-        speed.tokens_per_second_per_request,
-        speed.seconds_to_first_token,
-    )
+    load = speed.load
+    each = speed.tokens_per_second_per_request
+    first = speed.seconds_to_first_token
     at_once = f" x {load.concurrency:,}" if load.concurrency > 1 else ""
     figures = {
         "prefill": "first token [bold]?[/bold]"

@@ -180,10 +180,8 @@ def _items(answer: RecommendAnswer, console: Console) -> None:
         need, gib = need_bar(item.required_bytes, item.budget_bytes, item.verdict)
         rent, bar, tokens = "?", Text(), "?"
         if item.cost:
-            rent, bar = (
-                f"{item.cost.usd_per_hour_low:,.2f}",
-                draw_bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta"),
-            )
+            rent = f"{item.cost.usd_per_hour_low:,.2f}"
+            bar = draw_bar(_RENT_BAR * item.cost.usd_per_hour_low / dearest, "magenta")
             if item.cost.usd_per_million_output_tokens:
                 tokens = f"{item.cost.usd_per_million_output_tokens.expected:,.2f}"
         needed, rented = ((need,), (bar,)) if wide else ((), ())

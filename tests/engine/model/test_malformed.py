@@ -121,10 +121,8 @@ def test_a_lying_config_is_answered_or_refused_and_costs_no_more_than_a_real_one
         <= bounds.MAX_STORED
     )
     model = Model(id="made/up", source="config", spec=spec)
-    serving, training = (
-        FitService(load_engines()),
-        TrainingFitService(load_training(), load_engines()),
-    )
+    serving = FitService(load_engines())
+    training = TrainingFitService(load_training(), load_engines())
     for answer in (
         lambda: serving.answer(
             FitRequest(model=model.id, gpu="H100", engine=engine), model, bundled().find("H100")

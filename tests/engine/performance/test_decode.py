@@ -174,10 +174,8 @@ def published():
     ):
         run = json.loads(line)
         spec, ranks = spec_of(run["model"]), run.get("tensor_parallel", 1)
-        shared, context = (
-            shard_weights(spec, requested_scheme(run["format"], spec)),
-            run["context_tokens"],
-        )
+        shared = shard_weights(spec, requested_scheme(run["format"], spec))
+        context = run["context_tokens"]
         size = step_bytes(
             spec,
             shared,

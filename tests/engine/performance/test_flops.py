@@ -32,10 +32,8 @@ def test_the_six_n_rule_holds_for_a_size_without_context():
 
 def test_embedding_look_ups_are_not_multiplied_but_the_head_is():
     llama = spec_of("Qwen/Qwen3-8B")
-    embedding, norms = (
-        llama.vocabulary_size * llama.hidden_size,
-        llama.parameters - multiplied_parameters(llama),
-    )
+    embedding = llama.vocabulary_size * llama.hidden_size
+    norms = llama.parameters - multiplied_parameters(llama)
     assert embedding < norms < embedding * 1.001
 
 

@@ -107,10 +107,8 @@ def test_ppo_under_trl_trains_the_critic_in_the_same_pass_and_elsewhere_after_th
         "prompt_length": 512,
         "completion_length": 512,
     }
-    joint, apart = (
-        stage(Setup(trainer="trl", **settings)),
-        stage(Setup(trainer="openrlhf", **settings)),
-    )
+    joint = stage(Setup(trainer="trl", **settings))
+    apart = stage(Setup(trainer="openrlhf", **settings))
     assert "critic_update" not in joint.phases
     assert "critic_activations" in named(joint, "backward")
     assert "critic_activations" not in named(apart, "backward")

@@ -75,10 +75,8 @@ def test_recomputed_attention_keeps_the_projection_that_its_values_are_a_part_of
 
 
 def test_a_checkpointed_mixture_leaves_the_maps_of_its_dispatcher():
-    row, settings = (
-        Snapshot().get("Qwen/Qwen3-30B-A3B"),
-        {"sequence_length": TOKENS, "framework": "megatron", "attention": "flash"},
-    )
+    row = Snapshot().get("Qwen/Qwen3-30B-A3B")
+    settings = {"sequence_length": TOKENS, "framework": "megatron", "attention": "flash"}
     layer = segments(
         read_config(row.config), TrainingWorkload(activation_checkpointing="full", **settings)
     ).layers[-1]

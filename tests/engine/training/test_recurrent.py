@@ -7,11 +7,9 @@ from accuracy import training_truth as truth
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.workload import TrainingWorkload
 
-QWEN, MAMBA, NEMOTRON = (
-    "Qwen/Qwen3-Next-80B-A3B-Instruct",
-    "state-spaces/mamba-130m-hf",
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
-)
+QWEN = "Qwen/Qwen3-Next-80B-A3B-Instruct"
+MAMBA = "state-spaces/mamba-130m-hf"
+NEMOTRON = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 
 
 def layers(name, attention="sdpa"):

@@ -41,10 +41,8 @@ def test_the_encoder_lives_through_the_decoder():
 
 
 def test_a_classifier_has_no_logits_over_the_vocabulary():
-    masked, pooled = (
-        cut("google-bert/bert-base-uncased").head,
-        cut("sentence-transformers/all-MiniLM-L6-v2").head,
-    )
+    masked = cut("google-bert/bert-base-uncased").head
+    pooled = cut("sentence-transformers/all-MiniLM-L6-v2").head
     assert saved(masked, "logits.log_softmax")
     assert not saved(pooled, "logits.log_softmax")
 

@@ -32,10 +32,8 @@ def part(phase, name):
 @pytest.mark.parametrize("precision", ["bf16", "mixed_bf16"])
 @pytest.mark.parametrize("implementation", ["foreach", "for_loop", "fused"])
 def test_one_rank_without_parallelism_is_the_sum_of_states_and_passes(precision, implementation):
-    model, workload = (
-        spec("Qwen/Qwen3-0.6B"),
-        work(precision=precision, optimizer_implementation=implementation),
-    )
+    model = spec("Qwen/Qwen3-0.6B")
+    workload = work(precision=precision, optimizer_implementation=implementation)
     whole = states(
         [p for unit in units(model, workload) for _ in unit.layers for p in unit.parameters],
         workload,

@@ -24,11 +24,9 @@ def parameter(shape, kind, dtype):
     )
 
 
-MATRIX, EMBEDDING, VECTOR = (
-    ((768, 256), Kind.LINEAR),
-    ((512, 256), Kind.EMBEDDING),
-    ((768,), Kind.NORM),
-)
+MATRIX = ((768, 256), Kind.LINEAR)
+EMBEDDING = ((512, 256), Kind.EMBEDDING)
+VECTOR = ((768,), Kind.NORM)
 ODD = ((100, 41), Kind.LINEAR)
 
 

@@ -19,11 +19,9 @@ def compare(questions):
 
 
 def test_every_cell_says_what_check_fit_says(compare, check_fit):
-    models, gpus, contexts = (
-        ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "7b"],
-        ["2x L40S", "RTX 4090", "80GB"],
-        [4096, 65536],
-    )
+    models = ["Qwen/Qwen3-32B", "openai/gpt-oss-20b", "7b"]
+    gpus = ["2x L40S", "RTX 4090", "80GB"]
+    contexts = [4096, 65536]
     engines, formats = ["vllm", "sglang", "llama.cpp"], ["as published", "awq", "q4_k_m"]
     rows = compare(
         models=models,

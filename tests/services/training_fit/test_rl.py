@@ -270,10 +270,8 @@ def test_a_reference_beside_the_policy_may_be_computed_beforehand(train):
 
 def test_models_of_their_own_are_counted_as_they_are(train):
     asked = {**LARGE, "algorithm": "ppo", "framework": "openrlhf", "zero_stage": 3}
-    same, small = (
-        train(**asked),
-        train(**asked, reward_model="Qwen/Qwen2.5-0.5B", critic_model="Qwen/Qwen2.5-0.5B"),
-    )
+    same = train(**asked)
+    small = train(**asked, reward_model="Qwen/Qwen2.5-0.5B", critic_model="Qwen/Qwen2.5-0.5B")
     sizes = [{term.name: term.bytes for term in answer.phases[0].terms} for answer in (same, small)]
     assert sizes[1]["reward_weights"] < sizes[0]["reward_weights"] / 10
     assert small.checkpoint_bytes < same.checkpoint_bytes

@@ -73,8 +73,6 @@ def test_scores_are_heads_by_tokens_by_keys():
 
 
 def test_a_frozen_base_saves_no_inputs_of_its_linears_but_those_that_adapters_read():
-    whole, adapted = (
-        layer(method="full").bytes,
-        layer(method="lora", lora_targets=("q_proj",)).bytes,
-    )
+    whole = layer(method="full").bytes
+    adapted = layer(method="lora", lora_targets=("q_proj",)).bytes
     assert adapted < whole

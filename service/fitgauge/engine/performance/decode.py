@@ -232,9 +232,7 @@ def _speed(
     index: int,
 ) -> float:
     """At the lowest (0), expected (1) or highest (2) of what was seen."""
-    reading, multiplied = (
-        read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY),
-        concurrency * multiplying,
-    )
+    reading = read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY)
+    multiplied = concurrency * multiplying
     paced = max(reading / SPREAD[index], multiplied / COMPUTE_EFFICIENCY[index])
     return round(concurrency / (paced + waiting / SPREAD[index]), 2)

@@ -219,11 +219,9 @@ def _compressed_tensors(values: Values) -> Scheme:
 
 
 def _compressed_format(weights: Values, layout: str) -> Format:
-    bits, kind, strategy = (
-        _integer(weights, "num_bits", default=8),
-        str(weights.get("type")),
-        str(weights.get("strategy")),
-    )
+    bits = _integer(weights, "num_bits", default=8)
+    kind = str(weights.get("type"))
+    strategy = str(weights.get("strategy"))
     group = _integer(weights, "group_size", default=0)
     block = weights.get("block_structure")
     if bits == 4 and kind == "float":

@@ -164,10 +164,8 @@ def attention_width(mixer: Mixer, tensor_parallel: int) -> int:
     """q, k, v and the attention's output of one token on one rank."""
     match mixer:
         case Attention():
-            heads, kv_heads = (
-                max(1, mixer.query_heads // tensor_parallel),
-                max(1, mixer.kv_heads // tensor_parallel),
-            )
+            heads = max(1, mixer.query_heads // tensor_parallel)
+            kv_heads = max(1, mixer.kv_heads // tensor_parallel)
             return heads * (mixer.head_dim + mixer.value_dim) + kv_heads * (
                 mixer.head_dim + mixer.value_dim
             )

@@ -135,11 +135,9 @@ def graph_term(
     which a layer of latent attention, with more kernels, takes more [bytes].
 
     captured: None where the batch sizes are those that the profile was measured with."""
-    once, each, wide = (
-        profile.graph_bytes,
-        profile.graph_layer_bytes,
-        profile.graph_latent_layer_bytes,
-    )
+    once = profile.graph_bytes
+    each = profile.graph_layer_bytes
+    wide = profile.graph_latent_layer_bytes
     told_apart = latent if wide is not None else 0
     parts = [(layers - told_apart, "layers", each)] if layers > told_apart else []
     if wide is not None and told_apart:

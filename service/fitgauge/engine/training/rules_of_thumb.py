@@ -98,10 +98,8 @@ def rule_estimate(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> R
     rule = rule_of(spec, workload)
     if rule == "recipe":
         return None
-    sequence, batch = (
-        -(-workload.sequence_length // workload.context_parallel),
-        workload.micro_batch_size,
-    )
+    sequence = -(-workload.sequence_length // workload.context_parallel)
+    batch = workload.micro_batch_size
     hidden, ways = spec.hidden_size, workload.tensor_parallel
     layer, formula = _layer(rule, spec, workload, sequence)
     if workload.activation_checkpointing != "full":
@@ -140,10 +138,8 @@ def _layer(
         width = _width(workload)
         size = widths_bytes(sequence, batch, hidden, intermediate, 1, width) // ways
         return size, f"({hidden} + {intermediate}) x {sequence} x {batch} x {width} B{shared}"
-    heads, scores = (
-        spec.query_heads,
-        workload.attention == "eager" and workload.activation_checkpointing != "selective",
-    )
+    heads = spec.query_heads
+    scores = workload.attention == "eager" and workload.activation_checkpointing != "selective"
     size = megatron_layer_bytes(
         sequence,
         batch,

@@ -155,10 +155,8 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     ]
     of_device = seen.log.engine is not None and ENGINES[seen.log.engine].budget_is_device_share
     explained = -sum(other.difference or 0 for other in others)
-    share, taken = (
-        seen.log.flags.get("gpu_memory_utilization"),
-        seen.checked.workload.gpu_memory_utilization,
-    )
+    share = seen.log.flags.get("gpu_memory_utilization")
+    taken = seen.checked.workload.gpu_memory_utilization
     if others and abs(difference - explained) < max(_NOTABLE, _EXPLAINED * abs(difference)):
         parts = ", ".join(
             f"{other.name} {(other.difference or 0) / GIB:+.2f} GiB" for other in others

@@ -63,11 +63,9 @@ def others_bytes(measured: Measured) -> int:
     """Return what other processes hold of the GPU [bytes], as the log shows it; 0 where it does
     not."""
     total = measured.value("total")
-    at_start, in_use, free = (
-        measured.value("free_at_start"),
-        measured.value("in_use"),
-        measured.value("free"),
-    )
+    at_start = measured.value("free_at_start")
+    in_use = measured.value("in_use")
+    free = measured.value("free")
     if not total:
         return 0
     held = total - at_start if at_start is not None else 0.0
@@ -130,11 +128,9 @@ def _what_ran_out(measured: Measured, *, host: bool, kv_cache: bool) -> str:
 
 
 def _held(measured: Measured) -> Iterable[str]:
-    total, in_use, allocated = (
-        measured.value("total"),
-        measured.value("in_use"),
-        measured.value("allocated"),
-    )
+    total = measured.value("total")
+    in_use = measured.value("in_use")
+    allocated = measured.value("allocated")
     if total and in_use:
         tensors = f", {gib(allocated)} of it in tensors" if allocated else ""
         yield f"The process held {gib(in_use)} of {gib(total)}{tensors}."

@@ -50,12 +50,10 @@ def notes(checked: FitEstimate) -> Iterator[Note]:
 
 def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
     """Yield how contradictory or missing fields were resolved."""
-    request, match, workload, count = (
-        checked.query.request,
-        checked.query.match,
-        checked.workload,
-        checked.count,
-    )
+    request = checked.query.request
+    match = checked.query.match
+    workload = checked.workload
+    count = checked.count
     yield from match.warnings
     yield from count_conflict(request.gpu_count, match.count)
     if match.quota is not None and count > match.quota:
@@ -76,11 +74,9 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
     """Yield limits of the engine on this GPU, and the fields it ignores."""
-    request, workload, accelerator = (
-        checked.query.request,
-        checked.workload,
-        checked.query.accelerator,
-    )
+    request = checked.query.request
+    workload = checked.workload
+    accelerator = checked.query.accelerator
     engine, newest = workload.engine, checked.query.profile.newest
     row = ENGINES[engine]
     if "max_num_seqs" in row.tunable and workload.requests_per_replica > workload.max_num_seqs:
@@ -248,11 +244,9 @@ def _spilled(checked: FitEstimate) -> Iterator[Note]:
 def _beside_others(checked: FitEstimate) -> Iterator[Note]:
     """Yield, for a GPU that may drive a display, how much memory others may use before the verdict
     changes."""
-    workload, budget, accelerator = (
-        checked.workload,
-        checked.estimate.budget,
-        checked.estimate.accelerator,
-    )
+    workload = checked.workload
+    budget = checked.estimate.budget
+    accelerator = checked.estimate.accelerator
     if (
         checked.query.request.other_memory_gib is not None
         or checked.verdict == "does_not_fit"

@@ -37,9 +37,9 @@ def images(
     tools freeze it (LLaMA-Factory hparams/finetuning_args.py, freeze_vision_tower; ms-swift,
     freeze_vit). Raises InvalidRequestError for images of a model without a known tower, and for
     more than the sequence holds."""
-    tower, trained = (
-        tower_of(spec),
-        not uses_adapters if request.train_vision_tower is None else request.train_vision_tower,
+    tower = tower_of(spec)
+    trained = (
+        not uses_adapters if request.train_vision_tower is None else request.train_vision_tower
     )
     if tower is None:
         if request.images or request.image_size is not None:

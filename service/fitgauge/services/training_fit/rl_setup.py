@@ -99,10 +99,8 @@ def asked_length(request: TrainingRequest) -> int | None:
 def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec) -> Setup:
     """Return the Setup of a request. Raises InvalidRequestError for fields that the algorithm does
     not have."""
-    algorithm, trainer = (
-        words.algorithm(request.algorithm),
-        words.trainer(request.trainer, request.framework),
-    )
+    algorithm = words.algorithm(request.algorithm)
+    trainer = words.trainer(request.trainer, request.framework)
     sampled = algorithm in SAMPLED
     if algorithm not in ("sft", "reward") and spec.task != "generate":
         detail = f"{algorithm} needs a model that generates text, which {spec.model_type} does not."

@@ -79,11 +79,9 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
     """Return the TrainingWorkload of a request on `count` GPUs. Raises InvalidRequestError where it
     is impossible."""
     method, framework = words.method(request.method), asked_framework(request)
-    tensor, pipeline, context = (
-        request.tensor_parallel or 1,
-        request.pipeline_parallel or 1,
-        request.context_parallel or 1,
-    )
+    tensor = request.tensor_parallel or 1
+    pipeline = request.pipeline_parallel or 1
+    context = request.context_parallel or 1
     data = request.data_parallel or max(1, count // (tensor * pipeline * context))
     length = asked_length(request) or min(
         DEFAULT_SEQUENCE, spec.max_context_length or DEFAULT_SEQUENCE

@@ -211,10 +211,8 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
             field="gpu_count",
             code="impossible-degrees",
         )
-    expert, zero = (
-        choices.expert[0] if choices.expert else 1,
-        choices.zero_stages[0] if choices.zero_stages else 0,
-    )
+    expert = choices.expert[0] if choices.expert else 1
+    zero = choices.zero_stages[0] if choices.zero_stages else 0
     for framework in choices.frameworks:
         if framework != "megatron" and product > 1:
             detail = f"Plans under {framework} use data parallelism only."

@@ -212,10 +212,8 @@ class Planner:
     ) -> PlanAnswer:
         workload, usable = plan.workload, accelerator.usable
         every = training_stages(model.spec, workload, self._profile, usable.expected)
-        price, settings = (
-            request.price_per_gpu_hour,
-            workload_fields(workload, accelerator, workload.gpus, model),
-        )
+        price = request.price_per_gpu_hour
+        settings = workload_fields(workload, accelerator, workload.gpus, model)
         otherwise = other_choices(convert(settings, TrainingRequest), workload)
         others = [
             fullest(training_stages(model.spec, other, self._profile, usable.expected))

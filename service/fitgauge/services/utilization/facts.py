@@ -46,10 +46,8 @@ class RunFacts:
 
 def run_facts(request: UtilizationRequest, model: Model | None, match: GpuMatch) -> RunFacts:
     """Return every rate that the question gives or that follows from it."""
-    precision, gpus = (
-        _arithmetic(request.precision, match.accelerator),
-        request.gpu_count or match.count,
-    )
+    precision = _arithmetic(request.precision, match.accelerator)
+    gpus = request.gpu_count or match.count
     sequence_length = request.sequence_length or DEFAULT_SEQUENCE
     tokens = request.tokens_per_second
     if request.samples_per_second is not None:
@@ -79,10 +77,8 @@ def run_facts(request: UtilizationRequest, model: Model | None, match: GpuMatch)
     tokens_each = tokens / gpus if tokens is not None else None
     flops = None
     if model is not None:
-        frozen, checkpointing = (
-            (request.method or "full") != "full",
-            request.activation_checkpointing or "none",
-        )
+        frozen = (request.method or "full") != "full"
+        checkpointing = request.activation_checkpointing or "none"
         flops = engine.token_flops(
             model.spec, sequence_length, checkpointing=checkpointing, frozen_base=frozen
         )

@@ -57,10 +57,8 @@ def test_experts_whose_blocks_a_rank_would_cut_are_refused(
     architecture: Architecture, ranks: int, *, refused: bool
 ) -> None:
     """768 features of an expert in blocks of 128; Blackwell's kernels pad them."""
-    spec, sharded = (
-        spec_of("Qwen/Qwen3-30B-A3B-FP8"),
-        laid_out("Qwen/Qwen3-30B-A3B-FP8", architecture),
-    )
+    spec = spec_of("Qwen/Qwen3-30B-A3B-FP8")
+    sharded = laid_out("Qwen/Qwen3-30B-A3B-FP8", architecture)
     if not refused:
         check_parallel(spec, sharded, ranks, 1)
         return

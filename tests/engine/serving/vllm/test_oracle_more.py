@@ -170,11 +170,9 @@ def test_blocks_and_tokens_of_a_pool_are_those_of_vllm(row):
 
 @pytest.mark.parametrize("row", REFUSED, ids=_name)
 def test_what_vllm_refuses_is_refused(row):
-    spec, degree, capability = (
-        spec_of(row["model"]),
-        row["tensor_parallel"],
-        tuple(row["capability"]),
-    )
+    spec = spec_of(row["model"])
+    degree = row["tensor_parallel"]
+    capability = tuple(row["capability"])
     if (row["model"], "fp8", degree) in NOT_REFUSED:
         pytest.xfail(NOT_REFUSED[row["model"], "fp8", degree])
     reason = cards.refusal(spec, row.get("kv_cache_dtype", "auto"), capability, _version(row))

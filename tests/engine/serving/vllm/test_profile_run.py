@@ -267,10 +267,8 @@ def test_mixtures_run_with_the_second_runner_from_0_29_on() -> None:
 
 
 def test_a_smaller_model_that_drafts_keeps_the_first_runner() -> None:
-    target, draft = (
-        spec_of("meta-llama/Llama-3.1-8B-Instruct"),
-        spec_of("meta-llama/Llama-3.2-1B-Instruct"),
-    )
+    target = spec_of("meta-llama/Llama-3.1-8B-Instruct")
+    draft = spec_of("meta-llama/Llama-3.2-1B-Instruct")
     assert not runs_second(with_draft(target, draft, "meta-llama/Llama-3.2-1B-Instruct"), "all")
 
 

@@ -20,11 +20,9 @@ def nextn_heads(
     heads = config.integer(*COUNT, default=0, high=64) if count is None else count
     if not heads:
         return ()
-    hidden, vocabulary, first = (
-        config.integer("hidden_size"),
-        config.integer("vocab_size"),
-        config.layers(),
-    )
+    hidden = config.integer("hidden_size")
+    vocabulary = config.integer("vocab_size")
+    first = config.layers()
     tensors = (
         Tensor("embed_tokens.weight", (vocabulary, hidden), Kind.EMBEDDING, Split.VOCABULARY),
         *joints(hidden),

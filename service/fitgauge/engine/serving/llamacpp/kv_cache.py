@@ -151,10 +151,8 @@ class LlamaKvCache:
 
     def kv_bytes(self, concurrency: int, context_length: int) -> int:
         """Return keys and values of a cache for `concurrency` x `context_length` tokens."""
-        cells, sequences = (
-            padded(concurrency * context_length),
-            max(self.windows.sequences, concurrency),
-        )
+        cells = padded(concurrency * context_length)
+        sequences = max(self.windows.sequences, concurrency)
         return cells * self.full + sum(
             self.window_cells(window, cells, sequences) * size
             for window, size in self.windowed.items()
@@ -162,10 +160,8 @@ class LlamaKvCache:
 
     def formula(self, concurrency: int, context_length: int) -> str:
         """Return `kv_bytes` by its factors."""
-        cells, sequences = (
-            padded(concurrency * context_length),
-            max(self.windows.sequences, concurrency),
-        )
+        cells = padded(concurrency * context_length)
+        sequences = max(self.windows.sequences, concurrency)
         parts = [
             f"{self.window_cells(window, cells, sequences) if window else cells} cells x {count}"
             f" layers x {factors}"

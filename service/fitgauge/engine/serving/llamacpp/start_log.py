@@ -202,11 +202,9 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
     slot = first(lines, "n_ctx_slot", _SLOT)
     if slot and "context_length" not in flags:
         flags |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
-    cache, flash, stored = (
-        first(lines, "K (", _CACHE_TYPE),
-        first(lines, "flash_attn", _FLASH),
-        first(lines, "type", _FORMAT),
-    )
+    cache = first(lines, "K (", _CACHE_TYPE)
+    flash = first(lines, "flash_attn", _FLASH)
+    stored = first(lines, "type", _FORMAT)
     if cache and cache["type"] not in ("f16", "F16"):
         flags["kv_cache_dtype"] = cache["type"]
     if flash:

@@ -209,11 +209,10 @@ def radix_pool(
     layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
     pooled = _pooled(spec, layers)
     for mixer, count in pooled:
-        size, width = (
-            count
-            * full_token_bytes(mixer, dtype, tensor_parallel, shared=True, scaled=not raw_rows),
-            0,
+        size = count * full_token_bytes(
+            mixer, dtype, tensor_parallel, shared=True, scaled=not raw_rows
         )
+        width = 0
         if split and isinstance(mixer, Attention):
             width = mixer.window or mixer.chunk or 0
         if width:

@@ -91,10 +91,8 @@ def read(lines: list[Line]) -> StartLog:
     lines = last_start(lines, "server_args=", _RULES)
     commands = joined(lines, *_COMMANDS)
     values = _by_replica(flags(commands, _SHORT) | flags(commands, _ARGUMENTS), commands)
-    context, chunk = (
-        first(lines, "context_len=", _LINE),
-        first(lines, "max_total_num_tokens=", _CHUNK),
-    )
+    context = first(lines, "context_len=", _LINE)
+    chunk = first(lines, "max_total_num_tokens=", _CHUNK)
     if context:
         values["context_length"] = int(context["context"])
     if chunk and "max_batched_tokens" not in values:

@@ -223,10 +223,8 @@ def attending_width(mixer: Mixer, tensor_parallel: int) -> int:
     queries, the latent as projected and as normed, the output."""
     match mixer:
         case Attention():
-            heads, kv_heads = (
-                max(1, mixer.query_heads // tensor_parallel),
-                max(1, mixer.kv_heads // tensor_parallel),
-            )
+            heads = max(1, mixer.query_heads // tensor_parallel)
+            kv_heads = max(1, mixer.kv_heads // tensor_parallel)
             return heads * (2 * mixer.head_dim + mixer.value_dim) + kv_heads * (
                 2 * mixer.head_dim + mixer.value_dim
             )

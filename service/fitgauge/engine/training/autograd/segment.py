@@ -120,11 +120,9 @@ def _run_once(
 ) -> tuple[Pass, Pass, int]:
     """Return (forward pass, backward pass, casts) of a segment that is not checkpointed.
     `retained`: the storages that a compiled layer saves; None where it is not compiled."""
-    forward, backward, casts = (
-        tape.forward(output),
-        tape.backward(output),
-        tape.retained_bytes(saving=True) - logits,
-    )
+    forward = tape.forward(output)
+    backward = tape.backward(output)
+    casts = tape.retained_bytes(saving=True) - logits
     spared = 0 if retained is None else max(0, forward.end - casts - tape.sized(retained))
     return (
         Pass(peak=forward.peak - spared, end=forward.end - spared),
@@ -142,11 +140,9 @@ def _run_again(
 ) -> tuple[Pass, Pass, int]:
     """Return the same of a checkpoint: it runs again before its backward pass, except for the
     storages `retained`."""
-    forward, back, again = (
-        tape.forward(output, saving=False),
-        tape.backward(output),
-        tape.forward(output, early_stop=True),
-    )
+    forward = tape.forward(output, saving=False)
+    back = tape.backward(output)
+    again = tape.forward(output, early_stop=True)
     held = tape.sized(retained)
     there = again.end - held
     left = (
@@ -172,10 +168,8 @@ def _run_again(
 
 def joined(name: str, line: Sequence[Segment]) -> Segment:
     """Return consecutive segments as one, such as all that runs before the first decoder layer."""
-    forward, backward = (
-        _after_each_other([part.forward for part in line]),
-        _after_each_other([part.backward for part in reversed(line)]),
-    )
+    forward = _after_each_other([part.forward for part in line])
+    backward = _after_each_other([part.backward for part in reversed(line)])
     return Segment(
         name=name,
         layers=(),

@@ -201,10 +201,8 @@ def group_of(parameters: Sequence[Parameter], workload: TrainingWorkload) -> Gro
     """Return a unit's parameters as they are communicated: gathered in the compute format,
     reduced in the shards' or in that asked for (MixedPrecisionPolicy), after which a shard of
     gradients is as wide as that of its weights (_fsdp_collectives.py, foreach_reduce)."""
-    width, wide = (
-        BITS[precision_policy(workload).compute] // 8,
-        BITS[precision_policy(workload).gradients] // 8,
-    )
+    width = BITS[precision_policy(workload).compute] // 8
+    wide = BITS[precision_policy(workload).gradients] // 8
     trained = [parameter for parameter in parameters if parameter.trained]
     return Group(
         gathered=gathered_bytes(parameters, workload, width),

@@ -128,11 +128,9 @@ def _forward(step: Step) -> Generator[Moment, None, int]:
 
     A gathered buffer is let go only when the next one was copied out, so that the two overlap;
     the root's parameters stay to its end."""
-    live, unsharded, before = (
-        step.constants + step.passing,
-        step.root.gathered,
-        step.root.gathered,
-    )
+    live = step.constants + step.passing
+    unsharded = step.root.gathered
+    before = step.root.gathered
     before = max(before, step.tower.gathered)
     unsharded += 0 if step.reshard else step.towers
     yield Moment(

@@ -166,13 +166,11 @@ def _reduction(step: Step) -> Iterator[Moment]:
     """Yield the sums reduced, unit by unit from the first: its parameters go, the reduce-scatter
     reads a copy, which stays until the next one's, and makes the shard (_fsdp_collectives.py,
     foreach_reduce)."""
-    unsharded, summed, shards, buffers, live = (
-        step.gathered,
-        step.summed,
-        0,
-        0,
-        step.constants + step.left,
-    )
+    unsharded = step.gathered
+    summed = step.summed
+    shards = 0
+    buffers = 0
+    live = step.constants + step.left
     for group, _, gradient, _, lingers in step.units:
         unsharded, buffers = unsharded - group.gathered, step.received + group.reduced
         gathered = int(unsharded * step.active)
@@ -224,11 +222,9 @@ def step_of(
     gradient it sent until it sends the next (schedules.py, Schedule1F1B), and like GPipe the
     last it made of all. The head is in the last chunk of all, whose forward pass its backward
     pass follows at once."""
-    model_segments, wide, sums = (
-        segments(spec, computed(workload)),
-        BITS[precision_policy(workload).compute] // 8,
-        reduced_width(workload),
-    )
+    model_segments = segments(spec, computed(workload))
+    wide = BITS[precision_policy(workload).compute] // 8
+    sums = reduced_width(workload)
     stage_segments = list(in_order(model_segments, layers))
     kinds = {
         number: piece for piece, _ in slices if is_layer(piece.unit) for number in piece.unit.layers

@@ -257,10 +257,8 @@ class Floors:
     def _divided(self, layout: TrainingWorkload, shared: _States, routed: _States) -> float:
         """Return one rank's part of both: what every rank has whole counts as divided like the
         rest."""
-        ranks, ways = (
-            layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel,
-            layout.tensor_parallel,
-        )
+        ranks = layout.data_parallel // layout.data_parallel_replicate * layout.context_parallel
+        ways = layout.tensor_parallel
         expert_ways = layout.expert_parallel * layout.expert_ways
         return _share(shared, layout, ways, ranks) + _share(
             routed, layout, expert_ways, max(1, ranks * ways // expert_ways)

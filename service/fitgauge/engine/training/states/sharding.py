@@ -149,13 +149,11 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     )
     counted = states.states(stepped, workload)
     gradients = states.gradient_bytes(reduced, workload)
-    masters, optimizer, temporaries, host, offloaded_weights = (
-        counted.master_weights,
-        counted.optimizer_states,
-        counted.step_temporaries,
-        0,
-        0,
-    )
+    masters = counted.master_weights
+    optimizer = counted.optimizer_states
+    temporaries = counted.step_temporaries
+    host = 0
+    offloaded_weights = 0
     if workload.optimizer.startswith("paged"):
         host, optimizer = optimizer, 0
     if workload.offload != "none":

@@ -42,11 +42,9 @@ def torchtitan_command(model: Model, workload: TrainingWorkload, setup: Setup) -
     of_batch = workload.sequence_length * workload.micro_batch_size
     of_step = of_batch * workload.micro_batches * workload.data_parallel
     accumulates = workload.micro_batches > 1 and workload.pipeline_parallel == 1
-    replicas, tensor, experts = (
-        workload.data_parallel_replicate,
-        workload.tensor_parallel,
-        workload.expert_parallel,
-    )
+    replicas = workload.data_parallel_replicate
+    tensor = workload.tensor_parallel
+    experts = workload.expert_parallel
     settings = {
         "--training.max_context_length": workload.sequence_length,
         "--training.num_tokens_per_microbatch_per_dp_rank": of_batch,

@@ -102,10 +102,8 @@ def read_stack(config: Config, dialect: Dialect, stack: list[parts.Layer]) -> Mo
     A checkpoint without a language model (`...Model`, a classifier) has no head; a classifier's
     few rows are left out."""
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
-    tied, bare = (
-        config.flag("tie_word_embeddings"),
-        not config.nested and headless(architecture_name(config)),
-    )
+    tied = config.flag("tie_word_embeddings")
+    bare = not config.nested and headless(architecture_name(config))
     final = (
         (parts.final_norm(hidden, name=f"{dialect.stem}.{dialect.final}", bias=dialect.layer_norm),)
         if dialect.final
@@ -202,11 +200,9 @@ def projections(
     A fused projection whose KV heads are as many as its query heads divides like one. With fewer
     it is given as two slices of one checkpoint name, its query rows (COLUMN) and its key and
     value rows (KV), because ranks replicate the latter."""
-    query, key, value = (
-        mixer.query_heads * mixer.head_dim,
-        mixer.kv_heads * mixer.head_dim,
-        mixer.kv_heads * mixer.value_dim,
-    )
+    query = mixer.query_heads * mixer.head_dim
+    key = mixer.kv_heads * mixer.head_dim
+    value = mixer.kv_heads * mixer.value_dim
     names = [f"{dialect.attention}.{name}" for name in dialect.qkv]
     if len(names) == 1 and mixer.kv_heads == mixer.query_heads:
         pieces = [(names[0], query + key + value, Split.COLUMN)]
@@ -319,10 +315,8 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
     pattern = config.values.get("sliding_window_pattern")
     if isinstance(pattern, str) and pattern:
         return [None if pattern[index % len(pattern)] == "G" else window for index in range(layers)]
-    period, full = (
-        config.integer("sliding_window_pattern", low=1),
-        0 if rule == "pattern_from_full" else -1,
-    )
+    period = config.integer("sliding_window_pattern", low=1)
+    full = 0 if rule == "pattern_from_full" else -1
     return [None if index % period == full % period else window for index in range(layers)]
 
 

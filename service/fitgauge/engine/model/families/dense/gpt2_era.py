@@ -191,10 +191,8 @@ def read_opt(config: Config) -> ModelSpec:
     dialect = replace(
         OPT, norms=OPT.norms if affine else (), final=OPT.final if final and affine else ""
     )
-    hidden, width = (
-        full.integer("hidden_size", low=1),
-        full.integer("word_embed_proj_dim", default=full.integer("hidden_size")),
-    )
+    hidden = full.integer("hidden_size", low=1)
+    width = full.integer("word_embed_proj_dim", default=full.integer("hidden_size"))
     spec = read_dense(full, dialect)
     return (
         spec

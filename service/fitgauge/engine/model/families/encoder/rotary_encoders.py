@@ -99,10 +99,8 @@ def modernbert_layer(
 def modernbert_head(config: Config, sizes: Sizes, *, shift: bool) -> tuple[Block, ...]:
     """Return a dense layer and its norm before every head, then the tied output embedding's bias
     or a classifier."""
-    end, hidden = (
-        ending(config, UNPOOLED | {"ForSequenceClassification": "", "ForMultipleChoice": ""}),
-        sizes.hidden,
-    )
+    end = ending(config, UNPOOLED | {"ForSequenceClassification": "", "ForMultipleChoice": ""})
+    hidden = sizes.hidden
     if end == "Model":
         return ()
     dense = parts.linear("head.dense", hidden, hidden, bias=config.flag("classifier_bias"))

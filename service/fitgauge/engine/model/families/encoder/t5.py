@@ -71,10 +71,8 @@ def read_t5(config: Config, defaults: Defaults) -> ModelSpec:
         gated=config.text("feed_forward_proj", default=defaults.feed_forward).startswith("gated"),
         buckets=config.integer("relative_attention_num_buckets", default=32),
     )
-    vocabulary, name = (
-        config.integer("vocab_size", default=defaults.vocabulary, low=1),
-        architecture_name(config),
-    )
+    vocabulary = config.integer("vocab_size", default=defaults.vocabulary, low=1)
+    name = architecture_name(config)
     layers = config.integer("num_layers", default=defaults.layers, high=4096)
     longest = config.integer("n_positions", default=512)
     encoder_only = name.endswith(("EncoderModel", "ForTokenClassification"))
@@ -233,10 +231,8 @@ def read_t5gemma(config: Config) -> ModelSpec:
     name = architecture_name(config)
     tied = config.flag("tie_word_embeddings", default=True)
     vocabulary = decoder.integer("vocab_size", default=256000)
-    width, source = (
-        decoder.integer("hidden_size", default=2304, low=1),
-        encoder.integer("max_position_embeddings", default=8192),
-    )
+    width = decoder.integer("hidden_size", default=2304, low=1)
+    source = encoder.integer("max_position_embeddings", default=8192)
     encoder_only = name.endswith("EncoderModel")
     first = gemma_stack(Part.LANGUAGE if encoder_only else Part.ENCODER, "encoder", encoder)
     return ModelSpec(
@@ -280,10 +276,8 @@ def gemma_stack(
 ) -> tuple[Block, ...]:
     """Embeddings, layers that alternate between a sliding window and full attention, and the
     last norm of one stack."""
-    width, layers = (
-        config.integer("hidden_size", default=2304, low=1),
-        config.layers() if config.has("num_hidden_layers") else 26,
-    )
+    width = config.integer("hidden_size", default=2304, low=1)
+    layers = config.layers() if config.has("num_hidden_layers") else 26
     kinds = config.items("layer_types", length=layers) or [
         "full_attention" if index % 2 else "sliding_attention" for index in range(layers)
     ]
@@ -312,10 +306,8 @@ def gemma_layer(
 ) -> parts.Layer:
     """Return a norm before and after self-attention, cross-attention (in a decoder) and the
     gated MLP."""
-    heads, kv_heads = (
-        config.integer("num_attention_heads", default=8, low=1),
-        config.integer("num_key_value_heads", default=4, low=1),
-    )
+    heads = config.integer("num_attention_heads", default=8, low=1)
+    kv_heads = config.integer("num_key_value_heads", default=4, low=1)
     dim = config.integer("head_dim", default=256, low=1)
     own = Attention(
         query_heads=heads,
@@ -325,10 +317,8 @@ def gemma_layer(
         window=window,
         causal=source_tokens is not None,
     )
-    bias, intermediate = (
-        config.flag("attention_bias"),
-        config.integer("intermediate_size", default=9216),
-    )
+    bias = config.flag("attention_bias")
+    intermediate = config.integer("intermediate_size", default=9216)
     norms = ["pre_self_attn", "post_self_attn", "pre_feedforward", "post_feedforward"]
     tensors = list(parts.attention(width, own, qkv_bias=bias, out_bias=bias))
     if source_tokens is not None:

@@ -154,16 +154,12 @@ def attention_tensors(config: Config, mixer: CompressedAttention) -> tuple[Tenso
 
     vLLM divides queries and outputs by heads and groups; the key-value head, compressor and
     indexer are whole on every rank."""
-    hidden, heads, head_dim = (
-        config.integer("hidden_size", low=1),
-        mixer.query_heads,
-        mixer.head_dim,
-    )
-    rank, groups, out_rank = (
-        config.integer("q_lora_rank"),
-        config.integer("o_groups", low=1),
-        config.integer("o_lora_rank"),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    heads = mixer.query_heads
+    head_dim = mixer.head_dim
+    rank = config.integer("q_lora_rank")
+    groups = config.integer("o_groups", low=1)
+    out_rank = config.integer("o_lora_rank")
     return (
         *parts.linear("attn.wq_a", rank, hidden),
         *parts.norm("attn.q_norm", rank),
@@ -251,10 +247,8 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
     heads = config.integer(*mtp.COUNT, default=0, high=64)
     if not heads:
         return ()
-    hidden, inner = (
-        config.integer("hidden_size", low=1),
-        layer(config, "sliding_attention", hashed=False),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    inner = layer(config, "sliding_attention", hashed=False)
     tensors = (
         *parts.norm("enorm", hidden),
         *parts.norm("hnorm", hidden),

@@ -50,11 +50,9 @@ def read_granite(config: Config) -> ModelSpec:
 
 def granite_layer(config: Config) -> parts.Layer:
     """Return one layer: norms, grouped attention, router, packed experts, shared MLP."""
-    hidden, bias, mixer = (
-        config.integer("hidden_size", low=1),
-        config.flag("attention_bias"),
-        stack.heads(config),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    bias = config.flag("attention_bias")
+    mixer = stack.heads(config)
     shared = config.integer("shared_intermediate_size", default=0)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8, shared=shared)
     return parts.Layer(
@@ -170,10 +168,8 @@ def read_jetmoe(config: Config) -> ModelSpec:
 def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
     """Return one layer. A token visits as many attention experts as MLP experts, each with all
     KV heads: the cache is multi-head."""
-    hidden, kv_heads = (
-        config.integer("hidden_size", low=1),
-        config.integer("num_key_value_heads", low=1),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    kv_heads = config.integer("num_key_value_heads", low=1)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8)
     width = kv_heads * head_dim
     mixer = Attention(

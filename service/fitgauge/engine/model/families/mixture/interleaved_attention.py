@@ -186,11 +186,9 @@ def read_afmoe(config: Config) -> ModelSpec:
 def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer:
     """Return one layer: four norms, attention with a gate of the queries' width, a mixture where
     it is `routed`, else a gated MLP."""
-    hidden, bias, mixer = (
-        config.integer("hidden_size", low=1),
-        config.flag("attention_bias"),
-        stack.heads(config, window=window),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    bias = config.flag("attention_bias")
+    mixer = stack.heads(config, window=window)
     tensors, mlp = afmoe_feed_forward(config, hidden, routed)
     names = (
         "input_layernorm",

@@ -106,11 +106,9 @@ def attention_tensors(
 
     Without `q_lora_rank` the queries come straight from the hidden state.
     """
-    hidden, heads, bias = (
-        config.integer("hidden_size", low=1),
-        mixer.query_heads,
-        config.flag("attention_bias"),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    heads = mixer.query_heads
+    bias = config.flag("attention_bias")
     rank = config.maybe_integer("q_lora_rank")
     return (
         *query_tensors(

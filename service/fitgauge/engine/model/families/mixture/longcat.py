@@ -42,10 +42,8 @@ def read_longcat(config: Config) -> ModelSpec:
 
 def layer(config: Config) -> parts.Layer:
     """Return one layer: everything twice but the mixture. vLLM keeps the router in F32."""
-    hidden, dense = (
-        config.integer("hidden_size", low=1),
-        config.integer("ffn_hidden_size", "intermediate_size"),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    dense = config.integer("ffn_hidden_size", "intermediate_size")
     mixer = latent_attention(config)
     mlp = Mlp(
         intermediate_size=config.integer("expert_ffn_hidden_size", "moe_intermediate_size"),
@@ -106,10 +104,8 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
     heads = config.integer(*mtp.COUNT, default=0, high=64)
     if not heads:
         return ()
-    hidden, dense = (
-        config.integer("hidden_size", low=1),
-        config.integer("ffn_hidden_size", "intermediate_size"),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    dense = config.integer("ffn_hidden_size", "intermediate_size")
     mixer = latent_attention(config)
     tensors = (
         *parts.norm("enorm.m", hidden),

@@ -157,10 +157,8 @@ def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[
 def step_tables(config: Config, kinds: Sequence[str]) -> tuple[RotaryTable, ...]:
     """Return a table for each pair of base and rotated part that the layers have."""
     head_dim, count = config.integer("head_dim", low=1), len(kinds)
-    bases, factors = (
-        per_layer(config, "rope_theta", count),
-        per_layer(config, "partial_rotary_factors", count),
-    )
+    bases = per_layer(config, "rope_theta", count)
+    factors = per_layer(config, "partial_rotary_factors", count)
     parts_turned = [float(factor) if isinstance(factor, int | float) else 1.0 for factor in factors]
     pairs = dict.fromkeys(zip(map(str, bases), parts_turned, strict=True))
     return tuple(table(config, int(head_dim * part)) for _, part in pairs)
@@ -218,10 +216,8 @@ def mimo_mixtures(config: Config, layers: int) -> list[bool]:
 def mimo_heads(config: Config, sliding: bool) -> Attention:
     """Return the heads of a layer: `swa_*` keys for the sliding ones, which have twice the KV
     heads by default."""
-    heads, kv_heads = (
-        config.integer("num_attention_heads", low=1),
-        config.integer("num_key_value_heads", low=1),
-    )
+    heads = config.integer("num_attention_heads", low=1)
+    kv_heads = config.integer("num_key_value_heads", low=1)
     head_dim, value_dim = config.integer("head_dim", low=1), config.integer("v_head_dim", low=1)
     if not sliding:
         return Attention(

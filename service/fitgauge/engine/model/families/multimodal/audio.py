@@ -16,11 +16,9 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
     """Whisper's encoder behind Qwen2-Audio: two convolutions, learned positions, layers whose
     keys have no bias, one linear."""
     audio = filled(audio, WHISPER_DEFAULTS)
-    width, heads, inner = (
-        audio.integer("d_model", low=1),
-        audio.integer("encoder_attention_heads", low=1),
-        audio.integer("encoder_ffn_dim"),
-    )
+    width = audio.integer("d_model", low=1)
+    heads = audio.integer("encoder_attention_heads", low=1)
+    inner = audio.integer("encoder_ffn_dim")
     name = "audio_tower"
     mixer = Attention(
         query_heads=heads,
@@ -74,11 +72,9 @@ def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
     """Gemma 4's conformer: two convolutions, layers of MLP, attention, convolution and MLP, two
     linears to the language model."""
     audio = filled(audio, CONFORMER_DEFAULTS)
-    width, heads, kernel = (
-        audio.integer("hidden_size", low=1),
-        audio.integer("num_attention_heads", low=1),
-        audio.integer("conv_kernel_size"),
-    )
+    width = audio.integer("hidden_size", low=1)
+    heads = audio.integer("num_attention_heads", low=1)
+    kernel = audio.integer("conv_kernel_size")
     first, second = (
         Config({"channels": size}, audio.where).integer("channels", low=1)
         for size in audio.items("subsampling_conv_channels", length=2)[:2]

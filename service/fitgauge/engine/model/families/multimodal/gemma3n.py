@@ -27,11 +27,9 @@ def read_gemma3n(config: Config) -> ModelSpec:
     """Return the language model of Gemma 3n: full attention in every fifth layer, MLPs that may
     differ by layer."""
     config = filled(config, DEFAULTS)
-    hidden, per_layer, count = (
-        config.integer("hidden_size", low=1),
-        config.integer("hidden_size_per_layer_input"),
-        config.layers(),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    per_layer = config.integer("hidden_size_per_layer_input")
+    count = config.layers()
     types = kinds(config, "layer_types", layers=count) or [
         "sliding_attention" if (n + 1) % 5 else "full_attention" for n in range(count)
     ]
@@ -151,10 +149,8 @@ def towers(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Return both towers and what joins them to the language model. The vision tower has one
     size, and its tensors stand as one."""
     audio = filled(config.section("audio_config"), AUDIO_DEFAULTS)
-    seen, heard = (
-        vision.integer("hidden_size", default=2048, low=1),
-        audio.integer("hidden_size", low=1),
-    )
+    seen = vision.integer("hidden_size", default=2048, low=1)
+    heard = audio.integer("hidden_size", low=1)
     tower = Tensor("model.vision_tower.timm_model", (MOBILENET_V5_300M,), Kind.OTHER)
     return (
         parts.single(Part.VISION, "", (tower,)),
@@ -185,10 +181,8 @@ def embedder(name: str, vocabulary: int, width: int, hidden: int) -> tuple[Tenso
 def conformer(audio: Config, width: int) -> tuple[Block, ...]:
     """Gemma 3n's conformer: two convolutions over 128 frequencies, layers of MLP, attention,
     convolution and MLP."""
-    heads, kernel = (
-        audio.integer("conf_num_attention_heads", low=1),
-        audio.integer("conf_conv_kernel_size", low=1),
-    )
+    heads = audio.integer("conf_num_attention_heads", low=1)
+    kernel = audio.integer("conf_conv_kernel_size", low=1)
     sizes = audio.items("sscp_conv_channel_size", length=2)
     first, second = (
         Config({"channels": size}, audio.where).integer("channels", low=1) for size in sizes[:2]

@@ -48,10 +48,8 @@ class Place:
 def read_gemma4(config: Config) -> ModelSpec:
     """Return the language model of Gemma 4."""
     config = filled(config, DEFAULTS)
-    hidden, per_layer = (
-        config.integer("hidden_size", low=1),
-        config.integer("hidden_size_per_layer_input", default=0),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    per_layer = config.integer("hidden_size_per_layer_input", default=0)
     where = places(config)
     spec = decoder(
         config,
@@ -87,10 +85,8 @@ def places(config: Config) -> list[Place]:
     ]
     types = [*types[:-1], "full_attention"] if types else []
     first_shared = count - config.integer("num_kv_shared_layers", default=0)
-    kv_heads, head_dim = (
-        config.integer("num_key_value_heads", low=1),
-        config.integer("head_dim", low=1),
-    )
+    kv_heads = config.integer("num_key_value_heads", low=1)
+    head_dim = config.integer("head_dim", low=1)
     full = {"head_dim": config.integer("global_head_dim", default=512, low=1)}
     if config.flag("attention_k_eq_v"):
         full["num_key_value_heads"] = config.integer(
@@ -139,10 +135,8 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
         shares_cache=place.shares,
     )
     experts = config.integer("num_experts", default=0) if config.flag("enable_moe_block") else 0
-    expert_width, visited = (
-        config.integer("moe_intermediate_size", default=0),
-        config.integer("top_k_experts", default=0),
-    )
+    expert_width = config.integer("moe_intermediate_size", default=0)
+    visited = config.integer("top_k_experts", default=0)
     mlp = Mlp(intermediate_size=width)
     if experts:
         mlp = Mlp(
@@ -236,11 +230,9 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
     norms and head norms; one linear joins it to the language model. vLLM runs transformers' own
     module, whole on every rank."""
     vision = filled(vision, VISION_DEFAULTS)
-    width, heads, head_dim = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-        vision.integer("head_dim", low=1),
-    )
+    width = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
+    head_dim = vision.integer("head_dim", low=1)
     name = "model.vision_tower"
     style = Vit(
         f"{name}.encoder.layers.{{}}.",

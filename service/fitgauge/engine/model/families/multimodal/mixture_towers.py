@@ -22,10 +22,8 @@ def llama4(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """Llama 4: patches by a linear, layers with biases, pixel shuffle and an MLP, one linear to
     the language model."""
     vision = filled(vision, LLAMA4_DEFAULTS)
-    width, heads = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-    )
+    width = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
     patch, inner = vision.integer("patch_size", low=1), vision.integer("intermediate_size")
     style = Vit(
         "vision_model.model.layers.{}.",
@@ -109,10 +107,8 @@ def moon_tower(
 ) -> tuple[Block, ...]:
     """Return patches, positions, layers and the last norm. `bias`: of the MLPs; those of
     attention follow `attn_bias`."""
-    name, heads = (
-        "vision_tower",
-        vision.integer("vt_num_attention_heads", "num_attention_heads", low=1),
-    )
+    name = "vision_tower"
+    heads = vision.integer("vt_num_attention_heads", "num_attention_heads", low=1)
     attention_bias = vision.flag("attn_bias", default=bias)
     style = Vit(
         f"{name}.encoder.blocks.{{}}.",
@@ -125,10 +121,8 @@ def moon_tower(
         out_bias=attention_bias,
         mlp_bias=bias,
     )
-    high, wide = (
-        vision.integer("init_pos_emb_height", "pos_emb_height"),
-        vision.integer("init_pos_emb_width", "pos_emb_width"),
-    )
+    high = vision.integer("init_pos_emb_height", "pos_emb_height")
+    wide = vision.integer("init_pos_emb_width", "pos_emb_width")
     tower = (
         *patches(
             f"{name}.patch_embed.proj", width, 3, *sides(vision, "patch_size"), bias=patch_bias
@@ -161,14 +155,10 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         vision,
         MINIMAX_M3_DEFAULTS | {key: compression[key] for key in _COMPRESSION if key in compression},
     )
-    width, heads = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-    )
-    frames, merge = (
-        vision.integer("temporal_patch_size", low=1),
-        vision.integer("spatial_merge_size", low=1),
-    )
+    width = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
+    frames = vision.integer("temporal_patch_size", low=1)
+    merge = vision.integer("spatial_merge_size", low=1)
     name = "vision_tower.vision_model"
     tower = (
         *patches(
@@ -181,10 +171,8 @@ def minimax_m3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]
         ),
         *parts.norm(f"{name}.pre_layrnorm", width, bias=True),
     )
-    inner, gathered = (
-        config.integer("projector_hidden_size", default=hidden, low=1),
-        hidden * merge**2,
-    )
+    inner = config.integer("projector_hidden_size", default=hidden, low=1)
+    gathered = hidden * merge**2
     projector = (
         *parts.linear("multi_modal_projector.linear_1", inner, width, Split.COLUMN, bias=True),
         *parts.linear("multi_modal_projector.linear_2", hidden, inner, Split.ROW, bias=True),

@@ -23,11 +23,9 @@ def read_text(config: Config) -> ModelSpec:
     """Return the language model; `cross_attention_layers` read the image, of `source_tokens`
     tokens, instead of the text."""
     config = filled(config, TEXT_DEFAULTS)
-    hidden, width, vocabulary = (
-        config.integer("hidden_size", low=1),
-        config.integer("intermediate_size"),
-        config.integer("vocab_size", low=1),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    width = config.integer("intermediate_size")
+    vocabulary = config.integer("vocab_size", low=1)
     attention = heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1))
     cross = CrossAttention(
         query_heads=attention.query_heads,
@@ -72,11 +70,9 @@ def tower(vision: Config, _config: Config, hidden: int) -> tuple[Block, ...]:
     """Return patches, positions for every arrangement of tiles, local layers, gated global
     layers; one linear to the language model."""
     vision = filled(vision, VISION_DEFAULTS)
-    width, count, tiles = (
-        vision.integer("hidden_size", low=1),
-        patch_count(vision) + 1,
-        vision.integer("max_num_tiles", low=1),
-    )
+    width = vision.integer("hidden_size", low=1)
+    count = patch_count(vision) + 1
+    tiles = vision.integer("max_num_tiles", low=1)
     arrangements = (len(vision.items("supported_aspect_ratios")) or 8) + 1
     name = "vision_model"
     tensors = (

@@ -15,10 +15,8 @@ def step(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Step 3.7's tower and its linear to the language model; the MLP's width is `mlp_ratio` x
     features."""
     vision = filled(vision, DEFAULTS)
-    width, heads = (
-        vision.integer("width", "hidden_size", low=1),
-        vision.integer("heads", "num_attention_heads", low=1),
-    )
+    width = vision.integer("width", "hidden_size", low=1)
+    heads = vision.integer("heads", "num_attention_heads", low=1)
     patch, name = vision.integer("patch_size", low=1), "vision_model"
     style = Vit(
         f"{name}.transformer.resblocks.{{}}.",
@@ -39,10 +37,8 @@ def step(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
         *patches(f"{name}.vit_downsampler1", 2 * width, width, 3, 3),
         *patches(f"{name}.vit_downsampler2", 4 * width, 2 * width, 3, 3),
     )
-    inner, layers = (
-        int(width * vision.number("mlp_ratio", default=1.0)),
-        vision.layers("layers", "num_hidden_layers"),
-    )
+    inner = int(width * vision.number("mlp_ratio", default=1.0))
+    layers = vision.layers("layers", "num_hidden_layers")
     bias = config.flag("projector_bias")
     return (
         parts.single(Part.VISION, "", tower),

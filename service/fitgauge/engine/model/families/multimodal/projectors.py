@@ -80,10 +80,8 @@ def paligemma(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 def mistral3(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """Mistral Small 3: Pixtral, a norm, a linear that merges patches, two linears."""
     tower, width = any_tower(vision, config, hidden)
-    merge, bias = (
-        config.integer("spatial_merge_size", default=2, low=1),
-        config.flag("multimodal_projector_bias"),
-    )
+    merge = config.integer("spatial_merge_size", default=2, low=1)
+    bias = config.flag("multimodal_projector_bias")
     name = "multi_modal_projector"
     projector = (
         *parts.norm(f"{name}.norm", width),
@@ -190,14 +188,10 @@ def lfm2(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
     """LFM2-VL: SigLIP 2, pixel unshuffle, a norm (`projector_use_layernorm`) and two linears."""
     vision = filled(vision, towers.SIGLIP2_DEFAULTS)
     width = vision.integer("hidden_size", low=1)
-    gathered, inner = (
-        width * config.integer("downsample_factor", default=2, low=1) ** 2,
-        config.integer("projector_hidden_size", default=2560),
-    )
-    bias, normed = (
-        config.flag("projector_bias", default=True),
-        config.flag("projector_use_layernorm", default=True),
-    )
+    gathered = width * config.integer("downsample_factor", default=2, low=1) ** 2
+    inner = config.integer("projector_hidden_size", default=2560)
+    bias = config.flag("projector_bias", default=True)
+    normed = config.flag("projector_use_layernorm", default=True)
     name = "model.multi_modal_projector"
     projector = (
         *(parts.norm(f"{name}.layer_norm", gathered, bias=True) if normed else ()),

@@ -25,10 +25,8 @@ def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen2-VL: `embed_dim` features; `hidden_size` is the language model's width here."""
     vision = filled(vision, QWEN2_DEFAULTS)
     width, heads = vision.integer("embed_dim", low=1), vision.integer("num_heads", low=1)
-    merged, out = (
-        width * vision.integer("spatial_merge_size", low=1) ** 2,
-        vision.integer("hidden_size", low=1),
-    )
+    merged = width * vision.integer("spatial_merge_size", low=1) ** 2
+    out = vision.integer("hidden_size", low=1)
     style = Vit("visual.blocks.{}.", qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
     merger = (
         *parts.norm("visual.merger.ln_q", width, bias=True),
@@ -146,11 +144,9 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     patches, a gated merger."""
     vision = filled(vision, GLM4_DEFAULTS)
     width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
-    out, inner, merge = (
-        vision.integer("out_hidden_size", low=1),
-        vision.integer("intermediate_size"),
-        vision.integer("spatial_merge_size", low=1),
-    )
+    out = vision.integer("out_hidden_size", low=1)
+    inner = vision.integer("intermediate_size")
+    merge = vision.integer("spatial_merge_size", low=1)
     bias = vision.flag("attention_bias")
     style = Vit(
         "model.visual.blocks.{}.",
@@ -182,10 +178,8 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
     merger as wide as the language model's MLP."""
     vision = filled(vision, GLM_OCR_DEFAULTS)
     width, heads = vision.integer("hidden_size", low=1), vision.integer("num_heads", low=1)
-    out, merge = (
-        vision.integer("out_hidden_size", low=1),
-        vision.integer("spatial_merge_size", low=1),
-    )
+    out = vision.integer("out_hidden_size", low=1)
+    merge = vision.integer("spatial_merge_size", low=1)
     inner = config.section("text_config").integer("intermediate_size", default=4096, low=1)
     style = Vit(
         "model.visual.blocks.{}.",
@@ -221,14 +215,10 @@ def muse_glimmer(vision: Config, config: Config, hidden: int) -> tuple[Block, ..
     three linears."""
     vision = filled(vision, MUSE_GLIMMER_DEFAULTS)
     width, patch = vision.integer("hidden_size", low=1), vision.integer("patch_size", low=1)
-    inner, heads = (
-        vision.integer("intermediate_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-    )
-    out, middle = (
-        config.integer("out_hidden_size", default=6144, low=1),
-        config.integer("projector_hidden_size", default=4096, low=1),
-    )
+    inner = vision.integer("intermediate_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
+    out = config.integer("out_hidden_size", default=6144, low=1)
+    middle = config.integer("projector_hidden_size", default=4096, low=1)
     pixels = 3 * vision.integer("patch_temporal", low=1) * patch**2
     positions = vision.integer("pos_emb_height", low=1) * vision.integer("pos_emb_width", low=1)
     name = "model.vision_encoder"

@@ -83,10 +83,8 @@ def siglip_head(name: str, hidden: int, width: int) -> tuple[Tensor, ...]:
 def siglip2(vision: Config, *, name: str = "model.vision_tower.vision_model") -> tuple[Block, ...]:
     """SigLIP 2 for images of any shape (NaFlex): patches by a linear, a table of `num_patches`
     positions."""
-    hidden, pixels = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2,
-    )
+    hidden = vision.integer("hidden_size", low=1)
+    pixels = vision.integer("num_channels") * vision.integer("patch_size", low=1) ** 2
     embeddings = (
         *parts.linear(f"{name}.embeddings.patch_embedding", hidden, pixels, bias=True),
         whole(
@@ -133,10 +131,8 @@ def pixtral(
 ) -> tuple[Block, ...]:
     """Pixtral: patches, one RMS norm, layers with gated MLPs and rotary positions; no biases."""
     vision = filled(vision, PIXTRAL_DEFAULTS)
-    hidden, heads = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-    )
+    hidden = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
     style = Vit(
         f"{name}.transformer.layers.{{}}.",
         qkv=("attention.q_proj", "attention.k_proj", "attention.v_proj"),
@@ -166,11 +162,9 @@ def intern(
     """InternViT as transformers stores it: a class token, learned positions, layer scales. Every
     rank holds the attention whole. Source: vLLM 0.33, models/interns1_vit.py."""
     vision = filled(vision, INTERN_DEFAULTS)
-    hidden, heads, channels = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-        vision.integer("num_channels"),
-    )
+    hidden = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
+    channels = vision.integer("num_channels")
     layer_norm = vision.text("norm_type", default="layer_norm") == "layer_norm"
     qk_norm = ("attention.q_norm", "attention.k_norm") if vision.flag("use_qk_norm") else ()
     style = Vit(
@@ -188,10 +182,8 @@ def intern(
         ),
     )
     embeddings = f"{name}.embeddings"
-    positioned, pooled = (
-        vision.flag("use_absolute_position_embeddings", default=True),
-        vision.flag("use_mean_pooling", default=True),
-    )
+    positioned = vision.flag("use_absolute_position_embeddings", default=True)
+    pooled = vision.flag("use_mean_pooling", default=True)
     tower = (
         whole(f"{embeddings}.cls_token", 1, 1, hidden),
         *(
@@ -223,10 +215,8 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
     """InternVL as OpenGVLab's repositories store it (vLLM 0.33, models/intern_vit.py and
     internvl.py): joint qkv, its own names."""
     vision = filled(vision, INTERN_CHAT_DEFAULTS)
-    width, heads = (
-        vision.integer("hidden_size", low=1),
-        vision.integer("num_attention_heads", low=1),
-    )
+    width = vision.integer("hidden_size", low=1)
+    heads = vision.integer("num_attention_heads", low=1)
     qk_norm = ("attn.q_norm", "attn.k_norm") if vision.flag("qk_normalization") else ()
     style = Vit(
         "vision_model.encoder.layers.{}.",

@@ -75,10 +75,8 @@ def layer(config: Config, projections: Projections, kind: str, index: int) -> pa
 def delta_tensors(config: Config, projections: Projections, hidden: int) -> tuple[Tensor, ...]:
     """Return the tensors of a gated delta mixer: queries and keys have `linear_num_key_heads`,
     values and gates `linear_num_value_heads`."""
-    key_heads, value_heads = (
-        config.integer("linear_num_key_heads", low=1),
-        config.integer("linear_num_value_heads", low=1),
-    )
+    key_heads = config.integer("linear_num_key_heads", low=1)
+    value_heads = config.integer("linear_num_value_heads", low=1)
     value_dim = config.integer("linear_value_head_dim", low=1)
     keys, values = key_heads * config.integer("linear_key_head_dim", low=1), value_heads * value_dim
     joined = (("in_proj_qkvz", 2 * keys + 2 * values), ("in_proj_ba", 2 * value_heads))
@@ -110,14 +108,10 @@ def delta_mixer(config: Config) -> Recurrent:
 
     The matrix is kept in `mamba_ssm_dtype` (vLLM 0.33, models/config.py: Qwen3.5), else in the
     cache's dtype."""
-    key_heads, value_heads = (
-        config.integer("linear_num_key_heads", low=1),
-        config.integer("linear_num_value_heads", low=1),
-    )
-    key_dim, value_dim = (
-        config.integer("linear_key_head_dim", low=1),
-        config.integer("linear_value_head_dim", low=1),
-    )
+    key_heads = config.integer("linear_num_key_heads", low=1)
+    value_heads = config.integer("linear_num_value_heads", low=1)
+    key_dim = config.integer("linear_key_head_dim", low=1)
+    value_dim = config.integer("linear_value_head_dim", low=1)
     past = config.integer("linear_conv_kernel_dim", low=1) - 1
     return Recurrent(
         kind="gated_delta",
@@ -136,10 +130,8 @@ def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor,
     if not experts or index in config.items("mlp_only_layers") or step < 1 or (index + 1) % step:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
-    width, shared = (
-        config.integer("moe_intermediate_size"),
-        config.integer("shared_expert_intermediate_size"),
-    )
+    width = config.integer("moe_intermediate_size")
+    shared = config.integer("shared_expert_intermediate_size")
     tensors = (
         parts.router(hidden, experts),
         *parts.experts(hidden, width, experts),

@@ -36,10 +36,8 @@ def read_recurrent_gemma(config: Config) -> ModelSpec:
     )
     units, state = recurrent_block(config, hidden)
     mlp = Mlp(intermediate_size=width)
-    recurrent, attending = (
-        parts.Layer((*units, *feed), (state,), mlp),
-        parts.Layer((*projections, *feed), (attention,), mlp),
-    )
+    recurrent = parts.Layer((*units, *feed), (state,), mlp)
+    attending = parts.Layer((*projections, *feed), (attention,), mlp)
     pattern = config.items("block_types") or ["recurrent", "recurrent", "attention"]
     stack = [
         recurrent if pattern[index % len(pattern)] == "recurrent" else attending
@@ -58,10 +56,8 @@ def recurrent_block(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Re
     the output projection; their state is kernel - 1 past inputs and one number a channel, in
     F32."""
     name, count = "temporal_block", config.integer("num_attention_heads", low=1)
-    width, kernel = (
-        config.integer("lru_width", default=hidden, low=1),
-        config.integer("conv1d_width", low=1),
-    )
+    width = config.integer("lru_width", default=hidden, low=1)
+    kernel = config.integer("conv1d_width", low=1)
     block = width // count
     gates = [
         Tensor(f"{name}.rg_lru.{gate}_{what}", shape, kind, Split.COLUMN, count)

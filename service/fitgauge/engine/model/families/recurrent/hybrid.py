@@ -157,15 +157,11 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
     """Granite 4: attention or Mamba 2 by `layer_types`; a shared MLP in every layer and, where
     there are experts, a mixture alongside it."""
     config = filled(config, GRANITE_DEFAULTS)
-    hidden, shared = (
-        config.integer("hidden_size", low=1),
-        config.integer("shared_intermediate_size"),
-    )
-    sizes, attention, bias = (
-        mamba2_sizes(config),
-        heads(config, head_dim=None),
-        config.flag("attention_bias"),
-    )
+    hidden = config.integer("hidden_size", low=1)
+    shared = config.integer("shared_intermediate_size")
+    sizes = mamba2_sizes(config)
+    attention = heads(config, head_dim=None)
+    bias = config.flag("attention_bias")
     tail = (
         *parts.norm("input_layernorm", hidden),
         *parts.norm("post_attention_layernorm", hidden),

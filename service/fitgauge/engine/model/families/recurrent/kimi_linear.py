@@ -212,10 +212,8 @@ def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor,
     if not sparse:
         width = config.integer("intermediate_size")
         return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
-    experts, width = (
-        config.integer("num_experts", "num_local_experts"),
-        config.integer("moe_intermediate_size"),
-    )
+    experts = config.integer("num_experts", "num_local_experts")
+    width = config.integer("moe_intermediate_size")
     shared = width * config.integer("num_shared_experts", default=0)
     latent = config.maybe_integer("routed_expert_hidden_size", low=1)
     around = (

@@ -115,10 +115,8 @@ def squared_mlp(config: Config, name: str, width: int, hidden: int) -> tuple[Ten
 def mixture(config: Config, hidden: int) -> tuple[Tensor, ...]:
     """Router, experts without gate, shared expert; with `moe_latent_size` the experts work
     behind a down- and an up-projection, which vLLM keeps whole on every rank."""
-    experts, width = (
-        config.integer("n_routed_experts", "num_local_experts"),
-        config.integer("moe_intermediate_size"),
-    )
+    experts = config.integer("n_routed_experts", "num_local_experts")
+    width = config.integer("moe_intermediate_size")
     latent = config.maybe_integer("moe_latent_size")
     bias = config.flag("mlp_bias")
     inside = latent if latent is not None else hidden

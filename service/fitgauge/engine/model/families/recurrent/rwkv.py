@@ -40,10 +40,8 @@ def read_rwkv(config: Config) -> ModelSpec:
         *parts.linear("feed_forward.value", hidden, width, Split.ROW),
     )
     states = (State("shift", 2 * hidden, 1), State("ssm", 3 * inner, 1, "F32"))
-    mixers, mlp = (
-        (Recurrent(kind="rwkv", states=states),),
-        Mlp(intermediate_size=width, gated=False),
-    )
+    mixers = (Recurrent(kind="rwkv", states=states),)
+    mlp = Mlp(intermediate_size=width, gated=False)
     first = parts.Layer((*parts.norm("pre_ln", hidden, bias=True), *tensors), mixers, mlp)
     return decoder(
         config,

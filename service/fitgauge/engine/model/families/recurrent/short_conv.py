@@ -34,10 +34,8 @@ def read_lfm2(config: Config) -> ModelSpec:
     types = kinds(config, "layer_types", layers=count) or [
         "full_attention" if index in attends else "conv" for index in range(count)
     ]
-    attention, dense = (
-        heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1)),
-        config.integer("num_dense_layers", default=count),
-    )
+    attention = heads(config, head_dim=hidden // config.integer("num_attention_heads", low=1))
+    dense = config.integer("num_dense_layers", default=count)
 
     def layer(index: int, kind: str) -> parts.Layer:
         norms = (*parts.norm("operator_norm", hidden), *parts.norm("ffn_norm", hidden))

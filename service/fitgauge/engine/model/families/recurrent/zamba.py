@@ -26,10 +26,8 @@ def read_zamba2(config: Config) -> ModelSpec:
     types = kinds(config, "layers_block_type", "layer_types", layers=count) or default_kinds(
         config, count
     )
-    width, sizes = (
-        config.integer("intermediate_size", default=4 * hidden) or 4 * hidden,
-        mamba_sizes(config, hidden),
-    )
+    width = config.integer("intermediate_size", default=4 * hidden) or 4 * hidden
+    sizes = mamba_sizes(config, hidden)
     attention, mixer = shared_attention(config, hidden), mamba2_mixer(sizes)
     plain = parts.Layer(
         (*parts.norm("input_layernorm", hidden), *mamba2_tensors("mamba", sizes)), (mixer,)

@@ -71,10 +71,8 @@ class AttentionModules(Modules):
             context.tokens,
             *((source.elements // inward[1].shape[1],) * 2 if source else (context.tokens,) * 2),
         )
-        heads, kv_heads = (
-            max(1, mixer.query_heads // context.heads),
-            max(1, mixer.kv_heads // context.heads),
-        )
+        heads = max(1, mixer.query_heads // context.heads)
+        kv_heads = max(1, mixer.kv_heads // context.heads)
         widths = (heads * mixer.head_dim, kv_heads * mixer.head_dim, kv_heads * mixer.value_dim)
         sizes = [tokens * width for tokens, width in zip(rows, widths, strict=True)]
         if len(inward) == 1:
@@ -137,10 +135,8 @@ class AttentionModules(Modules):
         cos, sin = tape.constant("cos", 1, width), tape.constant("sin", 1, width)
         if self.traits.interleaves:
             size = self.context.sequence * mixer.head_dim // (2 if self.traits.rotates_part else 1)
-            cos, sin = (
-                tape.copy("cos.interleaved", cos, size),
-                tape.copy("sin.interleaved", sin, size),
-            )
+            cos = tape.copy("cos.interleaved", cos, size)
+            sin = tape.copy("sin.interleaved", sin, size)
         return self.rotate("query", q, cos, sin), self.rotate("key", k, cos, sin)
 
     def rotate(self, name: str, x: Value, cos: Value, sin: Value) -> Value:
@@ -268,10 +264,8 @@ class AttentionModules(Modules):
             tape.copy("query.exchanged", q),
             *(tape.copy(f"{x.name}.exchanged", x, copies * x.elements) for x in (k, v)),
         )
-        size, extra = (
-            context.tokens * heads * mixer.value_dim,
-            [("attention.log_sum", context.tokens * heads, FLOAT)],
-        )
+        size = context.tokens * heads * mixer.value_dim
+        extra = [("attention.log_sum", context.tokens * heads, FLOAT)]
         mixed = tape.operation(
             "attention",
             whole,
@@ -299,10 +293,8 @@ class AttentionModules(Modules):
         spread = (
             tape.copy if self.context.batch > 1 else tape.slice
         )  # with one sequence all heads can share a view
-        q, k = (
-            tape.copy("query.scaled", q),
-            spread("key.spread", tape.copy("key.scaled", k), rows * mixer.head_dim),
-        )
+        q = tape.copy("query.scaled", q)
+        k = spread("key.spread", tape.copy("key.scaled", k), rows * mixer.head_dim)
         scores = tape.operation(
             "attention.scores", (q, k), rows * self.context.keys, FLOAT, saves=(q, k), product=True
         )

@@ -152,10 +152,8 @@ class FeedForwardModules(Modules):
         """Return (up + 1) x gate x sigmoid(1.702 gate), both clamped, of one tensor that holds gate
         and up (GptOssExperts._apply_gate)."""
         tape = self.tape
-        gate, up = (
-            tape.pointwise("experts.gate_clamped", gate),
-            tape.pointwise("experts.up_clamped", up),
-        )
+        gate = tape.pointwise("experts.gate_clamped", gate)
+        up = tape.pointwise("experts.up_clamped", up)
         sigmoid = tape.pointwise(
             "experts.sigmoid", tape.copy("experts.scaled", gate), of_output=True
         )

@@ -114,10 +114,8 @@ class FusedLayer(Layer):
         """Return the adapter matrices of a linear where the kernel supports them: Unsloth's takes
         neither biases nor magnitudes (DoRA)."""
         name = parameter.name.removesuffix(".weight")
-        a, b = (
-            self._tensors.get(f"{name}.lora_A.weight"),
-            self._tensors.get(f"{name}.lora_B.weight"),
-        )
+        a = self._tensors.get(f"{name}.lora_A.weight")
+        b = self._tensors.get(f"{name}.lora_B.weight")
         magnitude = self._tensors.get(f"{name}.lora_magnitude_vector")
         refused = self._bare and (magnitude is not None or f"{name}.bias" in self._tensors)
         if not self._adapters or refused or a is None or b is None:

@@ -47,10 +47,8 @@ class Gemma4Layer(Layer):
         which counts them."""
         tape, context = self.tape, self.context
         *inward, out = self.linears(attention=True)
-        heads, kv_heads = (
-            max(1, mixer.query_heads // context.heads),
-            max(1, mixer.kv_heads // context.heads),
-        )
+        heads = max(1, mixer.query_heads // context.heads)
+        kv_heads = max(1, mixer.kv_heads // context.heads)
         cos, sin = (tape.constant(name, 1, context.table_width) for name in ("cos", "sin"))
         q = self.rotate("query", self.norm("self_attn.q_norm", self.linear(inward[0], x)), cos, sin)
         if mixer.shares_cache:

@@ -76,10 +76,8 @@ class Layer(AttentionModules, FeedForwardModules):
     def _parallel(self, x: Value, names: list[str]) -> Value:
         first = self._normed(names[0] if names else "", x)
         second = self.norm(names[1], x) if len(names) > 1 else first
-        mixed, fed = (
-            self._checkpointed_part(self.mix, first),
-            self._checkpointed_part(self.feed_forward, second),
-        )
+        mixed = self._checkpointed_part(self.mix, first)
+        fed = self._checkpointed_part(self.feed_forward, second)
         return self.tape.add("residual", self.tape.add("branches", mixed, fed), x)
 
     def _checkpointed_part(self, module: Callable[[Value], Value], x: Value) -> Value:

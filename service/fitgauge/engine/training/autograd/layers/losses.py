@@ -199,11 +199,9 @@ def _recomputed(tape: Tape, x: Value, weight: Value, tokens: int, vocabulary: in
     Of each piece there are logits, log-probabilities, their exponentials and products; of the head
     an fp32 copy, and autocast's copy, which the product saves (trl/trainer/sft_trainer.py, _chunk;
     measured on that function, with softmax in fp32 as CUDA's autocast has it)."""
-    piece, head, narrow = (
-        min(tokens, _RECOMPUTED) * vocabulary,
-        weight.elements,
-        tape.compute or FLOAT,
-    )
+    piece = min(tokens, _RECOMPUTED) * vocabulary
+    head = weight.elements
+    narrow = tape.compute or FLOAT
     copied = 0 if weight.width == FLOAT else FLOAT
     product, rows = head * (copied + tape.compute) + piece * narrow, piece * (narrow + 3 * FLOAT)
     back = max(product, rows + head * (tape.compute or copied))

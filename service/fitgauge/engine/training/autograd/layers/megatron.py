@@ -101,11 +101,9 @@ class MegatronLayer(MegatronModules):
                 make(f"{name}.turned", part)
                 for name, part in (("query", q), ("key", k), ("value", v))
             )
-            size, sums, shared = (
-                context.tokens * heads * mixer.value_dim,
-                context.tokens * heads,
-                k.elements + v.elements,
-            )
+            size = context.tokens * heads * mixer.value_dim
+            sums = context.tokens * heads
+            shared = k.elements + v.elements
             extra, passed = [("attention.log_sum", sums, FLOAT)], context.way == "p2p"
             mixed = tape.operation(
                 "attention",

@@ -170,10 +170,8 @@ class Modules:
         """Return what a linear gives, `y`, with its adapter's part of as many `elements`, of
         `rows` of `x`; `y` alone where it has none."""
         name = parameter.name.removesuffix(".weight")
-        a, b = (
-            self._tensors.get(f"{name}.lora_A.weight"),
-            self._tensors.get(f"{name}.lora_B.weight"),
-        )
+        a = self._tensors.get(f"{name}.lora_A.weight")
+        b = self._tensors.get(f"{name}.lora_B.weight")
         if a is None or b is None:
             return y
         read = self.tape.to(x, self.weight(a).width)

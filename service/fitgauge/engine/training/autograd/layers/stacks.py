@@ -178,10 +178,8 @@ def source_segments(
     encoder_context = replace(context, sequence=tokens, keys=tokens)
     size = encoder_context.tokens * spec.hidden_size
     units = [unit for unit in all_units if unit.part is Part.ENCODER]
-    around, tables = (
-        [unit for unit in units if not unit.repeated],
-        [unit for unit in all_units if unit.part is Part.EMBEDDING],
-    )
+    around = [unit for unit in units if not unit.repeated]
+    tables = [unit for unit in all_units if unit.part is Part.EMBEDDING]
     first = embedded(
         tables[:1], around, spec, encoder_context, workload, counted=[*around, *tables[:-1]]
     )

@@ -61,10 +61,8 @@ class TowerLayer(Layer):
                 return self.tape.copy(f"{name}.rotated", x)
             case "axes":
                 halves = self.tape.split(f"{name}.axes", x, x.elements // 2, x.elements // 2)
-                columns, rows = (
-                    super().rotate(f"{name}.columns", halves[0], cos, sin),
-                    super().rotate(f"{name}.rows", halves[1], cos, sin),
-                )
+                columns = super().rotate(f"{name}.columns", halves[0], cos, sin)
+                rows = super().rotate(f"{name}.rows", halves[1], cos, sin)
                 return self.tape.operation(f"{name}.rotated", (columns, rows), x.elements, x.width)
             case _:
                 return super().rotate(name, x, cos, sin)

@@ -239,10 +239,8 @@ def _context(tower: Tower, context: LayerContext, workload: TrainingWorkload) ->
     """Return the context of the tower's layers. Each image is one sequence; images in a row are one
     long sequence whose keys are those of one image."""
     style, images = tower.style, workload.images * context.batch
-    each, images = (
-        tower.sequence(tower.tile_tokens(workload.image_tokens)),
-        images * tower.tiles(workload.image_tokens),
-    )
+    each = tower.sequence(tower.tile_tokens(workload.image_tokens))
+    images = images * tower.tiles(workload.image_tokens)
     traits = Traits(activation=style.activation, norm=style.norm, float_softmax=style.float_softmax)  # type: ignore[arg-type]
     return replace(
         context,

@@ -245,10 +245,8 @@ class Tower(NamedTuple):
 
 def tower_of(spec: ModelSpec) -> Tower | None:
     """Return the tower of a model whose images are understood, else None."""
-    style, named = (
-        STYLES.get(spec.model_type),
-        {t.name: t for b in spec.blocks if b.part is Part.VISION for t in b.tensors},
-    )
+    style = STYLES.get(spec.model_type)
+    named = {t.name: t for b in spec.blocks if b.part is Part.VISION for t in b.tensors}
     patch = patch_tensor(named.values())
     if style is None or patch is None:
         return None

@@ -50,6 +50,22 @@ def test_a_server_has_the_verdict_of_its_question(check, check_fit):
     assert answer.verdict == fit.verdict
 
 
+def test_a_context_that_the_engine_fits_by_itself_is_no_maximum(check):
+    model = "meta-llama/Llama-3.1-8B-Instruct, --enforce-eager"
+    longest, fitted = (
+        check(deployment(f"{model}{more}")).servers[0] for more in ("", ", --max-model-len=auto")
+    )
+    assert (longest.verdict, fitted.verdict) == ("does_not_fit", "fits")
+    assert "context_length" not in fitted.request
+    assert "takes the longest context that fits" in fitted.remarks[0].message
+
+
+def test_a_node_of_kaito_divides_the_model_over_its_gpus(check):
+    (server,) = check((DATA / "kaito-workspace.yaml").read_text("utf-8")).servers
+    assert (server.gpu, server.gpu_count) == ("A100 80GB PCIe", 4)  # two nodes of two
+    assert server.request["pipeline_parallel"] == 2
+
+
 def test_the_first_sentence_says_which_fit(check):
     fits = deployment("Qwen/Qwen3-0.6B, --max-model-len, '4096'")
     not_fit = deployment("Qwen/Qwen3-32B")

@@ -134,6 +134,9 @@ class ContainerStart(NamedTuple):
     harmless_values: Mapping[str, re.Pattern[str]] = {}
     """What is found in values of other flags that change none."""
 
+    fitted_context: Mapping[str, frozenset[str]] = {}
+    """Values of its context's flag with which it takes the longest context that fits."""
+
     positions: PositionFlags = PositionFlags()
     """How its command scales rotary positions."""
 

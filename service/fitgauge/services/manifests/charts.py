@@ -3,9 +3,10 @@
 Source: vllm-project/production-stack helm/templates/deployment-vllm-multi.yaml;
 llm-d-incubation/llm-d-modelservice examples/ (modelCommand, parallelism); ray-project/kuberay
 ray-operator/config/samples/ray-service.llm-serve.yaml; ray-project/ray
-doc/source/serve/llm/pd-dissagregation.md (prefill_config, decode_config)."""
+doc/source/serve/llm/pd-dissagregation.md (prefill_config, decode_config); otwld/ollama-helm
+values.yaml (ollama.gpu, ollama.models.pull and run; a list of models in older charts)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
@@ -13,48 +14,60 @@ from fitgauge.services.manifests.containers import Container
 from fitgauge.services.manifests.dynamo import dynamo_graph
 from fitgauge.services.manifests.kserve import inference_service, llm_inference_service
 from fitgauge.services.manifests.nim import nim_service
+from fitgauge.services.manifests.operators import (
+    kaito_inference_set,
+    kaito_workspace,
+    kubeai_model,
+    vllm_runtime,
+)
 from fitgauge.services.manifests.parallelism import (
     PARALLELISM,
     SERVER_IMAGE,
+    STACK_FLAGS,
     flags_of,
     pods_of_a_group,
 )
-from fitgauge.services.manifests.workloads import container_of, containers
+from fitgauge.services.manifests.references import References
+from fitgauge.services.manifests.workloads import container_of, containers, environment_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
+    Items,
     Node,
     Text,
     block_at,
     blocks_at,
     documents,
+    items_at,
     text_at,
     text_of,
     texts_at,
 )
 
-_STACK_FLAGS = {
-    "maxModelLen": "--max-model-len", "dtype": "--dtype",
-    "tensorParallelSize": "--tensor-parallel-size",
-    "pipelineParallelSize": "--pipeline-parallel-size", "maxNumSeqs": "--max-num-seqs",
-    "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
-}  # fmt: skip
+_OLLAMA_IMAGE = "ollama/ollama"
 _STACK_SHARED_MEMORY = "20Gi"
 """What the production stack's chart gives /dev/shm with tensor parallelism (helm/values.yaml,
 shmSize)."""
 
 
-def chart_containers(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container] | None:
+_KINDS: Mapping[str, Callable[[Block, References], Iterator[Container]]] = {
+    "InferenceService": inference_service,
+    "LLMInferenceService": llm_inference_service,
+    "DynamoGraphDeployment": dynamo_graph,
+    "NIMService": nim_service,
+    "Model": kubeai_model,
+    "Workspace": kaito_workspace,
+    "InferenceSet": kaito_inference_set,
+    "VLLMRuntime": vllm_runtime,
+}
+"""Custom resources that start servers."""
+
+
+def chart_containers(document: Block, named: References) -> Iterator[Container] | None:
     """Return the containers of a chart's values or a custom resource; None where it is neither.
-    runtimes: KServe's serving runtimes by name."""
+    named: the objects that it may name."""
     kind = text_at(document, "kind") or ""
-    if kind == "InferenceService":
-        return inference_service(document, runtimes)
-    if kind == "LLMInferenceService":
-        return llm_inference_service(document)
-    if kind == "DynamoGraphDeployment":
-        return dynamo_graph(document)
-    if kind == "NIMService":
-        return nim_service(document)
+    if kind in _KINDS:
+        return _KINDS[kind](document, named)
     if kind == "RayService" or "serveConfigV2" in document or _is_ray_config(document):
         return _ray_serve(document)
     if kind:
@@ -63,6 +76,8 @@ def chart_containers(document: Block, runtimes: Mapping[str, Block]) -> Iterator
         return _production_stack(document)
     if "modelArtifacts" in document:
         return _model_service(document)
+    if "ollama" in document:
+        return _ollama(document)
     return None
 
 
@@ -70,7 +85,7 @@ def _production_stack(document: Block) -> Iterator[Container]:
     spec = block_at(document, "servingEngineSpec")
     for model in blocks_at(spec, "modelSpec"):
         config = block_at(model, "vllmConfig")
-        arguments = [*flags_of(config, _STACK_FLAGS), *texts_at(config, "extraArgs")]
+        arguments = [*flags_of(config, STACK_FLAGS), *texts_at(config, "extraArgs")]
         if text_at(model, "enableLoRA") == "true":
             arguments.append(text_of("--enable-lora", model.line))
         count = text_at(model, "requestGPU")
@@ -124,6 +139,30 @@ def _model_service(document: Block) -> Iterator[Container]:
                 model=name,
                 pool=role,
                 gpu_count=counts[0] * counts[1] if len(counts) == 2 else None,
+            )
+
+
+def _ollama(document: Block) -> Iterator[Container]:
+    """Yield a container for each model that the chart pulls: one at a time is asked about."""
+    settings = block_at(document, "ollama")
+    gpu = block_at(settings, "gpu")
+    models = settings.get("models")
+    names = models if isinstance(models, Items) else items_at(models, "run")
+    names = names or items_at(models, "pull")
+    if text_at(gpu, "enabled") != "true":
+        return
+    count = text_at(gpu, "number") or ""
+    for name in names:
+        if isinstance(name, Text):
+            yield Container(
+                name=f"ollama/{name}",
+                line=name.line,
+                image=text_of(_OLLAMA_IMAGE, name.line),
+                hooks=[text_of(f"ollama pull {name}", name.line)],
+                environment=environment_of(Block({"env": document.get("extraEnv")})),
+                resources=block_at(document, "resources"),
+                pod=document,
+                gpu_count=int(count) if count.isdigit() else 1,
             )
 
 

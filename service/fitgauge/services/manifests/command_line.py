@@ -63,7 +63,9 @@ class ServerCommand(Struct, frozen=True):
     flags: tuple[Flag, ...]
     """Every flag."""
     notes: tuple[Note, ...]
-    """Flags that are not read."""
+    """Flags that are not read, and what others mean."""
+    fits_context: bool
+    """Whether the engine takes the longest context that fits."""
     release: str | None
     """The release in the image's tag."""
     line: int
@@ -175,7 +177,7 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
     assert facts is not None
     flags, positional = _flags(command, facts.spellings)
     first = next(iter(positional), None) if facts.names_model_first else None
-    values = {flag.text.partition(" ")[0]: flag for flag in flags}
+    values = {_key(flag): flag for flag in flags}
     named = next((values[name] for name in facts.model_flags if name in values), None)
     model = text_of(named.value, named.name.line) if named and named.value else first
     variables = [
@@ -184,6 +186,8 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
         if (value := container.environment.get(name)) and text.partition(" ")[0] not in values
     ]
     start = " ".join((*facts.programs[0], *([first] if first and not named else ())))
+    fitted = [flag for flag in flags if flag.value in facts.fitted_context.get(_key(flag), ())]
+    flags = tuple(flag for flag in flags if flag not in fitted)
     texts = [*variables, *(flag.text for flag in flags)]
     loaded = _MODEL_LOADED.search(" ".join((*container.hooks, *command)))
     hook = [f"ollama run {loaded['tag']}"] if loaded else []
@@ -198,7 +202,10 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
             None,
         )
     served = values.get("--served-model-name")
-    notes = tuple(_unread(row, flags, [start, *hook, *variables], log))
+    notes = (
+        *(_fitted_note(row, flag) for flag in fitted),
+        *_unread(row, flags, [start, *hook, *variables], log),
+    )
     is_own = row.image is not None and row.image.repository in (container.image or "")
     tag = _TAG.search(container.image or "") if is_own else None
     return ServerCommand(
@@ -208,9 +215,20 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
         served_name=text_of(served.value, served.name.line) if served and served.value else None,
         flags=flags,
         notes=notes,
+        fits_context=bool(fitted),
         release=tag["version"] if tag else None,
         line=line,
     )
+
+
+def _key(flag: Flag) -> str:
+    """Return the flag as the parser reads it, without its value."""
+    return flag.text.partition(" ")[0]
+
+
+def _fitted_note(row: Engine, flag: Flag) -> Note:
+    message = f"`{flag.name} {flag.value}`: {row.title} takes the longest context that fits."
+    return Note(flag.name.line, message)
 
 
 def _parsed(row: Engine, texts: Sequence[str]) -> StartLog:
@@ -265,7 +283,7 @@ def _unread(
     assert facts is not None
     named = {*facts.unrelated_flags, *facts.model_flags, *_LORA_FLAGS}
     for flag in command_flags:
-        name = flag.text.partition(" ")[0]
+        name = _key(flag)
         harmless = facts.harmless_values.get(name)
         if (
             name in named
@@ -300,7 +318,7 @@ def scaling_fields(
     if start is None or OPTION not in command.engine.options:
         return {}, None
     for flag in command.flags:
-        scaling = scaling_of(start.positions, flag.text.partition(" ")[0], flag.value)
+        scaling = scaling_of(start.positions, _key(flag), flag.value)
         if scaling is None:
             continue
         if lengthens(start.positions, scaling, version, container.environment):

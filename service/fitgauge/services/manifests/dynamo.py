@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from fitgauge.services.manifests.containers import Container
+from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import container_of, owner_of
 from fitgauge.services.manifests.yaml_text import Block, Text, block_at, items_at, text_at
 
 _POOLS = ("prefill", "decode")
 
 
-def dynamo_graph(document: Block) -> Iterator[Container]:
+def dynamo_graph(document: Block, _: References) -> Iterator[Container]:
     """Yield the containers of the services of a graph."""
     services = block_at(document, "spec", "services")
     pools = [_pool(name, block_at(services, name)) for name in services]

@@ -4,10 +4,11 @@ Source: kserve/kserve python/huggingfaceserver/README.md and config/llmisvcconfi
 (config-llm-template.yaml; config-llm-prefill-template.yaml: prefill has pods and parallelism of its
 own; config-llm-worker-data-parallel.yaml: `worker` pods follow the leader of `template`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import structs
 
+from fitgauge.engine.serving.start_log.names import hub_id
 from fitgauge.services.manifests.containers import Container
 from fitgauge.services.manifests.parallelism import (
     PARALLELISM,
@@ -15,6 +16,7 @@ from fitgauge.services.manifests.parallelism import (
     flags_of,
     pods_of_a_group,
 )
+from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import container_of, containers, owner_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
@@ -37,15 +39,15 @@ def _hub_address(uri: Text | None) -> Text | None:
     return text_of(uri.removeprefix("hf://").strip('"'), uri.line)
 
 
-def inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterator[Container]:
-    """Yield the container of an InferenceService. runtimes: serving runtimes by name."""
+def inference_service(document: Block, named: References) -> Iterator[Container]:
+    """Yield the container of an InferenceService. named: serving runtimes among others."""
     predictor = block_at(document, "spec", "predictor")
     model = block_at(predictor, "model")
     if not model:
         yield from containers(document)
         return
     name = text_at(model, "runtime")
-    pod = block_at(runtimes.get(name or "", Block()), "spec")
+    pod = block_at(named.runtimes.get(name or "", Block()), "spec")
     if name is not None and any(
         image is not None and not image.in_file
         for image in (text_at(one, "image") for one in blocks_at(pod, "containers"))
@@ -70,11 +72,14 @@ def inference_service(document: Block, runtimes: Mapping[str, Block]) -> Iterato
     )
 
 
-def llm_inference_service(document: Block) -> Iterator[Container]:
+def llm_inference_service(document: Block, _: References) -> Iterator[Container]:
     """Yield the containers of an LLMInferenceService: those that decode, then those of `prefill`
     where that is a pool of its own."""
     spec = block_at(document, "spec")
-    model = _hub_address(text_at(spec, "model", "uri"))
+    uri, name = text_at(spec, "model", "uri"), text_at(spec, "model", "name")
+    model = _hub_address(uri)
+    if hub_id(model) is None and hub_id(name) is not None:
+        model = name  # of a volume, which holds what this names
     prefill = block_at(spec, "prefill")
     pools = {"decode": spec, "prefill": prefill} if prefill else {None: spec}
     for pool, part in pools.items():

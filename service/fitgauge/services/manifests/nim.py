@@ -3,7 +3,8 @@
 Source: NVIDIA's docs of NIM for LLMs, Environment Variables (2.x images run vLLM or SGLang:
 NIM_MODEL_PATH, NIM_TENSOR_PARALLEL_SIZE, NIM_MAX_MODEL_LEN, NIM_PASSTHROUGH_ARGS), Configure Your
 NIM (1.12: profiles of TensorRT-LLM, vLLM and SGLang; NIM_MODEL_NAME, NIM_KVCACHE_PERCENT);
-NVIDIA/k8s-nim-operator NIMService (spec.image.repository, spec.resources)."""
+NVIDIA/k8s-nim-operator NIMService (spec.image.repository, spec.resources,
+spec.storage.nimCache), NIMCache (spec.source.hf)."""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from msgspec import structs
 
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.manifests.containers import Container, Note, words
+from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import environment_of, owner_of
 from fitgauge.services.manifests.yaml_text import Block, block_at, text_at, text_of
 
@@ -31,19 +33,23 @@ _ENGINE = ENGINES[DEFAULT_ENGINES[0]]
 """What is checked, with its own flags: the first that NIM's images run too."""
 
 
-def nim_service(document: Block) -> Iterator[Container]:
-    """Yield the container of a NIMService."""
+def nim_service(document: Block, named: References) -> Iterator[Container]:
+    """Yield the container of a NIMService. named: the caches that may hold its model."""
     spec = block_at(document, "spec")
     image = block_at(spec, "image")
     repository = text_at(image, "repository")
     if repository is None:
         return
     tag = text_at(image, "tag")
+    cache = text_at(spec, "storage", "nimCache", "name")
+    cached = block_at(named.nim_caches.get(cache or ""), "spec", "source", "hf")
+    owner, model = text_at(cached, "namespace"), text_at(cached, "modelName")
+    names = {_MODEL_VARIABLES[-1]: text_of(f"{owner}/{model}", model.line)} if model else {}
     yield Container(
         name=owner_of(document),
         line=spec.line,
         image=text_of(f"{repository}:{tag}" if tag else repository, repository.line),
-        environment=environment_of(spec),
+        environment={**names, **environment_of(spec)},
         resources=block_at(spec, "resources"),
         pod=spec,
     )

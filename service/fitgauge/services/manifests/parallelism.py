@@ -1,4 +1,4 @@
-"""Parallelism as llm-d's chart and LLMInferenceService state it, outside the command."""
+"""Settings that charts and custom resources state outside the command."""
 
 from collections.abc import Mapping
 
@@ -11,6 +11,14 @@ PARALLELISM = {
     "pipeline": "--pipeline-parallel-size",
     "data": "--data-parallel-size",
 }
+"""As llm-d's chart and LLMInferenceService name it."""
+STACK_FLAGS = {
+    "maxModelLen": "--max-model-len", "dtype": "--dtype",
+    "tensorParallelSize": "--tensor-parallel-size",
+    "pipelineParallelSize": "--pipeline-parallel-size", "maxNumSeqs": "--max-num-seqs",
+    "gpuMemoryUtilization": "--gpu-memory-utilization", "maxLoras": "--max-loras",
+}  # fmt: skip
+"""As the production stack names them, in the values of its chart and in its VLLMRuntime."""
 
 
 def flags_of(block: Block, names: Mapping[str, str]) -> list[Text]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.engines import Engines
-from fitgauge.engine.accelerator import Accelerator
+from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.note import Note as RequestNote
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.start_log.names import hub_id
@@ -45,6 +45,8 @@ class Question(NamedTuple):
     """GPUs that the container has; None where nothing says so."""
     ranks: int
     """GPUs that the command takes."""
+    fits_context: bool
+    """Whether the engine takes the longest context that fits."""
     notes: tuple[Note, ...]
     """What it leaves out."""
 
@@ -96,18 +98,21 @@ def question(
     scaling, unscaled = scaling_fields(command, container, release)
     fields = scaling | fields
     notes += [unscaled] if unscaled else []
+    match = _gpu(gpus, catalog, notes)
+    count = gpus.count
+    if count is None and container.takes_all_gpus and match is not None:
+        count = match.count  # of the machine that the pod is placed on
+    available = count * container.group_size if count is not None else None
     ranks = _ranks(fields)
-    available = gpus.count * container.group_size if gpus.count is not None else None
     start = command.engine.container_start
     takes_all = container.takes_all_gpus or (start is not None and start.takes_all_gpus)
-    if ranks is None and takes_all:
-        ranks = available or 1
+    if takes_all and not fields.get("tensor_parallel"):
+        ranks = available or ranks or 1
     elif ranks is None:
         ranks = 1
         fields["tensor_parallel"] = 1
-    accelerator = _accelerator(gpus, catalog, notes)
-    if accelerator is not None:
-        fields |= {"gpu": accelerator.id, "gpu_count": ranks}
+    if match is not None:
+        fields |= {"gpu": match.accelerator.id, "gpu_count": ranks}
     memory = bytes_of(container.memory or _limit(container))
     if memory is not None and fields.get("cpu_offload_gib"):
         fields["host_memory_gib"] = max(1.0, memory / GIB)
@@ -122,7 +127,7 @@ def question(
         "Name the model with --model and the GPU with --gpu.",
     )
     notes += [Note(command.line, note.message) for note in dropped]
-    return Question(request, available, ranks, tuple(notes))
+    return Question(request, available, ranks, command.fits_context, tuple(notes))
 
 
 def _plain(value: object) -> object:
@@ -193,14 +198,14 @@ def _file_name(path: str) -> tuple[str, str | None]:
     return name[: match.start()], name[match.start("quantization") :].removeprefix("UD-")
 
 
-def _accelerator(gpus: Gpus, catalog: Catalog, notes: list[Note]) -> Accelerator | None:
-    """Return the GPU that a pod asks for: of alternatives, the one with the least memory; None
-    where none is named."""
+def _gpu(gpus: Gpus, catalog: Catalog, notes: list[Note]) -> GpuMatch | None:
+    """Return the GPUs that a pod asks for, all those of a machine where it names one: of
+    alternatives, the one with the least memory; None where none is named."""
     texts = [f"{gpus.mig_slice} {name}" for name in gpus.names] if gpus.mig_slice else gpus.names
     candidates = []
     for text in texts:
         try:
-            candidates.append(catalog.find(text).accelerator)
+            candidates.append(catalog.find(text))
         except FitgaugeError:
             continue
     if candidates:
@@ -214,14 +219,14 @@ def _accelerator(gpus: Gpus, catalog: Catalog, notes: list[Note]) -> Accelerator
     return _slice(gpus.mig_slice, catalog, notes)
 
 
-def _memory(accelerator: Accelerator) -> int:
-    return accelerator.usable.expected
+def _memory(match: GpuMatch) -> int:
+    return match.accelerator.usable.expected
 
 
-def _slice(mig_slice: Text, catalog: Catalog, notes: list[Note]) -> Accelerator | None:
+def _slice(mig_slice: Text, catalog: Catalog, notes: list[Note]) -> GpuMatch | None:
     """Return the MIG slice of that profile with the least memory."""
     name = f"mig-{mig_slice.replace('.', '-')}-"
-    slices = [one for one in catalog.all() if one.id.startswith(name)]
+    slices = [GpuMatch(one, 1) for one in catalog.all() if one.id.startswith(name)]
     if not slices:
         return None
     least = min(slices, key=_memory)

@@ -31,7 +31,8 @@ _MARKS = frozenset(
     )
 ) | {
     "servingEngineSpec", "modelArtifacts", "llm_configs", "prefill_config", "InferenceService",
-    "/gpu", "nvidia.com/", "/gaudi", "resourceClaims", *references.MARKS,
+    "kubeai.org", "kaito.sh", "VLLMRuntime", "/gpu", "nvidia.com/", "/gaudi", "resourceClaims",
+    *references.MARKS,
 }  # fmt: skip
 """What a manifest that starts a server, asks for GPUs or is named by one holds, so that most files
 need not be read."""
@@ -93,17 +94,17 @@ def _manifest(parsed: _Parsed, others: References | None) -> Manifest:
     try:
         if named.config_maps:
             references.fill_in(parsed.nodes, named.config_maps)
-        read = [one for node in parsed.nodes for one in _containers(node, named.runtimes)]
+        read = [one for node in parsed.nodes for one in _containers(node, named)]
     except UnreadableYamlError as error:  # of YAML within a text
         return Manifest(unreadable=Note(error.line, f"Unreadable: {error}."))
     every = tuple(as_engine(one) or one for one in read)
     return Manifest(every, named.claims, named.storage)
 
 
-def _containers(node: Node, runtimes: Mapping[str, Block]) -> Iterator[Container]:
+def _containers(node: Node, named: References) -> Iterator[Container]:
     if not isinstance(node, Block):
         return
-    charted = chart_containers(node, runtimes)
+    charted = chart_containers(node, named)
     if charted is not None:
         yield from charted
     elif is_compose(node):

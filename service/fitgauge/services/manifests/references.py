@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from fitgauge.services.manifests.disk import storage_claims
-from fitgauge.services.manifests.workloads import objects, resource_claims, serving_runtimes
+from fitgauge.services.manifests.workloads import CLAIMS, RUNTIMES, named_objects, objects
 from fitgauge.services.manifests.yaml_text import (
     Block,
     Items,
@@ -21,7 +21,7 @@ from fitgauge.services.manifests.yaml_text import (
     text_at,
 )
 
-MARKS = ("ConfigMap", "ResourceClaim", "ServingRuntime", "PersistentVolumeClaim")
+MARKS = ("ConfigMap", "ResourceClaim", "ServingRuntime", "PersistentVolumeClaim", "NIMCache")
 """What a file that holds only such objects has in it."""
 
 
@@ -36,6 +36,8 @@ class References(Struct, frozen=True):
     """Serving runtimes."""
     config_maps: Mapping[str, Block] = {}
     """Data of ConfigMaps."""
+    nim_caches: Mapping[str, Block] = {}
+    """NVIDIA's caches of models."""
 
     def over(self, others: "References") -> "References":
         """Return these, and of others what these do not name."""
@@ -44,6 +46,7 @@ class References(Struct, frozen=True):
             ChainMap(dict(self.storage), others.storage),  # type: ignore[arg-type]
             ChainMap(dict(self.runtimes), others.runtimes),  # type: ignore[arg-type]
             ChainMap(dict(self.config_maps), others.config_maps),  # type: ignore[arg-type]
+            ChainMap(dict(self.nim_caches), others.nim_caches),  # type: ignore[arg-type]
         )
 
 
@@ -55,7 +58,11 @@ def references(nodes: Sequence[Node]) -> References:
         if text_at(one, "kind") == "ConfigMap"
     }
     return References(
-        resource_claims(nodes), storage_claims(nodes), serving_runtimes(nodes), config_maps
+        named_objects(nodes, CLAIMS),
+        storage_claims(nodes),
+        named_objects(nodes, RUNTIMES),
+        config_maps,
+        named_objects(nodes, ("NIMCache",)),
     )
 
 

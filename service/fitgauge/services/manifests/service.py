@@ -175,7 +175,8 @@ class ManifestChecker:
         answer, request = pending.answer, pending.question.request
         try:
             model = await self._describe(request.model)
-            request = _with_context(request, model)
+            if not pending.question.fits_context:
+                request = _with_context(request, model)
             fit = await self._answer_of(request, answer)
         except FitgaugeError as error:
             answer.summary = f"{error.detail} {error.hint}"

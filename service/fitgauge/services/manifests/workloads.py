@@ -16,30 +16,22 @@ from fitgauge.services.manifests.yaml_text import (
     texts_at,
 )
 
-_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
+RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 """Kinds whose containers start with an InferenceService."""
-_TEMPLATES = (*_RUNTIMES, "LLMInferenceServiceConfig")
+_TEMPLATES = (*RUNTIMES, "LLMInferenceServiceConfig")
 """Kinds that start nothing by themselves."""
-_CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
+CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
+"""Kinds that containers claim GPUs by."""
 _DEVICE_FOLDER = "/dev/shm"
 _LEADER = "leaderWorkerTemplate"
 
 
-def resource_claims(documents: Sequence[Node]) -> dict[str, Block]:
-    """Return resource claims and their templates by name."""
+def named_objects(documents: Sequence[Node], kinds: Sequence[str]) -> dict[str, Block]:
+    """Return the objects of these kinds by name."""
     return {
         text_at(block, "metadata", "name") or "": block
         for block in objects(documents)
-        if text_at(block, "kind") in _CLAIMS
-    }
-
-
-def serving_runtimes(documents: Sequence[Node]) -> dict[str, Block]:
-    """Return the serving runtimes by name."""
-    return {
-        text_at(block, "metadata", "name") or "": block
-        for block in objects(documents)
-        if text_at(block, "kind") in _RUNTIMES
+        if text_at(block, "kind") in kinds
     }
 
 

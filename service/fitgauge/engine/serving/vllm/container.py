@@ -22,6 +22,10 @@ CONTAINER = ContainerStart(
         "-dp": "--data-parallel-size",
         "-q": "--quantization",
         "--model-id": "--model",
+        # argparse takes any beginning of a flag that no other flag shares
+        "--gpu-memory-util": "--gpu-memory-utilization",
+        "--max-num-seq": "--max-num-seqs",
+        "--max-num-batched-token": "--max-num-batched-tokens",
     },
     default_values={
         "--dtype": frozenset({"auto", "half", "float16", "bfloat16"}),
@@ -30,6 +34,8 @@ CONTAINER = ContainerStart(
     harmless_values={
         "--kv-transfer-config": re.compile(r'"kv_connector"\s*:\s*"(?:Nixl|Mooncake|MoRIIO)\w*"')
     },
+    # v1/core/kv_cache_planning.py, _auto_fit_max_model_len
+    fitted_context={"--max-model-len": frozenset({"auto", "-1"})},
     positions=PositionFlags(
         overrides=("--hf-overrides", "--rope-scaling"),
         by_positions_alone=releases.LENGTH_BY_POSITIONS,
@@ -43,6 +49,8 @@ CONTAINER = ContainerStart(
             "--data-parallel-rpc-port", "--default-chat-template-kwargs",
             "--disable-access-log-for-endpoints", "--disable-fastapi-docs",
             "--disable-log-requests", "--disable-log-stats", "--disable-uvicorn-access-log",
+            "--enable-log-outputs", "--enable-sleep-mode", "--max-cpu-loras",
+            "--model-loader-extra-config", "--prefix-caching-hash-algo",
             "--distributed-executor-backend", "--download-dir", "--enable-auto-tool-choice",
             "--enable-chunked-prefill", "--enable-force-include-usage", "--enable-log-requests",
             "--enable-prefix-caching",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
 
+from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests.containers import Container
 from fitgauge.services.manifests.dynamo import dynamo_graph
 from fitgauge.services.manifests.kserve import inference_service, llm_inference_service
@@ -43,7 +44,6 @@ from fitgauge.services.manifests.yaml_text import (
     texts_at,
 )
 
-_OLLAMA_IMAGE = "ollama/ollama"
 _STACK_SHARED_MEMORY = "20Gi"
 """What the production stack's chart gives /dev/shm with tensor parallelism (helm/values.yaml,
 shmSize)."""
@@ -76,9 +76,8 @@ def chart_containers(document: Block, named: References) -> Iterator[Container] 
         return _production_stack(document)
     if "modelArtifacts" in document:
         return _model_service(document)
-    if "ollama" in document:
-        return _ollama(document)
-    return None
+    named_after = next((name for name in ENGINES if "models" in block_at(document, name)), None)
+    return _pulled_models(document, named_after) if named_after else None
 
 
 def _production_stack(document: Block) -> Iterator[Container]:
@@ -142,9 +141,9 @@ def _model_service(document: Block) -> Iterator[Container]:
             )
 
 
-def _ollama(document: Block) -> Iterator[Container]:
-    """Yield a container for each model that the chart pulls: one at a time is asked about."""
-    settings = block_at(document, "ollama")
+def _pulled_models(document: Block, engine: str) -> Iterator[Container]:
+    """Yield a container for each model that the chart of an engine pulls: each is checked alone."""
+    settings = block_at(document, engine)
     gpu = block_at(settings, "gpu")
     models = settings.get("models")
     names = models if isinstance(models, Items) else items_at(models, "run")
@@ -155,10 +154,10 @@ def _ollama(document: Block) -> Iterator[Container]:
     for name in names:
         if isinstance(name, Text):
             yield Container(
-                name=f"ollama/{name}",
+                name=f"{engine}/{name}",
                 line=name.line,
-                image=text_of(_OLLAMA_IMAGE, name.line),
-                hooks=[text_of(f"ollama pull {name}", name.line)],
+                image=text_of(f"{engine}/{engine}", name.line),
+                hooks=[text_of(f"{engine} pull {name}", name.line)],
                 environment=environment_of(Block({"env": document.get("extraEnv")})),
                 resources=block_at(document, "resources"),
                 pod=document,

@@ -11,6 +11,7 @@ operator/config/samples/."""
 import re
 from collections.abc import Iterator
 
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.parallelism import STACK_FLAGS, flags_of
 from fitgauge.services.manifests.references import References
@@ -58,17 +59,17 @@ def kubeai_model(document: Block, _: References) -> Iterator[Container]:
     gpu, _separator, count = profile.partition(":")
     named = _PROFILE.fullmatch(gpu)
     name = text_of(address.partition("?")[0], url.line)
-    is_ollama = scheme == "ollama"
+    is_pulled = scheme in ENGINES
     yield Container(
         name=owner_of(document),
         line=spec.line,
         image=text_of(image, spec.line),
         arguments=texts_at(spec, "args"),
-        hooks=[text_of(f"ollama pull {name}", url.line)] if is_ollama else [],
+        hooks=[text_of(f"{scheme} pull {name}", url.line)] if is_pulled else [],
         environment=_variables(block_at(spec, "env")),
         resources=Block(),
         pod=spec,
-        model=None if is_ollama else name,
+        model=None if is_pulled else name,
         gpu_count=int(count) if count.isdigit() else 1,
         shared_memory=Text(_SHARED_MEMORY),
         gpu=text_of(named["gpu"] if named else gpu, profile.line),
@@ -136,7 +137,7 @@ def _configured(config: Text | None, named: References) -> dict[str, Text]:
     if written is None:
         return {}
     parsed = documents(written, written.line + 1)
-    settings = block_at(parsed[0] if parsed else None, "vllm")
+    settings = block_at(parsed[0] if parsed else None, DEFAULT_ENGINES[0])
     return {f"--{name}": value for name, value in settings.items() if isinstance(value, Text)}
 
 

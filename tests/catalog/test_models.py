@@ -212,6 +212,23 @@ def test_renamed_and_mirrored_repositories_are_known(alias, model_id):
     assert row.id == model_id
 
 
+@pytest.mark.parametrize(
+    ("text", "model_id"),
+    [
+        ("Mistral Large 2", "mistralai/Mistral-Large-Instruct-2407"),
+        ("mistral large 2 123b", "mistralai/Mistral-Large-Instruct-2407"),
+        ("Nemotron 3 Super 120B", "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16"),
+        ("Jamba 1.7 Mini", "ai21labs/AI21-Jamba-Mini-1.7"),
+        ("jamba 1.5 mini", "ai21labs/AI21-Jamba-1.5-Mini"),
+        ("GLM 4.7", "zai-org/GLM-4.7"),
+        ("GLM 4.7 Flash", "zai-org/GLM-4.7-Flash"),
+    ],
+)
+def test_nicknames_are_known(text, model_id):
+    """Return what people call a model leads to its repository, also to one not bundled."""
+    assert SNAPSHOT.find(text) == model_id
+
+
 def test_every_alias_leads_to_a_row_and_hides_none():
     """Return an alias points at a known id and is no id itself."""
     ids = {model_id.lower() for model_id in SNAPSHOT.ids()}

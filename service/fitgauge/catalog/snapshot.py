@@ -30,6 +30,8 @@ _SHAPE = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "kv
 
 _FIRST = b'{"id":"'
 _DATE = re.compile(rb'"date":"([0-9-]{10})"')
+_WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
+_SIZE = re.compile(r"\b\d+(?:\.\d+)?b\b")
 _TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 """What llama.cpp holds in a file of its own."""
 
@@ -118,6 +120,11 @@ def _gguf_file(model_id: str, file: str, spec: ModelSpec) -> Stored | None:
     suffix = variants.read_suffix(model_id)
     stem = suffix.stem if suffix else model_id.rpartition("/")[2]
     return Stored(file_bytes=size, file_name=f"{stem}-{label}.gguf", is_estimated=True)
+
+
+def _words_of(text: str) -> frozenset[str]:
+    """Return the words of a nickname in any order, without its size."""
+    return frozenset(_WORD.findall(_SIZE.sub(" ", text)))
 
 
 class Snapshot:
@@ -219,16 +226,20 @@ class Snapshot:
             model_id = self._quantized.get(variants.key_of(wanted))
         if model_id:
             return ModelReading(model_id)
+        if nickname := self._nicknames.get(_words_of(wanted)):
+            return ModelReading(nickname)
         row = tagged(wanted)
         if row is not None and row.model.lower() in self._places:
             return ModelReading(row.model, row.form.lower())
         reading = self._names.read(text, self._footprint)
-        sizes = Name.of(text).sizes
+        query = Name.of(text)
+        sizes = query.sizes
         if reading and sizes <= Name.of(reading.id).sizes:
             return reading
         derived = self._derived_names.read(text, self._footprint)
+        is_told = bool(sizes or (query.numbers and len(query.words) > 1))
         is_sure = derived is not None and (
-            says_all(text, derived.id) or (reading is None and bool(sizes))
+            says_all(text, derived.id) or (reading is None and is_told)
         )
         if derived is None or not is_sure:
             return reading
@@ -346,6 +357,14 @@ class Snapshot:
     @cached_property
     def _near_names(self) -> NearNames:
         return NearNames(self.named_ids())
+
+    @cached_property
+    def _nicknames(self) -> dict[frozenset[str], str]:
+        """Ids by the words of what people call them: data/nicknames.tsv, a nickname, an id and a
+        source a line."""
+        table = (_DATA / "nicknames.tsv").read_text("utf-8")
+        rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
+        return {_words_of(nickname): model_id for nickname, model_id, _ in rows}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

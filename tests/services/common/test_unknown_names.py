@@ -34,3 +34,8 @@ def test_several_models_are_no_name() -> None:
 def test_a_closed_model_is_out_of_scope_and_sends_its_size() -> None:
     error = refusal("GPT-3")
     assert (error.code, error.send) == ("out-of-scope", {"model": "175b"})
+
+
+def test_a_nickname_of_a_model_that_is_not_bundled_names_its_repository() -> None:
+    error = refusal("jamba mini 1.7")
+    assert "is ai21labs/AI21-Jamba-Mini-1.7, which is not bundled" in error.detail

@@ -243,6 +243,9 @@ class ModelResolver:
         if out_of_scope(text):
             raise self._unknown(text, error.detail, error.hint) from error
         if isinstance(error, UnknownModelError | HubError) and not error.matches:
+            if "/" not in text and self._readings.get(text) is not None:
+                detail = f"{text!r} is {reference.repo_id}, which is not bundled. {why}."
+                raise self._unknown(text, detail, error.hint) from error
             if "/" not in text:
                 raise self._unknown(text, *_unknown_name(text)) from error
             error.matches = self._snapshot.near(reference.repo_id)[:5]

@@ -61,6 +61,7 @@ NoteCode = Literal[
     "wheels-for-newer-gpus",
     # the command
     "command-lacks-flag",
+    "command-of-another-release",
     "command-of-another-tool",
     "command-of-one-node",
     "command-placeholders",

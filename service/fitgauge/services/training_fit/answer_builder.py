@@ -119,7 +119,8 @@ class AnswerBuilder:
         """Fill in the memory, the command and the whole run of what the GPU runs."""
         trained, accelerator = self._trained, self._subject.accelerator
         stage, workload = trained.fullest, trained.workload
-        others = [self._of_workload(one) for one in other_choices(trained.request, workload)]
+        choices = other_choices(trained.request, workload, trained.moved)
+        others = [self._of_workload(one) for one in choices]
         answer.fit_probability = round(trained.probability, 4)
         answer.per_gpu = per_gpu(trained, [other.fullest for other in others], accelerator)
         answer.terms = answers.term_answers(stage.terms, self._is_full)

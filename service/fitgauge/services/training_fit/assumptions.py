@@ -13,7 +13,6 @@ from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import images
 from fitgauge.services.training_fit.launchers.registry import tool_defaults
-from fitgauge.services.training_fit.launchers.tool import Tool
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -51,7 +50,7 @@ def assumptions(
     GPUs.
     """
     trained = judged.main
-    workload, tool = trained.workload, trained.tool
+    workload = trained.workload
     filled = tool_defaults(sent, trained.request, understood)
 
     def need(changes: dict[str, Value]) -> str | None:
@@ -75,7 +74,7 @@ def assumptions(
         rest = [] if opposite is None or needed is None else [f"{opposite[0]}: {needed}"]
         messages.append(
             Assumption(
-                field, value, _with(_of_tool(words, tool if field in filled else None), rest)
+                field, value, _with(_of_tool(words, trained if field in filled else None), rest)
             )
         )
     return messages + _other_defaults(trained, filled, {one.field for one in messages})
@@ -85,8 +84,10 @@ def _with(words: str, rest: list[str]) -> str:
     return f"{words} ({', '.join(rest)})" if rest else words
 
 
-def _of_tool(words: str, tool: Tool | None) -> str:
-    return words if tool is None else f"{words}, as {tool.title} {tool.version}"
+def _of_tool(words: str, trained: TrainingEstimate | None) -> str:
+    if trained is None or (tool := trained.tool) is None:
+        return words
+    return f"{words}, as {tool.of_release(trained.request)}"
 
 
 def _sharding(
@@ -220,12 +221,12 @@ def _other_defaults(
     trained: TrainingEstimate, filled: Mapping[str, object], listed: set[str]
 ) -> list[Assumption]:
     """Return what else a tool takes for settings that the request leaves out."""
-    tool, others = trained.tool, list[Assumption]()
+    others = list[Assumption]()
     for field, value in filled.items():
-        if field in listed or tool is None:
+        if field in listed:
             continue
         shown = ",".join(value) if isinstance(value, list) else value
         words = str(shown).lower() if isinstance(shown, bool) else str(shown)
-        message = f"{field} {words}, as {tool.title} {tool.version}"
+        message = _of_tool(f"{field} {words}", trained)
         others.append(Assumption(field, shown, message))  # type: ignore[arg-type]
     return others

@@ -26,7 +26,7 @@ def echo(
         trained.workload, accelerator, trained.count, model
     ) | rl_setup.understood(request, trained.setup)
     filled |= {name: value for name in _AS_SENT if (value := getattr(request, name)) is not None}
-    left_out = open_settings(request, trained.workload)
+    left_out = open_settings(request, trained.workload, trained.moved)
     return {name: value for name, value in filled.items() if name not in left_out}
 
 

@@ -22,6 +22,7 @@ from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.candidates import Fields
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.degree_candidates import degree_fields, fastest_layout
+from fitgauge.services.training_fit.launchers.registry import moved_defaults
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
 from fitgauge.services.training_fit.rl_models import ALONE, Algorithms, RlModels
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -137,14 +138,14 @@ class TrainingEstimator:
 
         Several GPUs under transformers hold a copy each (DDP), or shards (FSDP) where a copy does
         not fit and the request sets neither."""
-        spec = subject.model.spec
-        request = with_defaults(request, method, subject.accelerator, subject.count, spec)
-        workload = training_workload(request, spec, subject.count)
-        trained = self.estimate(request, workload, subject)
-        if not _is_copied_unsaid(trained) or workload.framework != "transformers":
-            return trained
-        sharded = structs.replace(workload, framework="fsdp", zero_stage=3)
-        return self.estimate(request, sharded, subject)
+        spec, count = subject.model.spec, subject.count
+        filled = with_defaults(request, method, subject.accelerator, count, spec)
+        workload = training_workload(filled, spec, count)
+        trained = self.estimate(filled, workload, subject)
+        if _is_copied_unsaid(trained) and workload.framework == "transformers":
+            sharded = structs.replace(workload, framework="fsdp", zero_stage=3)
+            trained = self.estimate(filled, sharded, subject)
+        return replace(trained, moved=moved_defaults(request, method, count, spec))
 
     def _degrees(
         self, request: TrainingRequest, trained: TrainingEstimate, subject: Subject

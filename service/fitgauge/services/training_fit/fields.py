@@ -100,17 +100,6 @@ class StepFields(SharedFields, kw_only=True):
             )
         ),
     ] = None
-    transformers_version: Annotated[
-        Annotated[str, Meta(pattern=r"^v?\d+(\.\d+){1,3}", max_length=40)] | None,
-        Meta(
-            description=(
-                "Release of transformers, whose loss held more before 4.49, and which from 5.0 on"
-                " puts a bitsandbytes base whole on every GPU before it is sharded. Default:"
-                " today's, with older losses within the interval."
-            ),
-            examples=["4.48.1"],
-        ),
-    ] = None
     mean_sequence_length: Annotated[
         Tokens | None,
         Meta(

@@ -13,8 +13,11 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.workload import trainer_steps
 
 
-def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple[str, ...]:
-    """Return the unset fields that the framework's version decides."""
+def open_settings(
+    request: TrainingRequest, workload: TrainingWorkload, moved: Sequence[Default] = ()
+) -> tuple[str, ...]:
+    """Return the unset fields that the framework's version decides. moved: what other releases of
+    the tool take (`moved_defaults`)."""
     of_torch = workload.framework in ("transformers", "fsdp") or (
         workload.framework == "deepspeed" and trainer_steps(request)
     )
@@ -30,14 +33,7 @@ def open_settings(request: TrainingRequest, workload: TrainingWorkload) -> tuple
         ("gradient_dtype", reduces(workload)),
     )
     names = [name for name, matters in settings if matters and getattr(request, name) is None]
-    return (*names, *(default.field for default in _moved(request)))
-
-
-def _moved(request: TrainingRequest) -> list[Default]:
-    """Return what other releases of the tool take for unset fields."""
-    tool = tool_of(request)
-    rows = tool.moved if tool is not None else ()
-    return [default for default in rows if getattr(request, default.field) is None]
+    return tuple(dict.fromkeys((*names, *(default.field for default in moved))))
 
 
 def reduces(workload: TrainingWorkload) -> bool:
@@ -46,7 +42,7 @@ def reduces(workload: TrainingWorkload) -> bool:
 
 
 def other_choices(
-    request: TrainingRequest, workload: TrainingWorkload
+    request: TrainingRequest, workload: TrainingWorkload, moved: Sequence[Default] = ()
 ) -> Iterator[TrainingWorkload]:
     """Yield the workload with one unset setting each as another version of its framework has it.
 
@@ -55,10 +51,11 @@ def other_choices(
     flag of its launcher. QLoRA in bf16 runs as loaded, or with fp32 norms, embedding and head (peft
     utils/other.py, prepare_model_for_kbit_training), which scripts call or do not. FSDP's
     gradients are reduced in fp32, or by accelerate in the format it computes in
-    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision). Tools say what other
-    releases of theirs take (`moved`)."""
-    for default in _moved(request):
-        yield replace(workload, **{default.field: default.value})
+    (utils/dataclasses.py, FullyShardedDataParallelPlugin.set_mixed_precision). moved: what other
+    releases of the tool take (`moved_defaults`)."""
+    for default in moved:
+        if (value := _in_workload(default)) != getattr(workload, default.field):
+            yield replace(workload, **{default.field: value})
     opened = open_settings(request, workload)
     if "optimizer_implementation" in opened:
         yield replace(workload, optimizer_implementation="fused")
@@ -66,12 +63,20 @@ def other_choices(
         yield replace(workload, fsdp_version=2 if workload.fsdp_version == 1 else 1)
     if "gradient_dtype" in opened:
         yield replace(workload, gradient_dtype="bf16")
+    tool = tool_of(request)
     if (
         workload.method == "qlora"
+        and (tool is None or tool.loads_by_transformers)
         and workload.framework == "transformers"
         and workload.precision == "bf16"
     ):
         yield replace(workload, precision="mixed_bf16")
+
+
+def _in_workload(default: Default) -> object:
+    """Return the value of a default as a workload has it."""
+    value = default.value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def widened(own: Bytes, others: Sequence[Bytes]) -> Bytes:

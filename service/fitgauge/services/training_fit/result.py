@@ -10,7 +10,7 @@ from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.fit_schemas import LimitedBy
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.training_fit.launchers.registry import tool_of
-from fitgauge.services.training_fit.launchers.tool import Tool
+from fitgauge.services.training_fit.launchers.tool import Default, Tool
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -36,6 +36,8 @@ class TrainingEstimate:
     limited_by: LimitedBy = "device"
     """What decides: the GPU, or the share of it that a rollout engine gets."""
 
+    moved: tuple[Default, ...] = ()
+    """What other releases of its tool take for what the request leaves out."""
     laid_out: bool = False
     """Whether degrees of parallelism were found for it, since a copy on every GPU does not fit."""
 

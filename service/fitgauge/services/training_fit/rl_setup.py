@@ -140,12 +140,13 @@ def setup(request: TrainingRequest, workload: TrainingWorkload, spec: ModelSpec)
 
 def understood(request: TrainingRequest, setup: Setup) -> dict[str, str | int | float | bool]:
     """Return the Setup's fields of understood_as."""
-    tool = tool_of(request)
+    tool, version = tool_of(request), request.trainer_version
+    dated: dict[str, str | int | float | bool] = {"trainer_version": version} if version else {}
     if setup.algorithm == "sft":
-        return {} if tool is None else {"trainer": tool.name}
+        return dated if tool is None else {"trainer": tool.name, **dated}
     filled: dict[str, str | int | float | bool] = {
         "algorithm": setup.algorithm, "trainer": tool.name if tool else setup.trainer,
-        "reference": setup.reference,
+        "reference": setup.reference, **dated,
     }  # fmt: skip
     if setup.sampled:
         filled |= {

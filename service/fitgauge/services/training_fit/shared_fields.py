@@ -80,6 +80,27 @@ class MethodFields(ModelFields, kw_only=True):
             examples=["unsloth"],
         ),
     ] = None
+    trainer_version: Annotated[
+        Annotated[str, Meta(pattern=r"^v?\d+([.-]\d+){1,3}", max_length=40)] | None,
+        Meta(
+            description=(
+                "Release or date of the trainer, whose defaults changed: torchtune's in 0.3 and"
+                " 0.4, torchtitan's in February and April 2025 and April 2026. Default: today's."
+            ),
+            examples=["2024-09"],
+        ),
+    ] = None
+    transformers_version: Annotated[
+        Annotated[str, Meta(pattern=r"^v?\d+(\.\d+){1,3}", max_length=40)] | None,
+        Meta(
+            description=(
+                "Release of transformers, whose loss held more before 4.49, and which from 5.0 on"
+                " puts a bitsandbytes base whole on every GPU before it is sharded. Default:"
+                " today's, with older losses within the interval."
+            ),
+            examples=["4.48.1"],
+        ),
+    ] = None
 
 
 class AdapterFields(MethodFields, kw_only=True):

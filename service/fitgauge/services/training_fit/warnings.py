@@ -34,6 +34,12 @@ def warnings(
     yield from model_notes(model)
     yield from match.warnings
     yield from recipe_notes(spec, workload)
+    if (tool := trained.tool) is not None and (named := trained.request.trainer_version):
+        yield Note(
+            "command-of-another-release",
+            "trainer_version",
+            f"Defaults are those of {tool.title} {named}; the command is of {tool.version}.",
+        )
     if workload.precision == "fp8":
         yield Note(
             "fp8-activations-uncounted",

@@ -181,7 +181,8 @@ def base_workload(
     request: TrainingPlanRequest, filled: TrainingRequest, model: Model, choices: Choices
 ) -> TrainingWorkload:
     """Return the workload that all plans share, on one GPU."""
-    base = training_workload(structs.replace(filled, framework=None, trainer=None), model.spec, 1)
+    of_no_tool = structs.replace(filled, framework=None, trainer=None, trainer_version=None)
+    base = training_workload(of_no_tool, model.spec, 1)
     return structs.replace(
         base,
         framework=choices.frameworks[0],

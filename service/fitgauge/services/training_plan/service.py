@@ -61,6 +61,7 @@ from fitgauge.services.training_plan.schemas import (
     TrainingPlanAnswer,
     TrainingPlanRequest,
 )
+from fitgauge.services.training_plan.settings import moved_of, plan_settings
 
 DEFAULT_LIMIT = 8
 
@@ -213,8 +214,9 @@ class Planner:
         workload, usable = plan.workload, accelerator.usable
         every = training_stages(model.spec, workload, self._profile, usable.expected)
         price = request.price_per_gpu_hour
-        settings = workload_fields(workload, accelerator, workload.gpus, model)
-        otherwise = other_choices(convert(settings, TrainingRequest), workload)
+        moved = moved_of(request, workload, accelerator, model)
+        settings = plan_settings(request, workload, accelerator, model, moved)
+        otherwise = other_choices(convert(settings, TrainingRequest), workload, moved)
         others = [
             fullest(training_stages(model.spec, other, self._profile, usable.expected))
             for other in otherwise

@@ -169,6 +169,14 @@ def test_weights_are_loaded_in_the_format_that_was_counted(command, asked, dtype
     )
 
 
+@pytest.mark.parametrize("trainer", ["trl", "ms-swift"])
+def test_a_4_bit_base_is_stored_in_a_format_that_fsdp2_shards(command, trainer):
+    """accelerate leaves one of bytes whole on every rank."""
+    asked = {"method": "qlora", "gpu_count": 2, "fsdp_version": 2, "trainer": trainer}
+    assert "--bnb_4bit_quant_storage bfloat16" in command(framework="fsdp", **asked)
+    assert "quant_storage" not in command(framework="transformers", **asked | {"gpu_count": 1})
+
+
 def test_tensor_parallelism_under_transformers_stands_in_the_environment(command):
     """accelerate's launcher refuses flags of a mesh without FSDP2."""
     line = command(gpu_count=8, tensor_parallel=4)

@@ -120,8 +120,8 @@ def older_heads(spec: ModelSpec, workload: TrainingWorkload) -> tuple[Segment, .
     if workload.loss != "full" or spec.task != "generate" or workload.framework == "megatron":
         return ()
     others: list[dict[str, Any]] = [{"transformers_version": version} for version in OLDER]
-    if workload.framework == "fsdp" and workload.compiles_loss:
-        others = [] if workload.compile_loss else [{"compile_loss": False}]
+    if workload.framework == "fsdp" and workload.compile:
+        others = [{"compile_loss": False}] if workload.compile_loss is None else []
     elif workload.transformers_version is not None:
         others = []
     relevant = _relevant(spec, workload)

@@ -137,6 +137,8 @@ def _adapters(model: Model, workload: TrainingWorkload) -> dict[str, object]:
             "--quant_bits": 4,
             "--bnb_4bit_quant_type": stored[:3],
             "--bnb_4bit_use_double_quant": switch(stored == "nf4_double"),
+            # accelerate leaves bytes whole on every rank (utils/fsdp_utils.py, fsdp2_prepare_model)
+            "--bnb_4bit_quant_storage": "bfloat16" if workload.framework == "fsdp" else None,
         }
     return settings
 

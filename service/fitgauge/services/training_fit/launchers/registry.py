@@ -20,7 +20,7 @@ from fitgauge.services.training_fit.launchers.megatron import MEGATRON_LAUNCHER
 from fitgauge.services.training_fit.launchers.ms_swift import MS_SWIFT
 from fitgauge.services.training_fit.launchers.nemo import NEMO
 from fitgauge.services.training_fit.launchers.openrlhf import OPENRLHF
-from fitgauge.services.training_fit.launchers.tool import Launcher, Tool, Value, word_of
+from fitgauge.services.training_fit.launchers.tool import Default, Launcher, Tool, Value, word_of
 from fitgauge.services.training_fit.launchers.torchtitan import TORCHTITAN
 from fitgauge.services.training_fit.launchers.torchtune import TORCHTUNE
 from fitgauge.services.training_fit.launchers.trl import TRL, TRL_LAUNCHER
@@ -109,10 +109,18 @@ def tool_of(request: TrainingRequest) -> Tool | None:
     """Return the tool a request names as its trainer, else as its framework; None without one.
     NeMo is Automodel with PyTorch's own frameworks, else Megatron-Bridge.
 
-    Raises InvalidRequestError for an unknown trainer.
+    Raises InvalidRequestError for an unknown trainer, and for a version without one.
     """
     if request.trainer is None:
-        return find_tool(request.framework)
+        tool = find_tool(request.framework)
+        if tool is None and request.trainer_version is not None:
+            raise InvalidRequestError(
+                "trainer_version is that of a trainer, and none is named.",
+                hint="Name the trainer as framework, or leave trainer_version out.",
+                field="trainer_version",
+                code="conflicting-fields",
+            )
+        return tool
     tool = tool_named(request.trainer)
     of_torch = word_of(request.framework or "").startswith(("fsdp", "transformers"))
     return AUTOMODEL if tool is NEMO and of_torch else tool
@@ -159,6 +167,14 @@ def with_tool_defaults(
     )
 
 
+def moved_defaults(
+    sent: TrainingRequest, method: str, count: int, spec: ModelSpec
+) -> tuple[Default, ...]:
+    """Return what other releases of a request's tool take for the fields that it leaves out."""
+    tool = tool_of(sent)
+    return () if tool is None else tool.moved_for(sent, method, count, spec)
+
+
 def tool_defaults(
     sent: TrainingRequest, filled: TrainingRequest, understood: Container[str]
 ) -> dict[str, Value]:
@@ -170,7 +186,7 @@ def tool_defaults(
     tool = tool_of(filled)
     return {
         default.field: default.value
-        for default in (tool.defaults if tool else ())
+        for default in ((*tool.moved, *tool.defaults) if tool else ())
         if default.field in understood
         and getattr(sent, default.field) is None
         and getattr(filled, default.field) == default.value
@@ -185,9 +201,7 @@ def defaults_note(
     if tool is None or not values:
         return None
     settings = ", ".join(f"{field} {_text(value)}" for field, value in values.items())
-    return Note(
-        "tool-defaults", "framework", f"Defaults of {tool.title} ({tool.version}): {settings}."
-    )
+    return Note("tool-defaults", "framework", f"Defaults of {tool.of_release(filled)}: {settings}.")
 
 
 def _text(value: Value) -> str:

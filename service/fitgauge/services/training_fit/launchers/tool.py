@@ -45,6 +45,26 @@ def lacking(field: str, message: str) -> Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """When a default of a tool changed."""
+
+    day: tuple[int, int, int]
+    """Year, month and day of the commit."""
+    release: tuple[int, ...] = ()
+    """The first release with it; empty where the tool names its releases by their date."""
+
+    def came_after(self, version: str) -> bool:
+        """Return whether a version of the tool, a release or a date, is from before it; of a number
+        that no release of the tool has, False."""
+        parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+        return parts < (self.day if parts[:1] >= (_FIRST_YEAR,) else self.release)
+
+
+_FIRST_YEAR = 2000
+"""The least first number of a version that is a date."""
+
+
+@dataclass(frozen=True, slots=True)
 class Default:
     """The value a tool takes for a field that the request leaves out."""
 
@@ -72,6 +92,21 @@ class Default:
     """To a request with tensor parallelism only."""
     kernels: str | None = None
     """To a request with these kernels only."""
+    compiled: bool = False
+    """To a request with torch.compile only."""
+    since: Change | None = None
+    """Of the releases from this change on."""
+    until: Change | None = None
+    """Of the releases before this change."""
+    spanned: bool = False
+    """Whether it is within the interval of a request that names no release: where releases that
+    people still run have it, it moves the estimate by much, and no term spans it."""
+
+    def is_of(self, version: str) -> bool:
+        """Return whether a version of the tool has it."""
+        return (self.since is None or not self.since.came_after(version)) and (
+            self.until is None or self.until.came_after(version)
+        )
 
     def applies(self, request: TrainingRequest, method: str, count: int, spec: ModelSpec) -> bool:
         """Return whether it applies to a request of this method, on `count` GPUs, for this
@@ -86,6 +121,7 @@ class Default:
             and not (self.checkpointed and request.activation_checkpointing == "none")
             and not (self.divided and (request.tensor_parallel or 1) == 1)
             and self.kernels in (None, word_of(request.kernels or ""))
+            and not (self.compiled and not request.compile)
         )
 
 
@@ -149,7 +185,8 @@ class Tool:
     defaults: tuple[Default, ...] = ()
     """Of rows for one field the first that applies counts."""
     moved: tuple[Default, ...] = ()
-    """What other releases take for a field that `defaults` leaves out: within the interval."""
+    """Defaults of some releases alone, each with `since` or `until`: taken where the request names
+    such a release."""
     command: Callable[[Model, TrainingWorkload, Setup], str] | None = None
     """The whole command, with the files it reads."""
     files: FilesOf | None = None
@@ -217,13 +254,34 @@ class Tool:
     def defaults_for(
         self, request: TrainingRequest, method: str, count: int, spec: ModelSpec
     ) -> Iterator[Default]:
-        """Yield its defaults for the fields that are left out, one row a field."""
-        filled = set[str]()
-        for default in self.defaults:
+        """Yield its defaults for the fields that are left out, one row a field, in the release that
+        the request names."""
+        filled, version = set[str](), request.trainer_version
+        dated = [] if version is None else [row for row in self.moved if row.is_of(version)]
+        for default in (*dated, *self.defaults):
             left_out = getattr(request, default.field) is None and default.field not in filled
             if left_out and default.applies(request, method, count, spec):
                 filled.add(default.field)
                 yield default
+
+    def moved_for(
+        self, request: TrainingRequest, method: str, count: int, spec: ModelSpec
+    ) -> tuple[Default, ...]:
+        """Return what other releases take for the fields that are left out, as far as it is within
+        the interval; empty where the request names the release."""
+        if request.trainer_version is not None:
+            return ()
+        return tuple(
+            row
+            for row in self.moved
+            if row.spanned
+            and getattr(request, row.field) is None
+            and row.applies(request, method, count, spec)
+        )
+
+    def of_release(self, request: TrainingRequest) -> str:
+        """Return its name, with the release that the request names, else the one that was read."""
+        return f"{self.title} {request.trainer_version or self.version}"
 
     def runs(self, model: Model, workload: TrainingWorkload, setup: Setup) -> bool:
         """Return whether it has a command of its own for this training."""

@@ -10,7 +10,7 @@ from fitgauge.engine.training.parallel.pipeline import DEFAULT_CHUNKS
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import flags, joined
 from fitgauge.services.training_fit.launchers.common import processes_per_node
-from fitgauge.services.training_fit.launchers.tool import Default, Tool, lacking
+from fitgauge.services.training_fit.launchers.tool import Change, Default, Tool, lacking
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
     command_after,
@@ -140,6 +140,7 @@ def _module(model: str, config: str, flags: Sequence[str]) -> str:
 _MODULE = "titan_run"
 _OF_MODULE = {"MODULE": f"MODULE={_MODULE}", "CONFIG": "CONFIG=train"}
 _POLICIES = {"none": None, "selective": "SelectiveAC", "full": "FullAC"}
+_COMPILED_LOSS = Change((2025, 4, 2), (0, 1))
 
 TORCHTITAN = Tool(
     name="torchtitan",
@@ -182,6 +183,14 @@ TORCHTITAN = Tool(
     ),
     moved=(
         Default("loss", "chunked_backward",
-            "torchtitan/models/*/config_registry.py, ChunkedLossWrapper since April 2026"),
+            "torchtitan/models/*/config_registry.py, ChunkedLossWrapper since April 2026",
+            since=Change((2026, 4, 27), (0, 2, 3)), spanned=True),
+        Default("compile_loss", False, "torchtitan/train.py: layers alone are compiled",
+            compiled=True, until=_COMPILED_LOSS),
+        Default("compile_loss", True, "torchtitan/components/loss.py, build_cross_entropy_loss",
+            compiled=True, since=_COMPILED_LOSS),
+        Default("optimizer_implementation", "foreach",
+            "torchtitan/config_manager.py, optimizer.fused: False",
+            until=Change((2025, 2, 24), (0, 1))),
     ),
 )  # fmt: skip

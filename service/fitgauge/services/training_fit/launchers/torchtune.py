@@ -9,7 +9,7 @@ from fitgauge.services.training_fit.launchers.adapter_names import target_module
 from fitgauge.services.training_fit.launchers.common import base_format, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Change, Default, Tool
 from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
 
 _OPTIMIZERS = {
@@ -136,6 +136,8 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
 _LARGE = 60e9
 """Parameters from which torchtune's configurations are those of its 70B models."""
 _OUTPUTS = ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_WIDER = Change((2024, 11, 7), (0, 4))
+"""Adapters on the MLP and on the output of attention too."""
 
 TORCHTUNE = Tool(
     name="torchtune",
@@ -183,5 +185,15 @@ TORCHTUNE = Tool(
             gpus="several"),
         Default("shard_embeddings", True,
             "recipes/configs/llama3_1/8B_full.yaml, custom_sharded_layers", ("full",), "several"),
+    ),
+    moved=(
+        Default("loss", "full", "recipes/configs, loss: torch.nn.CrossEntropyLoss",
+            supervised=True, until=Change((2024, 8, 28), (0, 3))),
+        Default("lora_targets", ["q_proj", "k_proj", "v_proj"],
+            "recipes/configs/llama3_1/70B_lora.yaml of 0.3, lora_attn_modules", ADAPTERS,
+            "several", _LARGE, until=_WIDER),
+        Default("lora_targets", ["q_proj", "v_proj"],
+            "recipes/configs/llama3_1/8B_lora.yaml of 0.3, lora_attn_modules", ADAPTERS,
+            until=_WIDER),
     ),
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """The question that a container asks: model, GPUs and settings as a request of the API."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -74,30 +75,7 @@ def question(
 
     Raises MissingModelError and the errors of fitgauge.errors."""
     notes = [*container.notes, *gpus.notes, *command.notes]
-    fields = launch_fields(command.log) | lora_fields(command)
-    try:
-        fields |= model_fields(container, command, notes)
-    except MissingModelError:
-        if not overrides.get("model"):
-            raise
-        fields["model"] = overrides["model"]
-    fields["engine"] = command.engine.name
-    if container.pool is not None and "disaggregation" in command.engine.options:
-        fields["disaggregation"] = container.pool
-    if command.engine.container_start is not None:
-        method = str(fields.get("quantization"))
-        fields["quantization"] = command.engine.container_start.quantizations.get(
-            method, fields.get("quantization")
-        )
-    if command.release is not None:
-        version, note = known_version(engines, command.engine.name, command.release)
-        fields["engine_version"] = version
-        notes += [Note(command.line, note.message)] if note else []
-    profile = engines.profile(command.engine.name, None)
-    release = words.version(fields.get("engine_version") or profile.newest)
-    scaling, unscaled = scaling_fields(command, container, release)
-    fields = scaling | fields
-    notes += [unscaled] if unscaled else []
+    fields = _fields_of_command(container, command, engines, overrides, notes)
     match = _gpu(gpus, catalog, notes)
     count = gpus.count
     if count is None and container.takes_all_gpus and match is not None:
@@ -130,6 +108,40 @@ def question(
     return Question(request, available, ranks, command.fits_context, tuple(notes))
 
 
+def _fields_of_command(
+    container: Container,
+    command: ServerCommand,
+    engines: Engines,
+    overrides: Mapping[str, Any],
+    notes: list[Note],
+) -> dict[str, Any]:
+    """Return the fields that the command says: its flags, model, engine and release."""
+    fields = launch_fields(command.log) | lora_fields(command)
+    try:
+        fields |= model_fields(container, command, notes)
+    except MissingModelError:
+        if not overrides.get("model"):
+            raise
+        fields["model"] = overrides["model"]
+    fields["engine"] = command.engine.name
+    if container.pool is not None and "disaggregation" in command.engine.options:
+        fields["disaggregation"] = container.pool
+    if command.engine.container_start is not None:
+        method = str(fields.get("quantization"))
+        fields["quantization"] = command.engine.container_start.quantizations.get(
+            method, fields.get("quantization")
+        )
+    if command.release is not None:
+        version, note = known_version(engines, command.engine.name, command.release)
+        fields["engine_version"] = version
+        notes += [Note(command.line, note.message)] if note else []
+    profile = engines.profile(command.engine.name, None)
+    release = words.version(fields.get("engine_version") or profile.newest)
+    scaling, unscaled = scaling_fields(command, container, release)
+    notes += [unscaled] if unscaled else []
+    return scaling | fields
+
+
 def _plain(value: object) -> object:
     """Return a text without its line."""
     return str(value) if isinstance(value, str) else value
@@ -139,12 +151,7 @@ def _ranks(fields: Mapping[str, Any]) -> int | None:
     """Return the GPUs that the degrees of parallelism take; None where none is set."""
     degrees = ("tensor_parallel", "pipeline_parallel", "data_parallel")
     values = [int(fields[name]) for name in degrees if fields.get(name)]
-    if not values:
-        return None
-    product = 1
-    for value in values:
-        product *= value
-    return product
+    return math.prod(values) if values else None
 
 
 def model_fields(

@@ -2,8 +2,8 @@
 
 from msgspec import UNSET
 
-from fitgauge.services.common.fit_schemas import FitAnswer
-from fitgauge.services.common.schemas import Verdict
+from fitgauge.services.common.fit_schemas import FitAnswer, PerGpu
+from fitgauge.services.common.schemas import GpuAnswer, Verdict
 from fitgauge.services.common.speed_schemas import SpeedAnswer
 from fitgauge.services.fit.echo import OF_THE_SPEED
 from fitgauge.services.fit.speed import in_words, targets_in_words
@@ -63,38 +63,10 @@ def fit_answer(
         fixes=fixes(tool, call, answer.suggestions) or UNSET,
         command=answer.launch.command if answer.launch else UNSET,
     )
-    load = f"at {context:,} tokens" if isinstance(context, int) else "as asked"
-    if isinstance(requests, int) and requests > 1:
-        load += f" x {requests:,} requests"
-    written = f"{short_name(answer.model.id)}{f' in {quantization}' if quantization else ''}"
-    if half := understood.get("disaggregation"):
-        written += f" ({half})"
-    version = str(understood.get("engine_version", "")).removesuffix(".0")
-    place = f"{gpus(answer.gpu)} with {engine_title(understood['engine'])} {version}".rstrip()
     notes = [
         f"{one.setting} {_plain(one.value)} instead of {_plain(one.default)}"
         for one in answer.chosen
     ]
-    if answer.per_gpu is not None and answer.terms is not None:
-        memory = answer.per_gpu
-        usable = memory.budget_bytes if memory.limited_by == "budget" else memory.usable_bytes
-        _sizes(short, memory.required_bytes.expected, usable)
-        short.range_gib = [gib(memory.required_bytes.low), gib(memory.required_bytes.high)]
-        short.parts_gib = parts(answer.terms, gib(memory.required_bytes.expected))
-    if answer.verdict == "unsupported":
-        short.answer = one_decimal(answer.summary)
-    else:
-        limit = answer.limits.max_context_length if answer.limits else None
-        if limit and answer.verdict != "does_not_fit":
-            short.max_context = limit
-        short.answer = _sentence(
-            f"{written} {_in_words(answer.verdict)} on {place}{targets_in_words(answer.speed)}",
-            short,
-            load,
-            answer.fit_probability,
-        )
-    if answer.speed is not None and OF_THE_SPEED & understood.keys():
-        _speed(short, answer.speed)
     short.assumed = [
         *notes,
         *call.notes,
@@ -102,7 +74,32 @@ def fit_answer(
         *assumed(answer.assumed),
     ] or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
+    _sizes(short, answer)
+    if answer.verdict == "unsupported":
+        short.answer = one_decimal(answer.summary)
+    else:
+        limit = answer.limits.max_context_length if answer.limits else None
+        if limit and answer.verdict != "does_not_fit":
+            short.max_context = limit
+        load = f"at {context:,} tokens" if isinstance(context, int) else "as asked"
+        if isinstance(requests, int) and requests > 1:
+            load += f" x {requests:,} requests"
+        subject = _served(answer, answer.gpu, quantization)
+        short.answer = _sentence(subject, short, load, answer.fit_probability)
+    if answer.speed is not None and OF_THE_SPEED & understood.keys():
+        _speed(short, answer.speed)
     return bounded(short)
+
+
+def _served(answer: FitAnswer, gpu: GpuAnswer, quantization: str | None) -> str:
+    """Return what is served where, with the verdict."""
+    understood = answer.understood_as
+    written = f"{short_name(answer.model.id)}{f' in {quantization}' if quantization else ''}"
+    if half := understood.get("disaggregation"):
+        written += f" ({half})"
+    version = str(understood.get("engine_version", "")).removesuffix(".0")
+    place = f"{gpus(gpu)} with {engine_title(understood['engine'])} {version}".rstrip()
+    return f"{written} {_in_words(answer.verdict)} on {place}{targets_in_words(answer.speed)}"
 
 
 def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> ToolAnswer:
@@ -129,11 +126,7 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
         fixes=fixes(tool, call, answer.suggestions) or UNSET,
         command=answer.launch.command if answer.launch else UNSET,
     )
-    if answer.per_gpu is not None and answer.terms is not None:
-        memory = answer.per_gpu
-        _sizes(short, memory.required_bytes.expected, memory.usable_bytes)
-        short.range_gib = [gib(memory.required_bytes.low), gib(memory.required_bytes.high)]
-        short.parts_gib = parts(answer.terms, gib(memory.required_bytes.expected))
+    _sizes(short, answer)
     if answer.limits is not None and answer.limits.max_micro_batch_size:
         short.max_micro_batch_size = answer.limits.max_micro_batch_size
     if answer.verdict == "unsupported":
@@ -178,9 +171,18 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:,}"
 
 
-def _sizes(short: ToolAnswer, needs: int, usable: int) -> None:
-    short.needs_gib = gib(needs)
+def _sizes(short: ToolAnswer, answer: FitAnswer | TrainingAnswer) -> None:
+    """Fill in what a GPU needs and may use, where the answer has it."""
+    memory = answer.per_gpu
+    if memory is None or answer.terms is None:
+        return
+    needs, usable = memory.required_bytes, memory.usable_bytes
+    if isinstance(memory, PerGpu) and memory.limited_by == "budget":
+        usable = memory.budget_bytes
+    short.needs_gib = gib(needs.expected)
     short.usable_gib = gib(usable)
+    short.range_gib = [gib(needs.low), gib(needs.high)]
+    short.parts_gib = parts(answer.terms, gib(needs.expected))
 
 
 def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | None) -> str:

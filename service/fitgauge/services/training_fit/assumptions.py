@@ -25,6 +25,11 @@ METHOD_TITLES: Mapping[str, str] = {
     "qlora": "QLoRA",
     "full": "full fine-tuning",
 }
+_CHECKPOINTING = {
+    "full": "activation checkpointing",
+    "selective": "selective activation checkpointing",
+    "none": "no activation checkpointing",
+}
 _OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW", "paged_adamw": "paged AdamW"}
 _KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "flex": "flex", "eager": "eager"}
 _LOSSES = {
@@ -35,6 +40,16 @@ _LOSSES = {
     "fused": "loss fused with the head",
     "in_place": "loss with its gradient in place of the logits",
 }
+
+
+_ON: Opposite = ("on", {"activation_checkpointing": "full"})
+_OFF: Opposite = ("off", {"activation_checkpointing": "none"})
+_FUSED: Opposite = ("fused with the head", {"loss": "fused"})
+_WHOLE_LOGITS: Opposite = ("over whole logits", {"loss": "full"})
+_ADAMW: Opposite = ("AdamW", {"optimizer": "adamw"})
+_ADAMW_8BIT: Opposite = ("8-bit AdamW", {"optimizer": "adamw_8bit"})
+_SDPA: Opposite = ("SDPA", {"attention": "sdpa"})
+_EAGER: Opposite = ("eager", {"attention": "eager"})
 
 
 def assumptions(
@@ -118,60 +133,19 @@ def _settings(
 ) -> Iterator[tuple[str, Value, str, Opposite]]:
     """Yield (field, value, in words, opposite) of the settings that decide most."""
     workload = trained.workload
-    kind = workload.activation_checkpointing
-    yield (
-        "activation_checkpointing",
-        kind,
-        {
-            "full": "activation checkpointing",
-            "selective": "selective activation checkpointing",
-            "none": "no activation checkpointing",
-        }[kind],
-        (
-            ("on", {"activation_checkpointing": "full"})
-            if kind == "none"
-            else ("off", {"activation_checkpointing": "none"})
-        ),
-    )
+    kind, loss, optimizer = workload.activation_checkpointing, workload.loss, workload.optimizer
+    other = _OFF if kind != "none" else _ON
+    yield "activation_checkpointing", kind, _CHECKPOINTING[kind], other
     yield ("precision", workload.precision, *_precision(sent, workload))
     if trained.setup.algorithm == "sft":
-        yield (
-            "loss",
-            workload.loss,
-            _LOSSES.get(workload.loss, workload.loss),
-            (
-                ("fused with the head", {"loss": "fused"})
-                if workload.loss == "full"
-                else ("over whole logits", {"loss": "full"})
-            ),
-        )
-    yield (
-        "optimizer",
-        workload.optimizer,
-        _OPTIMIZERS.get(workload.optimizer, workload.optimizer),
-        (
-            ("8-bit AdamW", {"optimizer": "adamw_8bit"})
-            if workload.optimizer == "adamw"
-            else ("AdamW", {"optimizer": "adamw"})
-        ),
-    )
-    yield (
-        "attention",
-        workload.attention,
-        f"{_KERNELS[workload.attention]} attention",
-        (
-            ("SDPA", {"attention": "sdpa"})
-            if workload.attention == "eager"
-            else ("eager", {"attention": "eager"})
-        ),
-    )
+        yield "loss", loss, _LOSSES.get(loss, loss), _FUSED if loss == "full" else _WHOLE_LOGITS
+    other = _ADAMW_8BIT if optimizer == "adamw" else _ADAMW
+    yield "optimizer", optimizer, _OPTIMIZERS.get(optimizer, optimizer), other
+    other = _SDPA if workload.attention == "eager" else _EAGER
+    yield "attention", workload.attention, f"{_KERNELS[workload.attention]} attention", other
     batch = workload.micro_batch_size
-    yield (
-        "micro_batch_size",
-        batch,
-        "1 sequence a micro-batch" if batch == 1 else f"{batch} sequences a micro-batch",
-        None,
-    )
+    words = "1 sequence a micro-batch" if batch == 1 else f"{batch} sequences a micro-batch"
+    yield "micro_batch_size", batch, words, None
     if sent.prompt_length is None and sent.completion_length is None:
         length = workload.sequence_length
         yield ("sequence_length", length, f"{length:,} tokens", None)

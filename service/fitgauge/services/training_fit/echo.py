@@ -8,6 +8,7 @@ from fitgauge.services.training_fit import images, megatron, rl_setup
 from fitgauge.services.training_fit.framework_variants import open_settings, reduces
 from fitgauge.services.training_fit.result import TrainingEstimate
 
+Value = str | int | float | bool
 _AS_SENT = (
     "runtime_gib", "other_memory_gib", "host_memory_gib", "samples", "epochs", "token_budget",
     "mfu", "price_per_gpu_hour", "save_steps", "save_total_limit",
@@ -16,9 +17,7 @@ _AS_SENT = (
 """Fields without a default to fill in."""
 
 
-def echo(
-    trained: TrainingEstimate, accelerator: Accelerator, model: Model
-) -> dict[str, str | int | float | bool]:
+def echo(trained: TrainingEstimate, accelerator: Accelerator, model: Model) -> dict[str, Value]:
     """Return understood_as. Settings that the framework's version decides stay out, so that it
     gets the same answer when it is sent."""
     request = trained.request
@@ -32,41 +31,23 @@ def echo(
 
 def workload_fields(
     workload: TrainingWorkload, accelerator: Accelerator, count: int, model: Model
-) -> dict[str, str | int | float | bool]:
+) -> dict[str, Value]:
     """Return a workload as fields to send, with every default filled in."""
-    targets = workload.lora_targets
-    adapters: dict[str, str | int | float | bool] = {}
-    if workload.uses_adapters:
-        adapters = {
-            "lora_rank": workload.lora_rank,
-            "lora_dropout": workload.lora_dropout,
-            "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
-        }
-        if workload.method == "qlora" or workload.quantization:
-            adapters["quantization"] = workload.quantization or "nf4"
-            adapters |= (
-                {"quantize_experts": workload.quantize_experts} if model.spec.routed_experts else {}
-            )
-        if model.spec.routed_experts:
-            adapters["lora_experts"] = workload.lora_experts
-        adapters["base_precision"] = workload.base_precision
-    return {
+    routed, sharded = model.spec.routed_experts > 0, workload.framework == "fsdp"
+    reduced = workload.gradient_dtype or ("fp32" if reduces(workload) else None)
+    fields = {
         "model": model.id,
         "gpu": accelerator.name,
         "gpu_count": count,
         "method": workload.method,
-        **adapters,
+        **(_adapters(workload, routed) if workload.uses_adapters else {}),
         "precision": workload.precision,
         "framework": workload.framework,
         "optimizer": workload.optimizer,
         "optimizer_implementation": workload.optimizer_implementation,
         "loss": workload.loss,
         "sequence_length": workload.sequence_length,
-        **(
-            {"mean_sequence_length": workload.mean_sequence_length}
-            if workload.mean_sequence_length is not None
-            else {}
-        ),
+        "mean_sequence_length": workload.mean_sequence_length,
         "padded": workload.padded,
         "micro_batch_size": workload.micro_batch_size,
         "micro_batches": workload.micro_batches,
@@ -81,35 +62,39 @@ def workload_fields(
         "pipeline_schedule": workload.pipeline_schedule,
         "context_parallel": workload.context_parallel,
         "expert_parallel": workload.expert_parallel,
-        **({"expert_tensor_parallel": workload.expert_ways} if model.spec.routed_experts else {}),
+        "expert_tensor_parallel": workload.expert_ways if routed else None,
         "data_parallel": workload.data_parallel,
         "data_parallel_replicate": workload.data_parallel_replicate,
         "zero_hpz_partition_size": workload.zero_hpz_partition_size,
-        **(
-            {"fsdp_version": workload.fsdp_version, "shard_embeddings": workload.shard_embeddings}
-            if workload.framework == "fsdp"
-            else {}
-        ),
+        "fsdp_version": workload.fsdp_version if sharded else None,
+        "shard_embeddings": workload.shard_embeddings if sharded else None,
         "kernels": workload.kernels,
         "compile": workload.compile,
-        **({"compile_loss": workload.compiles_loss} if workload.compile else {}),
+        "compile_loss": workload.compiles_loss if workload.compile else None,
         "keeps_output": workload.keeps_output,
         "repeats_keys": workload.repeats_keys,
-        **(
-            {"transformers_version": workload.transformers_version}
-            if workload.transformers_version
-            else {}
-        ),
+        "transformers_version": workload.transformers_version,
         "expandable_segments": workload.uses_expandable_segments,
         "activation_offload": workload.activation_offload,
         "optimizer_in_backward": workload.optimizer_in_backward,
         "ema": workload.ema,
-        **({"fp8_parameters": workload.fp8_parameters} if workload.precision == "fp8" else {}),
-        **(
-            {"gradient_dtype": workload.gradient_dtype or "fp32"}
-            if workload.gradient_dtype or reduces(workload)
-            else {}
-        ),
+        "fp8_parameters": workload.fp8_parameters if workload.precision == "fp8" else None,
+        "gradient_dtype": reduced,
         **megatron.understood(workload, model.spec),
         **images.understood(workload, model.spec),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _adapters(workload: TrainingWorkload, routed: bool) -> dict[str, Value | None]:
+    targets = workload.lora_targets
+    quantized = workload.method == "qlora" or bool(workload.quantization)
+    return {
+        "lora_rank": workload.lora_rank,
+        "lora_dropout": workload.lora_dropout,
+        "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
+        "quantization": workload.quantization or "nf4" if quantized else None,
+        "quantize_experts": workload.quantize_experts if quantized and routed else None,
+        "lora_experts": workload.lora_experts if routed else None,
+        "base_precision": workload.base_precision,
     }

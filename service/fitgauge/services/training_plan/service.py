@@ -68,6 +68,7 @@ DEFAULT_LIMIT = 8
 
 _METHODS = ("full", "lora", "qlora")
 _ANY = ("any", "all")
+_OF_A_RUN = ("model", "samples", "epochs", "token_budget", "mfu", "price_per_gpu_hour")
 
 
 class Planner:
@@ -94,14 +95,7 @@ class Planner:
         ]
         each = max(1, (request.limit or DEFAULT_LIMIT) // len(methods))
         plans = in_turns([one.plans for one in searched], each)
-        data = TrainingRequest(
-            model=request.model,
-            samples=request.samples,
-            epochs=request.epochs,
-            token_budget=request.token_budget,
-            mfu=request.mfu,
-            price_per_gpu_hour=request.price_per_gpu_hour,
-        )
+        data = TrainingRequest(**{name: getattr(request, name) for name in _OF_A_RUN})
 
         def run_of(plan: Plan) -> tuple[TrainingRun | UnsetType, list[Note]]:
             gpus = plan.workload.gpus
@@ -153,52 +147,41 @@ class Planner:
         base = base_workload(request, filled, model, choices)
         refused = refusal(base, accelerator)
         if refused is not None:
+            hint_text, field = hint(refused), refused.parameter
             raise InvalidRequestError(
-                refused.reason,
-                hint=hint(refused),
-                field=refused.parameter,
-                code="unsupported",
+                refused.reason, hint=hint_text, field=field, code="unsupported"
             )
+        floors = Floors(model.spec, base, self._profile)
 
         def need(workload: TrainingWorkload) -> Demand:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
-        floors = Floors(model.spec, base, self._profile)
-
         def plans_of(chosen: Choices) -> list[Plan]:
-            return [
-                plan
-                for part in split_choices(request, base, chosen)
-                for plan in search(
-                    model.spec, base, part, need, accelerator.usable.expected, floors
-                )
-            ]
+            return search(model.spec, base, chosen, need, accelerator.usable.expected, floors)
+
+        def plans_of_parts(chosen: Choices) -> list[Plan]:
+            parts = split_choices(request, base, chosen)
+            return [plan for part in parts for plan in plans_of(part)]
 
         refuse_impossible(base, model, choices)
-        plans = plans_of(choices)
+        plans = plans_of_parts(choices)
         sure = (plan for plan in plans if self._verdict(plan, accelerator) == "fits")
         fewest = {min((plan.workload.gpus for plan in of), default=0) for of in (plans, sure)}
         for count in sorted(fewest):
-            plans += [plan for part in between(request, choices, count) for plan in plans_of(part)]
-        if (
-            not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks
-        ):  # equal stages may need other counts than powers of two
-            nodes = tuple(
-                sorted(count for count in whole_nodes(model.spec) if count <= choices.counts[-1])
-            )
-            of_nodes = structs.replace(choices, counts=nodes, frameworks=("megatron",))
-            plans = search(model.spec, base, of_nodes, need, accelerator.usable.expected, floors)
+            for part in between(request, choices, count):
+                plans += plans_of_parts(part)
+        if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:
+            # equal stages may need other counts than powers of two
+            nodes = sorted(n for n in whole_nodes(model.spec) if n <= choices.counts[-1])
+            of_nodes = structs.replace(choices, counts=tuple(nodes), frameworks=("megatron",))
+            plans = plans_of(of_nodes)
         objective = request.objective or "fewest_gpus"
         plans.sort(
             key=lambda plan: _order(plan, objective, self._verdict(plan, accelerator) != "fits")
         )
-        return MethodPlans(
-            base,
-            choices,
-            plans,
-            defaults_note(sent, filled, workload_fields(base, accelerator, 1, model)),
-        )
+        taken = defaults_note(sent, filled, workload_fields(base, accelerator, 1, model))
+        return MethodPlans(base, choices, plans, taken)
 
     def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
         return verdict(training_probability(plan.demand, accelerator.usable, self._profile))

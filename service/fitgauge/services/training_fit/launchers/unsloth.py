@@ -19,6 +19,7 @@ from fitgauge.services.training_fit.launchers.tool import (
 )
 from fitgauge.services.training_fit.launchers.trainer import unsupported_by_trainer
 
+Arguments = dict[str, object]
 _FILE = "train.py"
 _LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _TRAINERS = {
@@ -37,19 +38,80 @@ _REFERRING = ("dpo", "kto")
 
 def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> str:
     """Return the script, and python, or torchrun with a copy of the model on every GPU."""
+    variables = _environment(workload, setup)
     trainer = _TRAINERS.get(setup.algorithm, "SFT")
-    checkpoints = {"none": False}.get(
-        workload.activation_checkpointing, "unsloth" if workload.activation_offload else True
-    )
-    stored = base_format(workload)
-    loaded: dict[str, object] = {
+    rewards = ", reward_funcs=[reward]" if setup.sampled else ""
+    lines = ["import os"] if variables else []
+    lines += [f'os.environ["{name}"] = "{value}"' for name, value in variables.items()]
+    lines += [
+        "from unsloth import FastLanguageModel",
+        "from datasets import load_dataset",
+        f"from trl import {trainer}Config, {trainer}Trainer",
+        f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r},"
+        f" {_arguments(_loaded(workload, setup))})",
+    ]
+    if workload.uses_adapters:
+        adapted = _arguments(_adapters(model, workload))
+        lines.append(f"model = FastLanguageModel.get_peft_model(model, {adapted})")
+    if setup.sampled:
+        lines += ["def reward(completions, **_):", "    return [0.0] * len(completions)"]
+    lines += [
+        f"args = {trainer}Config({_arguments(_trainer(workload, setup))})",
+        'data = load_dataset("DATASET", split="train")',
+        f"{trainer}Trainer(model=model, processing_class=tokenizer, train_dataset=data,"
+        f" args=args{rewards}).train()",
+    ]
+    processes = f"--nproc_per_node {processes_per_node(workload)}"
+    started = f"torchrun {processes} {_FILE}" if workload.gpus > 1 else f"python {_FILE}"
+    return "\n".join([written(_FILE, "".join(f"{line}\n" for line in lines)), started])
+
+
+def _environment(workload: TrainingWorkload, setup: Setup) -> dict[str, str]:
+    variables = {}
+    if workload.loss in ("full", "in_place"):
+        variables["UNSLOTH_RETURN_LOGITS"] = "1"
+    if setup.rollout is not None and setup.rollout.serves and setup.rollout.sleep != "off":
+        variables["UNSLOTH_VLLM_STANDBY"] = "1"
+    return variables
+
+
+def _checkpoints(workload: TrainingWorkload) -> bool | str:
+    if workload.activation_checkpointing == "none":
+        return False
+    return "unsloth" if workload.activation_offload else True
+
+
+def _loaded(workload: TrainingWorkload, setup: Setup) -> Arguments:
+    """Return how the model is loaded, for the engine that samples too."""
+    stored, rollout = base_format(workload), setup.rollout
+    settings: Arguments = {
         "max_seq_length": workload.sequence_length,
         "load_in_4bit": stored in ("nf4", "nf4_double", "fp4"),
         "load_in_8bit": stored == "int8",
         "full_finetuning": not workload.uses_adapters,
-        "use_gradient_checkpointing": checkpoints,
+        "use_gradient_checkpointing": _checkpoints(workload),
     }
-    settings: dict[str, object] = {
+    if rollout is not None and rollout.serves:
+        settings["fast_inference"] = True
+        settings["gpu_memory_utilization"] = rollout.memory_utilization
+        settings["max_lora_rank"] = workload.lora_rank
+    return settings
+
+
+def _adapters(model: Model, workload: TrainingWorkload) -> Arguments:
+    return {
+        "r": workload.lora_rank,
+        "lora_alpha": workload.lora_rank,
+        **({"lora_dropout": workload.lora_dropout} if workload.lora_dropout else {}),
+        **({"use_dora": True} if workload.method == "dora" else {}),  # PEFT's LoraConfig
+        "target_modules": _targets(model, workload),
+        "use_gradient_checkpointing": _checkpoints(workload),
+    }
+
+
+def _trainer(workload: TrainingWorkload, setup: Setup) -> Arguments:
+    """Return the arguments of TRL's configuration."""
+    settings: Arguments = {
         "per_device_train_batch_size": workload.micro_batch_size,
         "gradient_accumulation_steps": workload.micro_batches,
         "optim": optim(workload) or workload.optimizer,
@@ -58,66 +120,17 @@ def unsloth_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
         "output_dir": "outputs",
     }
     if setup.sampled:
-        settings |= {
-            "num_generations": setup.group_size,
-            "max_completion_length": setup.completion_length,
-        }
-        steps = steps_sampled(workload, setup)
-        settings |= {"steps_per_generation": steps} if steps > workload.micro_batches else {}
+        settings["num_generations"] = setup.group_size
+        settings["max_completion_length"] = setup.completion_length
+        if (steps := steps_sampled(workload, setup)) > workload.micro_batches:
+            settings["steps_per_generation"] = steps
     else:
         settings["max_length"] = workload.sequence_length
     if setup.algorithm == "simpo":  # a loss of TRL's CPO (trl/trainer/cpo_config.py)
         settings |= {"loss_type": "simpo", "cpo_alpha": 0.0}
     if setup.algorithm in _REFERRING and setup.reference == "none":
         settings["precompute_ref_log_probs"] = True
-    rollout = setup.rollout
-    variables = {}
-    if workload.loss in ("full", "in_place"):
-        variables["UNSLOTH_RETURN_LOGITS"] = "1"
-    if rollout is not None and rollout.serves:
-        loaded |= {
-            "fast_inference": True,
-            "gpu_memory_utilization": rollout.memory_utilization,
-            "max_lora_rank": workload.lora_rank,
-        }
-        if rollout.sleep != "off":
-            variables["UNSLOTH_VLLM_STANDBY"] = "1"
-    lines = ["import os"] if variables else []
-    lines += [f'os.environ["{name}"] = "{value}"' for name, value in variables.items()]
-    lines += [
-        "from unsloth import FastLanguageModel",
-        "from datasets import load_dataset",
-        f"from trl import {trainer}Config, {trainer}Trainer",
-    ]
-    lines.append(
-        f"model, tokenizer = FastLanguageModel.from_pretrained({path_of(model)!r},"
-        f" {_arguments(loaded)})"
-    )
-    if workload.uses_adapters:
-        adapted: dict[str, object] = {
-            "r": workload.lora_rank,
-            "lora_alpha": workload.lora_rank,
-            **({"lora_dropout": workload.lora_dropout} if workload.lora_dropout else {}),
-            **({"use_dora": True} if workload.method == "dora" else {}),  # PEFT's LoraConfig
-            "target_modules": _targets(model, workload),
-            "use_gradient_checkpointing": checkpoints,
-        }
-        lines.append(f"model = FastLanguageModel.get_peft_model(model, {_arguments(adapted)})")
-    if setup.sampled:
-        lines += ["def reward(completions, **_):", "    return [0.0] * len(completions)"]
-    rewards = ", reward_funcs=[reward]" if setup.sampled else ""
-    lines.append(f"args = {trainer}Config({_arguments(settings)})")
-    lines.append('data = load_dataset("DATASET", split="train")')
-    lines.append(
-        f"{trainer}Trainer(model=model, processing_class=tokenizer, train_dataset=data,"
-        f" args=args{rewards}).train()"
-    )
-    started = (
-        f"torchrun --nproc_per_node {processes_per_node(workload)} {_FILE}"
-        if workload.gpus > 1
-        else f"python {_FILE}"
-    )
-    return "\n".join([written(_FILE, "".join(f"{line}\n" for line in lines)), started])
+    return settings
 
 
 def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
@@ -130,7 +143,7 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
     return _LINEARS if every else target_modules(model.spec, workload)
 
 
-def _arguments(settings: dict[str, object]) -> str:
+def _arguments(settings: Arguments) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 

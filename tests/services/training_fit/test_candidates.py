@@ -50,6 +50,17 @@ def test_a_suggestion_that_is_sent_gets_the_verdict_it_promised(train, asked):
         )
 
 
+@pytest.mark.parametrize("method", ["lora", "dora"])
+def test_a_base_in_fp32_is_advised_in_bf16_first(train, method):
+    answer = train(
+        model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", method=method, trainer="trl",
+        activation_checkpointing="full",
+    )  # fmt: skip
+    first = answer.suggestions[0]
+    assert (first.change, first.verdict) == ("load the base in bf16", "fits")
+    assert "--dtype bfloat16" in first.launch.command
+
+
 def test_eight_billion_in_full_are_advised_to_keep_everything_in_bf16_on_one_h100(train):
     changes = {
         suggestion.change: suggestion

@@ -110,7 +110,16 @@ def _saving(workload: TrainingWorkload, change: Change, *, batch: bool = True) -
 
 
 def _settings(workload: TrainingWorkload) -> Iterator[Change]:
-    """Yield what costs a little speed and no quality."""
+    """Yield what costs a little speed, and no quality to speak of."""
+    if (
+        workload.uses_adapters
+        and workload.base_quantization is None
+        and workload.base_precision == "fp32"
+        and workload.precision in ("mixed_bf16", "mixed_fp16")
+        and workload.framework == "transformers"
+    ):
+        half = "fp16" if workload.precision == "mixed_fp16" else "bf16"
+        yield Change(f"load the base in {half}", {"base_precision": "half"})
     if workload.attention == "eager":
         yield Change("use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"})
     if workload.loss != "fused":

@@ -71,19 +71,15 @@ def _typed(value: Any) -> bytes:
 
 
 def _kind(value: Any) -> int:
-    return (
-        9
-        if isinstance(value, list)
-        else (
-            8
-            if isinstance(value, str)
-            else 7
-            if isinstance(value, bool)
-            else 6
-            if isinstance(value, float)
-            else 4
-        )
-    )
+    if isinstance(value, list):
+        return 9
+    if isinstance(value, str):
+        return 8
+    if isinstance(value, bool):
+        return 7
+    if isinstance(value, float):
+        return 6
+    return 4
 
 
 def _bare(value: Any) -> bytes:

@@ -31,11 +31,9 @@ class Tracker(Live):
     looks = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return (
-            super().__torch_dispatch__(func, types, args, kwargs)
-            if self.looks
-            else func(*args, **(kwargs or {}))
-        )
+        if self.looks:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        return func(*args, **(kwargs or {}))
 
     def resized(self, storage: torch.UntypedStorage, size: int) -> None:
         """Count a storage that is freed (CheckpointWithoutOutput) or comes back."""

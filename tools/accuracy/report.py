@@ -188,11 +188,9 @@ def architecture(run: Run) -> str:
 
 def release(run: Run) -> str:
     """Engine and minor release."""
-    return (
-        f"{run.engine} {run.version[0]}.{run.version[1]}"
-        if run.version
-        else f"{run.engine}, release not printed"
-    )
+    if run.version:
+        return f"{run.engine} {run.version[0]}.{run.version[1]}"
+    return f"{run.engine}, release not printed"
 
 
 def worst(intervals: list[Interval]) -> str:

@@ -55,11 +55,9 @@ class Seen(NamedTuple):
 
 def part(row: Row) -> Literal["fit", "check"]:
     """Return the part that a hash of its source puts a run in."""
-    return (
-        "fit"
-        if int(sha256(row["source"].encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE
-        else "check"
-    )
+    if int(sha256(row["source"].encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE:
+        return "fit"
+    return "check"
 
 
 def campaign(row: Row) -> str:

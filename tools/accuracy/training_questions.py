@@ -219,13 +219,11 @@ def _optimizer(text: str) -> str:
 def _loss(text: str) -> str:
     if re.search(r"liger|cut.cross", text):
         return "fused"
-    return (
-        "in_place"
-        if text.startswith("foak")
-        else "chunked"
-        if text.startswith("chunked")
-        else "full"
-    )
+    if text.startswith("foak"):
+        return "in_place"
+    if text.startswith("chunked"):
+        return "chunked"
+    return "full"
 
 
 def _targets(text: str) -> str | list[str]:

@@ -171,11 +171,9 @@ def own_step(row: Row) -> Step:
 
 def _own_spec(row: Row) -> ModelSpec:
     """Return the model of a row: a bundled one, or a small one whose configuration it holds."""
-    return (
-        read_config(row["config"])
-        if "config" in row
-        else own_model(row["model"], row.get("layers"))
-    )
+    if "config" in row:
+        return read_config(row["config"])
+    return own_model(row["model"], row.get("layers"))
 
 
 @cache

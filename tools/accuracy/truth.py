@@ -58,11 +58,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def part(self) -> Literal["fit", "check"]:
         """The part that a hash of its source puts it in: 70 % fit, 30 % check."""
-        return (
-            "fit"
-            if int(sha256(self.source.encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE
-            else "check"
-        )
+        if int(sha256(self.source.encode()).hexdigest()[:8], 16) % 100 < FIT_SHARE:
+            return "fit"
+        return "check"
 
     @property
     def campaign(self) -> str:

@@ -313,11 +313,9 @@ class Offers:
     ) -> tuple[tuple[Offer, ...], ...]:
         """Offers of an accelerator, one tuple for each cloud."""
         each = self._by_accelerator.get(accelerator_id, ())
-        return (
-            each
-            if clouds is None
-            else tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
-        )
+        if clouds is None:
+            return each
+        return tuple(of_cloud for of_cloud in each if of_cloud[0].cloud in clouds)
 
 
 def _series(rows: Iterable[Offer]) -> Mapping[str, list[Offer]]:

@@ -209,8 +209,6 @@ def _words(error: msgspec.ValidationError) -> str:
     match = _AT.match(str(error))
     assert match is not None
     field = (match["field"] or "").replace("[...]", "")
-    return (
-        f"{field}: {match['what']}."
-        if field and not _NAMED.search(match["what"])
-        else f"{match['what']}."
-    )
+    if field and not _NAMED.search(match["what"]):
+        return f"{field}: {match['what']}."
+    return f"{match['what']}."

@@ -138,11 +138,9 @@ def choose(
         if not one.gated and kind_of(one) == kind and names_same(base_id, one.id)
     ]
     if kind == "gguf":
-        return (
-            tuple(Reference(open_ones[0].id, file=label) for label in GGUF_LABELS)
-            if open_ones
-            else ()
-        )
+        if open_ones:
+            return tuple(Reference(open_ones[0].id, file=label) for label in GGUF_LABELS)
+        return ()
     chosen = []
     for least, most in _STEPS:
         fitting = (

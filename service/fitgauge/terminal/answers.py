@@ -155,11 +155,9 @@ def _picture(
 
 def _basis(term: TermAnswer) -> str:
     """Return how a term is known, and how well."""
-    return (
-        f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}"
-        if term.high > term.low
-        else term.basis
-    )
+    if term.high > term.low:
+        return f"{term.basis} ± {(term.high - term.low) / 2 / GIB:.2f}"
+    return term.basis
 
 
 def _advice(answer: FitAnswer | TrainingAnswer, console: Console) -> None:

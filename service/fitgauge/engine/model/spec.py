@@ -118,11 +118,9 @@ class Part(StrEnum):
 def count_within(numbers: tuple[int, ...], layers: range | None) -> int:
     """Return how many of these ascending numbers are in `layers`, a run of layers; all where it
     is None."""
-    return (
-        len(numbers)
-        if layers is None
-        else bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
-    )
+    if layers is None:
+        return len(numbers)
+    return bisect_left(numbers, layers.stop) - bisect_left(numbers, layers.start)
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

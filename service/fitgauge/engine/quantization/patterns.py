@@ -38,11 +38,9 @@ class Item(NamedTuple):
 
     def accepts(self, char: str) -> bool:
         """Return whether the item matches this character of a name."""
-        return (
-            (char not in self.chars and char not in (_START, _END))
-            if self.negated
-            else char in self.chars
-        )
+        if self.negated:
+            return char not in self.chars and char not in (_START, _END)
+        return char in self.chars
 
 
 Chain = tuple[Item, ...]

@@ -272,11 +272,9 @@ def _modelopt(values: Values) -> Scheme | None:
             warnings=(_SHORTENED,) if shortened else (),
         )
     form = _algorithm(algorithm, values)
-    return (
-        Scheme(name=f"modelopt_{algorithm.lower()}", rules=(*left, Rule(form=form)))
-        if form
-        else None
-    )
+    if form:
+        return Scheme(name=f"modelopt_{algorithm.lower()}", rules=(*left, Rule(form=form)))
+    return None
 
 
 _SHORTENED = Note(
@@ -353,11 +351,11 @@ def _quark(values: Values) -> Scheme | None:
     }.get(dtype)
     if form is q.FP8_TENSOR and weight.get("qscheme") == "per_channel":
         form = q.FP8_CHANNEL
-    return (
-        Scheme(name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form)))
-        if form
-        else None
-    )
+    if form:
+        return Scheme(
+            name="quark", rules=(*_left_alone(_strings(values, "exclude")), Rule(form=form))
+        )
+    return None
 
 
 def _mlx(values: Values) -> Scheme:

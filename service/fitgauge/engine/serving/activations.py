@@ -105,11 +105,9 @@ def sampler_peak(spec: ModelSpec, copies: Coefficient, *, sequences: int) -> Ter
 def layer_width(block: Block, hidden: int, tensor_parallel: int, expert_parallel: int = 1) -> int:
     """Features of the widest product a layer of this block makes of one token, on one rank."""
     mlp = mlp_width(block.mlp, hidden, tensor_parallel, expert_parallel) if block.mlp else 0
-    return (
-        max(mlp, *(attention_width(mixer, tensor_parallel) for mixer in block.mixers))
-        if block.mixers
-        else mlp
-    )
+    if block.mixers:
+        return max(mlp, *(attention_width(mixer, tensor_parallel) for mixer in block.mixers))
+    return mlp
 
 
 def width_formula(

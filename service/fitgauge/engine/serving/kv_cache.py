@@ -117,11 +117,9 @@ def request_bytes(
     if isinstance(mixer, CrossAttention):
         return cross_bytes(mixer, dtype, tensor_parallel)
     held = cached_tokens(mixer, context_length) * token_bytes(mixer, dtype, tensor_parallel)
-    return (
-        held + compressed_bytes(mixer, context_length, dtype)
-        if isinstance(mixer, CompressedAttention)
-        else held
-    )
+    if isinstance(mixer, CompressedAttention):
+        return held + compressed_bytes(mixer, context_length, dtype)
+    return held
 
 
 def token_factors(mixer: Mixer, size: int, tensor_parallel: int) -> str:

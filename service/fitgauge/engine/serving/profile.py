@@ -35,11 +35,9 @@ class Coefficient(msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_un
     @property
     def traced(self) -> str:
         """The source, with how many runs stand behind the number."""
-        return (
-            f"{self.source} [{self.runs} {'run' if self.runs == 1 else 'runs'}]"
-            if self.runs
-            else self.source
-        )
+        if self.runs:
+            return f"{self.source} [{self.runs} {'run' if self.runs == 1 else 'runs'}]"
+        return self.source
 
     def term(self, name: str, scale: float, offset: float, formula: str) -> Term:
         """Return the term `offset` + coefficient x `scale` [bytes], spread as the coefficient

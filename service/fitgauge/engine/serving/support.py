@@ -126,11 +126,9 @@ def _method(scheme: Scheme) -> str | None:
     """Return the family of a scheme as far as it is known: of one that was assumed from a config
     was not read, nothing is."""
     method = family(scheme)
-    return (
-        None
-        if scheme.basis == "assumed" and not any(method in row.formats for row in ENGINES.values())
-        else method
-    )
+    if scheme.basis == "assumed" and not any(method in row.formats for row in ENGINES.values()):
+        return None
+    return method
 
 
 def _format(

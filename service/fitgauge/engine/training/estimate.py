@@ -321,8 +321,6 @@ def _source_of_role(name: str) -> str:
     """Return where the bytes of a model other than the policy are counted: as the policy's own of
     that name."""
     role, _, rest = name.partition("_")
-    return (
-        f"the {role}'s: {SOURCES[rest]}"
-        if rest in SOURCES
-        else "service/fitgauge/engine/training/algorithms/phases.py"
-    )
+    if rest in SOURCES:
+        return f"the {role}'s: {SOURCES[rest]}"
+    return "service/fitgauge/engine/training/algorithms/phases.py"

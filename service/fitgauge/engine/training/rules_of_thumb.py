@@ -80,13 +80,11 @@ def rule_of(spec: ModelSpec, workload: TrainingWorkload) -> ActivationRule:
         return workload.activation_rule
     if spec.model_type != "nominal":
         return "recipe"
-    return (
-        "40shl"
-        if workload.framework == "megatron"
-        else "widths"
-        if workload.precision == "int8"
-        else "recipe"
-    )
+    if workload.framework == "megatron":
+        return "40shl"
+    if workload.precision == "int8":
+        return "widths"
+    return "recipe"
 
 
 def rule_estimate(spec: ModelSpec, workload: TrainingWorkload, layers: int) -> RuleEstimate | None:

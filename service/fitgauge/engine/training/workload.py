@@ -188,11 +188,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     def base_quantization(self) -> str | None:
         """The format of a quantized frozen base: the requested one, nf4 under QLoRA; None where
         the base is trained or not quantized."""
-        return (
-            (self.quantization or ("nf4" if self.method == "qlora" else None))
-            if self.uses_adapters
-            else None
-        )
+        if self.uses_adapters:
+            return self.quantization or ("nf4" if self.method == "qlora" else None)
+        return None
 
     @property
     def expert_ways(self) -> int:
@@ -220,11 +218,9 @@ class TrainingWorkload(msgspec.Struct, frozen=True, kw_only=True):
     def uses_expandable_segments(self) -> bool:
         """Whether the allocator uses expandable segments: as requested, else under Megatron, whose
         scripts set it (ms-swift examples/train/megatron)."""
-        return (
-            self.framework == "megatron"
-            if self.expandable_segments is None
-            else self.expandable_segments
-        )
+        if self.expandable_segments is None:
+            return self.framework == "megatron"
+        return self.expandable_segments
 
     @property
     def varies(self) -> bool:

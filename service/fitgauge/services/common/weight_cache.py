@@ -40,11 +40,9 @@ _AS_TRAINED = Scheme(name="unquantized")
 def scheme_of(model: Model, quantization: str | None) -> Scheme:
     """As if stored in `quantization`, else as published. Raises UnsupportedError for an
     unknown format."""
-    return (
-        requested_scheme(quantization, model.spec)
-        if quantization
-        else published(model.spec) or _AS_TRAINED
-    )
+    if quantization:
+        return requested_scheme(quantization, model.spec)
+    return published(model.spec) or _AS_TRAINED
 
 
 def read_scheme(model: Model, scheme: Scheme) -> Scheme:

@@ -178,11 +178,9 @@ def _pool(row: ComparisonRow, seen: Seen) -> Iterator[str]:
 def _hidden(rows: dict[str, ComparisonRow]) -> str:
     """Return what of the rest is not measured."""
     hidden = [name for name in _FIXED if name not in rows]
-    return (
-        f"the log does not show {' and '.join(hidden)}, which are estimated"
-        if hidden
-        else "no term of the log explains it"
-    )
+    if hidden:
+        return f"the log does not show {' and '.join(hidden)}, which are estimated"
+    return "no term of the log explains it"
 
 
 def _usable(row: ComparisonRow, seen: Seen) -> Iterator[str]:

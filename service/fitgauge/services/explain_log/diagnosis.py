@@ -119,10 +119,10 @@ def _what_ran_out(measured: Measured, *, host: bool, kv_cache: bool) -> str:
         return f"One buffer of {gib(failed)} is larger than the device allows ({gib(limit)})."
     free = measured.value("free")
     of = f" with {gib(free)} free" if free is not None else ""
+    if failed:
+        return f"The GPU ran out of memory: an allocation of {gib(failed)} failed{of}."
     return (
-        f"The GPU ran out of memory: an allocation of {gib(failed)} failed{of}."
-        if failed
-        else "The GPU ran out of memory: weights, KV cache or activations, and what else the"
+        "The GPU ran out of memory: weights, KV cache or activations, and what else the"
         " process holds, are together more than it has."
     )
 

@@ -39,13 +39,11 @@ class QuantizedRepo(NamedTuple):
     def form(self) -> str:
         """Its format: the file's label, or what its config says."""
         scheme = published(self.model.spec)
-        return (
-            self.text.rpartition(":")[2]
-            if ":" in self.text
-            else scheme.name.removeprefix("modelopt_")
-            if scheme
-            else "another format"
-        )
+        if ":" in self.text:
+            return self.text.rpartition(":")[2]
+        if scheme:
+            return scheme.name.removeprefix("modelopt_")
+        return "another format"
 
 
 Published = tuple[QuantizedRepo, ...]

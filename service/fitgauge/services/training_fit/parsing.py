@@ -106,11 +106,9 @@ def targets(value: str | list[str] | None) -> Targets:
     word = re.sub(r"[^a-z]", "", value.lower())
     if word in ("alllinear", "all"):
         return "all_linear"
-    return (
-        "attention"
-        if word in ("attention", "attn")
-        else tuple(part for part in re.split(r"[,\s]+", value) if part)
-    )
+    if word in ("attention", "attn"):
+        return "attention"
+    return tuple(part for part in re.split(r"[,\s]+", value) if part)
 
 
 def parse_choice(

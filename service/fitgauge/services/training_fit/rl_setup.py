@@ -87,11 +87,9 @@ def asked_length(request: TrainingRequest) -> int | None:
     algorithm samples; None where all are unset [tokens]."""
     if request.prompt_length is None and request.completion_length is None:
         sampled = words.algorithm(request.algorithm) in SAMPLED
-        return (
-            DEFAULT_PROMPT + DEFAULT_COMPLETION
-            if sampled and request.sequence_length is None
-            else request.sequence_length
-        )
+        if sampled and request.sequence_length is None:
+            return DEFAULT_PROMPT + DEFAULT_COMPLETION
+        return request.sequence_length
     prompt, completion = _lengths(request, 0)
     return prompt + completion
 

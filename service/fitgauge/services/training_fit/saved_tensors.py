@@ -85,13 +85,11 @@ def shape_of(saved: Saved, context: LayerContext, weights: dict[str, tuple[int, 
 
 def _form(saved: Saved, workload: TrainingWorkload) -> Form:
     if saved.width == 1:
-        return (
-            "bool"
-            if saved.name.endswith(".mask")
-            else "fp8"
-            if workload.precision == "fp8"
-            else "int8"
-        )
+        if saved.name.endswith(".mask"):
+            return "bool"
+        if workload.precision == "fp8":
+            return "fp8"
+        return "int8"
     form = precision_policy(workload)
     half: Form = next(
         (_HALVES[name] for name in (form.compute, form.weights) if name in _HALVES), "bf16"

@@ -121,11 +121,9 @@ _SECOND = re.compile(r"^(?!(.*\.)?encoder\.(layers|block)\.)\D*\.1\.")
 def _kind(family: str) -> type:
     if family in ("bart", "t5", "m2m_100"):
         return AutoModelForSeq2SeqLM
-    return (
-        AutoModelForMaskedLM
-        if family in ("bert", "roberta", "electra", "nomic_bert", "distilbert", "modernbert")
-        else AutoModelForCausalLM
-    )
+    if family in ("bert", "roberta", "electra", "nomic_bert", "distilbert", "modernbert"):
+        return AutoModelForMaskedLM
+    return AutoModelForCausalLM
 
 
 def saved(

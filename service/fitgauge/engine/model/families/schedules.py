@@ -66,11 +66,9 @@ def one_window(config: Config, layers: int) -> list[int | None]:
 
 def window_if_used(config: Config, layers: int) -> list[int | None]:
     """Return the same, where `use_sliding_window` says so (Qwen 3)."""
-    return (
-        one_window(config, layers)
-        if config.flag("use_sliding_window")
-        else no_window(config, layers)
-    )
+    if config.flag("use_sliding_window"):
+        return one_window(config, layers)
+    return no_window(config, layers)
 
 
 def alternating_if_used(config: Config, layers: int) -> list[int | None]:

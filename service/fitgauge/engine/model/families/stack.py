@@ -149,11 +149,9 @@ def convolution(
     """Return a depthwise convolution over time of shape (channels, 1, kernel), divided by
     channels."""
     weight = Tensor(f"{name}.weight", (channels, 1, kernel), Kind.CONV, split, units, 1, dtype)
-    return (
-        (weight, Tensor(f"{name}.bias", (channels,), Kind.BIAS, split, units))
-        if bias
-        else (weight,)
-    )
+    if bias:
+        return (weight, Tensor(f"{name}.bias", (channels,), Kind.BIAS, split, units))
+    return (weight,)
 
 
 def vector(name: str, *shape: int, split: Split = Split.COLUMN, dtype: str | None = None) -> Tensor:

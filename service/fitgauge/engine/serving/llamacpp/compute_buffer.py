@@ -115,11 +115,9 @@ def layer_floats(block: Block, hidden: int) -> int:
 
 def query_floats(mixer: Mixer) -> int:
     """Return the numbers of one token's queries; of MLA they are counted by `latent_floats`."""
-    return (
-        mixer.query_heads * mixer.head_dim
-        if isinstance(mixer, Attention | CompressedAttention)
-        else 0
-    )
+    if isinstance(mixer, Attention | CompressedAttention):
+        return mixer.query_heads * mixer.head_dim
+    return 0
 
 
 def latent_floats(mixer: Mixer) -> int:

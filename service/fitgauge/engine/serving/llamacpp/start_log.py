@@ -174,11 +174,9 @@ def buffers_or_table(lines: list[Line]) -> list[Measurement]:
     """Return the buffers as they were allocated; the table of all of them where a quieter log
     has nothing else."""
     results = device_readings(lines)
-    return (
-        results
-        if any(reading.name in ("weights", "kv_pool", "requested") for reading in results)
-        else [*results, *breakdown(lines)]
-    )
+    if any(reading.name in ("weights", "kv_pool", "requested") for reading in results):
+        return results
+    return [*results, *breakdown(lines)]
 
 
 def breakdown(lines: list[Line]) -> list[Measurement]:

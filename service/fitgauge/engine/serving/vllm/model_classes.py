@@ -77,11 +77,9 @@ def _tensor(tensor: Tensor, part: Part, special: Quirks) -> Tensor | None:
         return msgspec.structs.replace(tensor, dtype="F32")
     if special.padded_tables:
         if part is Part.HEAD:
-            return (
-                None
-                if tensor.name.startswith("pooler")
-                else msgspec.structs.replace(tensor, dtype="F32")
-            )
+            if tensor.name.startswith("pooler"):
+                return None
+            return msgspec.structs.replace(tensor, dtype="F32")
         if tensor.name in ("position_embeddings.weight", "token_type_embeddings.weight"):
             return msgspec.structs.replace(tensor, split=Split.VOCABULARY)
     return tensor

@@ -275,11 +275,9 @@ def workspace_bytes(accelerator: Accelerator) -> int:
 def stage_bytes(spec: ModelSpec, workload: Workload) -> int:
     """Return what a pipeline stage receives or hands on: hidden states and residual, tokens x
     hidden x 2 B each."""
-    return (
-        2 * HALF * workload.max_batched_tokens * spec.hidden_size
-        if workload.pipeline_parallel > 1
-        else 0
-    )
+    if workload.pipeline_parallel > 1:
+        return 2 * HALF * workload.max_batched_tokens * spec.hidden_size
+    return 0
 
 
 def _with(term: Term, size: int) -> Term:

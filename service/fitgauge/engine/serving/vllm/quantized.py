@@ -239,11 +239,9 @@ def refusal(form: Format, width: int, hidden: int) -> str | None:
     if form.name.startswith(("gptq_", "awq_")):
         if marlin_reads(form, width, hidden) or not form.group:
             return None
-        return (
-            None
-            if halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK
-            else _uneven(width, form)
-        )
+        if halved_group(form.group, width, hidden) >= _SMALLEST_BLOCK:
+            return None
+        return _uneven(width, form)
     if form.name.startswith("packed_int") and form.group:
         if width % form.group:
             return _uneven(width, form)

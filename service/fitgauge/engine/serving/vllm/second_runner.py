@@ -71,11 +71,9 @@ def second_sampler(
 ) -> Coefficient | None:
     """Return the copies of the logits that the second model runner's sampler holds: without
     FlashInfer, which is for some NVIDIA GPUs, fewer."""
-    return (
-        profile.second_logits_copies
-        if _fused(accelerator) or workload.engine_version < releases.SAMPLER_WARMED
-        else _UNFUSED
-    )
+    if _fused(accelerator) or workload.engine_version < releases.SAMPLER_WARMED:
+        return profile.second_logits_copies
+    return _UNFUSED
 
 
 def holds_states(spec: ModelSpec, profile: EngineProfile) -> bool:

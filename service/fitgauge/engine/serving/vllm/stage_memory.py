@@ -284,11 +284,9 @@ def communicating_ranks(workload: Workload) -> int:
 
 def graphs_in_budget(spec: ModelSpec, profile: EngineProfile) -> bool:
     """Return whether the CUDA graphs are taken off the pool of this model."""
-    return (
-        profile.second_graphs_in_budget
-        if runs_second(spec, profile.second_runner)
-        else profile.graphs_in_budget
-    )
+    if runs_second(spec, profile.second_runner):
+        return profile.second_graphs_in_budget
+    return profile.graphs_in_budget
 
 
 def states_in_budget(spec: ModelSpec, workload: Workload, profile: EngineProfile) -> bool:

@@ -251,11 +251,9 @@ def _with_tokens(readings: list[Measurement], context_length: Flag | None) -> li
         ),
         None,
     )
-    return (
-        [*readings, structs.replace(blocks, name="kv_tokens", value=blocks.value * block)]
-        if block
-        else readings
-    )
+    if block:
+        return [*readings, structs.replace(blocks, name="kv_tokens", value=blocks.value * block)]
+    return readings
 
 
 def _outcome(lines: list[Line], readings: list[Measurement]) -> Outcome | None:

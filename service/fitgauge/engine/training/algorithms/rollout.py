@@ -58,11 +58,9 @@ def asleep(estimate: Estimate, setup: Setup, rollout: Rollout) -> tuple[Term, ..
 def host_bytes(estimate: Estimate, rollout: Rollout) -> int:
     """Host memory of a sleeping engine: its weights at level 1, nothing at level 2 (they are
     synchronized before they are used)."""
-    return (
-        sum(term.bytes for term in estimate.fullest.fixed if term.name in _WEIGHTS)
-        if rollout.sleep == "level_1" and not rollout.shares_weights
-        else 0
-    )
+    if rollout.sleep == "level_1" and not rollout.shares_weights:
+        return sum(term.bytes for term in estimate.fullest.fixed if term.name in _WEIGHTS)
+    return 0
 
 
 def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:

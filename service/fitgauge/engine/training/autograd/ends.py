@@ -53,11 +53,9 @@ def beginning(
         own = per_layer_segment(all_units, context, workload)
         text = text if own is None else joined("embedding", [text, own])
         seen = tower_segments(all_units, spec, context, workload)
-        return (
-            joined("embedding", scattered(seen, text, tied_bytes, spec, context, workload))
-            if seen
-            else text
-        )
+        if seen:
+            return joined("embedding", scattered(seen, text, tied_bytes, spec, context, workload))
+        return text
     around = [unit for unit in all_units if unit.part is Part.LANGUAGE and not unit.repeated]
     own = embedded(tables[-1:], around, spec, context, workload, counted=tables[-1:])
     if spec.tied_embeddings:

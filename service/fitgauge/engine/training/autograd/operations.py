@@ -203,11 +203,9 @@ class Recorder:
 
     def to(self, value: Value, width: int, name: str = "") -> Value:
         """Return a copy in another format; the same tensor where it has that format already."""
-        return (
-            value
-            if value.width == width
-            else self.operation(name or f"{value.name}.to", (value,), value.elements, width)
-        )
+        if value.width == width:
+            return value
+        return self.operation(name or f"{value.name}.to", (value,), value.elements, width)
 
     def cast(self, value: Value, by: str) -> Value:
         """Return autocast's copy in the compute format: a new one at every use, but of a trained

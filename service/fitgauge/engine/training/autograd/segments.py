@@ -80,11 +80,11 @@ _RECORDED: WeakMemo[ModelSpec, TrainingWorkload, tuple[RecordedLayers, ...]] = W
 
 def _memoised(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
     traced = _traced(spec, workload)
-    return (
-        msgspec.structs.replace(traced, layers=tuple(_on_host(layer) for layer in traced.layers))
-        if workload.activation_offload
-        else traced
-    )
+    if workload.activation_offload:
+        return msgspec.structs.replace(
+            traced, layers=tuple(_on_host(layer) for layer in traced.layers)
+        )
+    return traced
 
 
 def _on_host(layer: Segment) -> Segment:

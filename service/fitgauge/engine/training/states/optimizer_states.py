@@ -159,20 +159,18 @@ def optimizer_bytes(parameter: Parameter, optimizer: Optimizer, form: PrecisionP
         case "muon":
             return one if matrix and parameter.kind in _MATRIX_KINDS else 2 * one
         case "adafactor":
-            return (
-                parameter.count
-                * sum(factor_sizes(parameter.shape))
-                * BITS[_state_dtype(parameter, form)]
-                // 8
-                if matrix
-                else one
-            )
+            if matrix:
+                return (
+                    parameter.count
+                    * sum(factor_sizes(parameter.shape))
+                    * BITS[_state_dtype(parameter, form)]
+                    // 8
+                )
+            return one
         case "galore_adamw":
-            return (
-                _galore_bytes(parameter, _state_dtype(parameter, form))
-                if matrix and parameter.kind in _MATRIX_KINDS
-                else 2 * one
-            )
+            if matrix and parameter.kind in _MATRIX_KINDS:
+                return _galore_bytes(parameter, _state_dtype(parameter, form))
+            return 2 * one
         case _:
             return one
 

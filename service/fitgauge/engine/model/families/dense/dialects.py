@@ -80,11 +80,9 @@ def hyperclova(config: Config) -> Dialect:
 
 def internlm3(config: Config) -> Dialect:
     """InternLM 3: Llama, whose biases its own configs call otherwise."""
-    return (
-        Dialect(qkv_bias="qkv_bias", out_bias="qkv_bias", mlp_bias="bias")
-        if config.has("qkv_bias")
-        else LLAMA
-    )
+    if config.has("qkv_bias"):
+        return Dialect(qkv_bias="qkv_bias", out_bias="qkv_bias", mlp_bias="bias")
+    return LLAMA
 
 
 def _norms_per_head(config: Config, mixer: Attention, _: int) -> tuple[Tensor, ...]:

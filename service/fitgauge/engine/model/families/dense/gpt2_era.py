@@ -194,12 +194,10 @@ def read_opt(config: Config) -> ModelSpec:
     hidden = full.integer("hidden_size", low=1)
     width = full.integer("word_embed_proj_dim", default=full.integer("hidden_size"))
     spec = read_dense(full, dialect)
-    return (
-        spec
-        if width == hidden
-        else msgspec.structs.replace(
-            spec, blocks=(*narrowed(spec.blocks, hidden, width), project(hidden, width))
-        )
+    if width == hidden:
+        return spec
+    return msgspec.structs.replace(
+        spec, blocks=(*narrowed(spec.blocks, hidden, width), project(hidden, width))
     )
 
 
@@ -220,11 +218,9 @@ def narrowed(blocks: tuple[Block, ...], hidden: int, width: int) -> tuple[Block,
 
 def _narrow(tensor: Tensor, hidden: int, width: int) -> Tensor:
     vocabulary_rows = tensor.split is Split.VOCABULARY and tensor.shape[-1] == hidden
-    return (
-        msgspec.structs.replace(tensor, shape=(tensor.shape[0], width))
-        if vocabulary_rows
-        else tensor
-    )
+    if vocabulary_rows:
+        return msgspec.structs.replace(tensor, shape=(tensor.shape[0], width))
+    return tensor
 
 
 def project(hidden: int, width: int) -> Block:

@@ -152,11 +152,9 @@ def patch_tensors(config: Config, vision: Sizes, *, patch: int, bias: bool) -> t
         (vision.hidden, section.integer("num_channels", default=3), side, side),
         Kind.CONV,
     )
-    return (
-        (weight, Tensor("embeddings.patch_embedding.bias", (vision.hidden,), Kind.BIAS))
-        if bias
-        else (weight,)
-    )
+    if bias:
+        return (weight, Tensor("embeddings.patch_embedding.bias", (vision.hidden,), Kind.BIAS))
+    return (weight,)
 
 
 def patch_count(config: Config, *, patch: int) -> int:

@@ -217,11 +217,9 @@ def biased_attention(
 ) -> tuple[Tensor, ...]:
     """Query, key, value and output with biases; Whisper's key has none."""
     tensors = parts.attention(width, mixer, name=name, out="out_proj", qkv_bias=True, out_bias=True)
-    return (
-        tensors
-        if key_bias
-        else tuple(tensor for tensor in tensors if tensor.name != f"{name}.k_proj.bias")
-    )
+    if key_bias:
+        return tensors
+    return tuple(tensor for tensor in tensors if tensor.name != f"{name}.k_proj.bias")
 
 
 def spectrogram(config: Config, width: int) -> tuple[Tensor, ...]:

@@ -231,11 +231,9 @@ def granite_mlp(config: Config, shared: int) -> Mlp:
 def granite_rotary(config: Config, attention: Attention) -> tuple[RotaryTable, ...]:
     """Return a rotary table only where the config asks for it: Granite 4 hybrids have no
     position embedding."""
-    return (
-        rotary(config, attention.head_dim)
-        if config.text("position_embedding_type") == "rope"
-        else ()
-    )
+    if config.text("position_embedding_type") == "rope":
+        return rotary(config, attention.head_dim)
+    return ()
 
 
 JAMBA_DEFAULTS = {

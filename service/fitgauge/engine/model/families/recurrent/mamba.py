@@ -74,11 +74,9 @@ def time_step_rank(config: Config, *names: str) -> int:
     value = next(
         (config.values[name] for name in names if config.values.get(name) is not None), "auto"
     )
-    return (
-        ceil(config.integer("hidden_size", low=1) / 16)
-        if value == "auto"
-        else config.integer(*names, low=1)
-    )
+    if value == "auto":
+        return ceil(config.integer("hidden_size", low=1) / 16)
+    return config.integer(*names, low=1)
 
 
 def mamba1_tensors(name: str, sizes: Mamba1) -> tuple[Tensor, ...]:

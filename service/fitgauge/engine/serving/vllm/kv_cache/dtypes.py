@@ -136,13 +136,11 @@ def checkpoint_format(quantization: Mapping[str, object] | None) -> str:
     )
     if isinstance(scheme, Mapping):
         bits = scheme.get("num_bits") if scheme.get("type") == "float" else None
-        return (
-            "fp8_e4m3"
-            if bits == 8 and scheme.get("dynamic") is False
-            else "nvfp4"
-            if bits == 4
-            else AUTO
-        )
+        if bits == 8 and scheme.get("dynamic") is False:
+            return "fp8_e4m3"
+        if bits == 4:
+            return "nvfp4"
+        return AUTO
     return {"fp8": "fp8_e4m3", "nvfp4": "nvfp4"}.get(str(scheme).lower(), AUTO)
 
 

@@ -51,11 +51,9 @@ def end_recipe(
     """Return the modules that record the norm between the last layer and the head."""
     if isinstance(tape, MegatronTape):
         return MegatronLayer(tape, unit, context)
-    return (
-        Modules(tape, unit, context)
-        if workload.kernels == "none"
-        else FusedLayer(tape, unit, context, workload.kernels)
-    )
+    if workload.kernels == "none":
+        return Modules(tape, unit, context)
+    return FusedLayer(tape, unit, context, workload.kernels)
 
 
 def _decoder(
@@ -65,8 +63,6 @@ def _decoder(
         return MegatronLayer(tape, unit, context, recomputed_modules(workload))
     if spec.model_type in OWN:
         return OWN[spec.model_type](tape, unit, context)
-    return (
-        Layer(tape, unit, context)
-        if workload.kernels == "none"
-        else FusedLayer(tape, unit, context, workload.kernels)
-    )
+    if workload.kernels == "none":
+        return Layer(tape, unit, context)
+    return FusedLayer(tape, unit, context, workload.kernels)

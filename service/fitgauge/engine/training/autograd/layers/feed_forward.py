@@ -127,11 +127,9 @@ class FeedForwardModules(Modules):
             self.tape.pointwise("router.softmax", scores, of_output=True),
             self.picks,
         )
-        return (
-            chosen
-            if self.traits.casts_router or self.traits.float_weights
-            else self.tape.to(chosen, x.width, "router.weights")
-        )
+        if self.traits.casts_router or self.traits.float_weights:
+            return chosen
+        return self.tape.to(chosen, x.width, "router.weights")
 
     def _routed(self, router: Parameter, x: Value) -> Value:
         """Return the router's logits, in fp32 where the family computes them so. DeepSeek casts the

@@ -79,13 +79,11 @@ class MegatronModules(Layer):
             else []
         )
         if parts:
-            return (
-                self.tape.operation(
+            if len(parts) > 1:
+                return self.tape.operation(
                     name, parts, sum(part.elements for part in parts), parts[0].width
                 )
-                if len(parts) > 1
-                else parts[0]
-            )
+            return parts[0]
         weights = [self.weight(parameter) for parameter in parameters]
         elements = sum(
             self.context.tokens * weight.elements // parameter.shape[1]

@@ -189,11 +189,12 @@ def source_segments(
     x = y = tape.input("hidden", size, width, grad=True)
     for unit in around:
         y = final(Modules(tape, unit, encoder_context), y)
-    return (
-        [*line, trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none")]
-        if y is not x
-        else line
-    )
+    if y is not x:
+        return [
+            *line,
+            trace_segment("encoder.end", (), tape, x, y, [], workload, checkpointed="none"),
+        ]
+    return line
 
 
 def _layers(

@@ -66,11 +66,9 @@ def tower_segments(
         for unit in projectors
         if not unit.repeated
     ]
-    return (
-        line
-        if stream.grad
-        else [_without_gradients(segment, tower, spec, own, workload) for segment in line]
-    )
+    if stream.grad:
+        return line
+    return [_without_gradients(segment, tower, spec, own, workload) for segment in line]
 
 
 def _layer(

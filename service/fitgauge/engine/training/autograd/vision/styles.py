@@ -209,11 +209,9 @@ class Tower(NamedTuple):
 
     def unpadded(self, sequence: int) -> int:
         """Return the tokens of so many places of `sequence`."""
-        return (
-            sequence
-            if self.fixed is None
-            else sequence // (-(-(self.fixed + 1) // 8) * 8) * (self.fixed + 1)
-        )
+        if self.fixed is None:
+            return sequence
+        return sequence // (-(-(self.fixed + 1) // 8) * 8) * (self.fixed + 1)
 
     def patches(self, tokens: int) -> int:
         """Return the patches of an image of so many tokens."""

@@ -35,6 +35,8 @@ _FREE = re.compile(
     r"(?:is\s+|are\s+)?(?:left|free|remaining)\b",
     re.IGNORECASE,
 )
+_TABLE = re.compile(r"(?P<used>\d{1,6})\s?MiB\s?[/,|]\s{0,8}(?P<sold>\d{4,6})\s?MiB")
+"""A GPU's memory in the table of nvidia-smi, or in its CSV."""
 _SCALE = {"g": 1.0, "m": 1 / 1024}
 
 
@@ -49,7 +51,10 @@ def in_laptop(text: str, name: str, count: int | None, gpus: GpuNames) -> str:
 
 def memory_of_others(text: str, match: GpuMatch | None) -> float | None:
     """Return what others hold of each GPU [GiB], said as what is in use or what is free; None
-    where a text says nothing of it. match: the GPU, of whose memory the free part is taken."""
+    where a text says nothing of it; that of the fullest GPU in a table of nvidia-smi. match: the
+    GPU, of whose memory the free part is taken."""
+    if table := [int(row["used"]) for row in _TABLE.finditer(text)]:
+        return round(max(table) / 1024, 2) or None
     if (held := _HELD.search(text)) is not None and _BY_OTHERS.search(text) is not None:
         name = "held" if held["held"] else "taken"
         return _gib(held, name)

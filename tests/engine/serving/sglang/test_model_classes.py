@@ -72,6 +72,8 @@ def test_bytes_of_a_rank_in_a_format(model: str, form: str, tensor: int, size: i
         ("mistralai/Voxtral-Mini-3B-2507", None, 8, "20 heads"),
         ("zai-org/GLM-4.5V", None, 8, None),  # a tower of 12 heads, padded to 16
         ("Qwen/Qwen3-30B-A3B-FP8", None, 4, "blocks of 128"),
+        ("Qwen/Qwen3.5-4B", "fp8 blocks", 1, "32 features"),  # b and a in one linear
+        ("Qwen/Qwen3-8B", "fp8 blocks", 1, None),
     ],
 )
 def test_divisions_that_its_layers_refuse(

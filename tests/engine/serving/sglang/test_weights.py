@@ -33,10 +33,27 @@ def laid_out(model: str, architecture: Architecture) -> ShardedWeights:
         ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "blackwell", 8, 143_550_966_784),
         ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "hopper", 8, 120_146_750_464),
         ("openai/gpt-oss-20b", "consumer_blackwell", 1, 14_438_382_720),
+        ("nvidia/MiniMax-M3-NVFP4", "hopper", 1, 275_818_721_280),
     ],
 )
 def test_bytes_of_a_rank(model: str, architecture: Architecture, ranks: int, size: int) -> None:
     weights = rank_weights(laid_out(model, architecture), tensor_parallel=ranks)
+    assert weights.bytes == pytest.approx(size, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture", "ranks", "size"),
+    [
+        ("nvidia/MiniMax-M3-NVFP4", "blackwell", 4, 62_605_457_280),
+        ("deepseek-ai/DeepSeek-V4-Pro", "consumer_blackwell", 2, 429_192_533_748),
+    ],
+)
+def test_bytes_of_a_rank_with_its_experts(
+    model: str, architecture: Architecture, ranks: int, size: int
+) -> None:
+    """Routers in bfloat16 and scales once; `wo_a` in bfloat16 off compute capability 10."""
+    sharded = laid_out(model, architecture)
+    weights = rank_weights(sharded, tensor_parallel=ranks, expert_parallel=ranks)
     assert weights.bytes == pytest.approx(size, rel=1e-4)
 
 

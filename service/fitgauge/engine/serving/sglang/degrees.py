@@ -77,17 +77,19 @@ def refusal(
         return f"its {groups} Mamba groups cannot be divided by {tensor_parallel}"
     if sharded.tower_heads % tensor_parallel:
         return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
+    merged = {share for tensor in sharded.tensors if len(tensor) > 1 for share in tensor}
     for share in sharded.shares:
         if share.part in (*TOWERS, Part.PROJECTOR) or share.split is Split.NONE:
             continue
         ways = max(1, tensor_parallel // expert_parallel) if share.experts else tensor_parallel
-        if reason := _of_share(share, ways):
+        if reason := _of_share(share, ways, merged=share in merged):
             return reason
     return None
 
 
-def _of_share(share: TensorGroup, ways: int) -> str | None:
-    """Return why one kind of tensor cannot be divided over `ways` ranks."""
+def _of_share(share: TensorGroup, ways: int, *, merged: bool) -> str | None:
+    """Return why one kind of tensor cannot be divided over `ways` ranks. merged: whether it is one
+    of several columns of one linear."""
     pieces, form = share.pieces, share.form
     if share.split is Split.KV:
         if pieces % ways and ways % pieces:
@@ -101,7 +103,8 @@ def _of_share(share: TensorGroup, ways: int) -> str | None:
         hidden = share.out if share.split is Split.ROW else share.inputs
         return _of_experts(form, width // share.fused, hidden)
     size = share.inputs if share.split is Split.ROW else share.out
-    return _of_linear(share, form, width * (size // pieces or 1), ways)
+    whole_blocks = ways > 1 or (merged and share.split is not Split.ROW)
+    return _of_linear(share, form, width * (size // pieces or 1), whole_blocks=whole_blocks)
 
 
 def _of_experts(form: Format, width: int, hidden: int) -> str | None:
@@ -114,10 +117,11 @@ def _of_experts(form: Format, width: int, hidden: int) -> str | None:
     return _uneven(width, form.group) if too_small else None
 
 
-def _of_linear(share: TensorGroup, form: Format, width: int, ways: int) -> str | None:
-    """Source: fp8.py, Fp8LinearMethod.validate_block_quant_shapes; compressed_tensors_wNa16.py
+def _of_linear(share: TensorGroup, form: Format, width: int, *, whole_blocks: bool) -> str | None:
+    """whole_blocks: whether they must end where the rank's part or a merged column does. Source:
+    fp8.py, Fp8LinearMethod.validate_block_quant_shapes; compressed_tensors_wNa16.py
     (create_weights); awq/schemes/awq_linear.py."""
-    if ways > 1 and form.rows > 1:
+    if whole_blocks and form.rows > 1:
         block = form.group if share.split is Split.ROW else form.rows
         return _uneven(width, block) if width % block else None
     inputs = width if share.split is Split.ROW else share.inputs

@@ -40,6 +40,8 @@ _TRTLLM: dict[str, frozenset[str]] = {
     "MiMoV2ForCausalLM": frozenset({"fp8"}),
     "MiMoV2FlashForCausalLM": frozenset({"fp8"}),
     "MiniMaxM2ForCausalLM": frozenset({_NVFP4}),
+    "MiniMaxM3SparseForCausalLM": frozenset({_MIXED}),
+    "MiniMaxM3SparseForConditionalGeneration": frozenset({_MIXED}),
     "Gemma4ForConditionalGeneration": frozenset({_NVFP4}),
     "Cohere2MoeForCausalLM": frozenset({_UNQUANTIZED}),
     "Cohere2VisionForConditionalGeneration": frozenset({_UNQUANTIZED}),

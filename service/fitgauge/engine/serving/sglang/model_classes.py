@@ -77,9 +77,17 @@ def _as_built(block: Block, special: Quirks) -> Block:
         tensors = tuple(map(_of_tower, tensors))
     if special.padded_heads and block.part in TOWERS:
         tensors = tuple(map(_by_heads, tensors))
+    if special.router_in_16_bit:
+        tensors = tuple(map(_narrow_router, tensors))
     if special.keys_of_all_layers:
         tensors += _keys_of_shared(block)
     return msgspec.structs.replace(block, tensors=tensors)
+
+
+def _narrow_router(tensor: Tensor) -> Tensor:
+    if tensor.kind is not Kind.ROUTER or len(tensor.shape) < 2:
+        return tensor
+    return msgspec.structs.replace(tensor, dtype="BF16")
 
 
 def _keys_of_shared(block: Block) -> tuple[Tensor, ...]:

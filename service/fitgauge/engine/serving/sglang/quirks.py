@@ -37,6 +37,14 @@ class Quirks(NamedTuple):
     """Modules in 16 bit whatever the checkpoint says, as their classes are built without
     quantization."""
 
+    unquantized_off_blackwell: tuple[str, ...] = ()
+    """The same on every GPU but those of compute capability 10. Source: deepseek_v4.py,
+    wo_a_fp8_gemm_enabled; serving_hook.py and model_hook.py (SGLANG_OPT_FP8_WO_A_GEMM)."""
+
+    router_in_16_bit: bool = False
+    """Its routers, in float32 in the checkpoint, are built in bfloat16. Source: minimax_m3.py,
+    bf16_router_gemm; environ.py (SGLANG_OPT_USE_BF16_ROUTER_GEMM)."""
+
     unquantized_experts: bool = False
     """Its experts are parameters of a class of its own. Source: dbrx.py, DbrxExperts."""
 
@@ -58,9 +66,11 @@ _GEMMA4 = Quirks(
 _KIMI_MLP = Quirks(whole=("vision_tower.encoder.blocks.{}.mlp.", "mm_projector."))
 _KIMI_TOWER = Quirks(whole=("vision_tower.", "mm_projector."))
 _LFM = Quirks(untied_head=True)
+_ROUTER = Quirks(router_in_16_bit=True)
 
 _QUIRKS: Mapping[str, Quirks] = {
     "dbrx": Quirks(unquantized_experts=True),
+    "deepseek_v4": Quirks(unquantized_off_blackwell=("attn.wo_a",)),
     "gemma3": _WHOLE_EMBEDDING,
     "gemma3_text": _WHOLE_EMBEDDING,
     "gemma3n": _WHOLE_EMBEDDING._replace(divided_tower=True, keys_of_all_layers=True),
@@ -76,6 +86,8 @@ _QUIRKS: Mapping[str, Quirks] = {
     "kimi_k3": _KIMI_TOWER,
     "lfm2": _LFM,
     "lfm2_moe": _LFM,
+    "minimax_m3": _ROUTER,
+    "minimax_m3_vl": _ROUTER,
     "mistral3": Quirks(whole=("multi_modal_projector.",)),
     "mllama": Quirks(whole=("multi_modal_projector.",), padded_heads=True),
     "olmo": Quirks(unquantized=("self_attn",)),

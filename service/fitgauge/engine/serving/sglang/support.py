@@ -26,6 +26,14 @@ def refusal(
     )
 
 
+_ASKS_OF_ACTIVATIONS = frozenset({
+    "GPTBigCodeForCausalLM", "VoxtralForConditionalGeneration", "WhisperForConditionalGeneration",
+})  # fmt: skip
+"""Classes that ask a quantization for the activations it scales, which GPTQ's do not answer.
+Source: sglang 0.5.23, gpt_bigcode.py, voxtral.py and whisper.py (get_act_fn); gptq/gptq.py,
+get_scaled_act_names."""
+
+
 def _without_format(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> UnsupportedError | None:
@@ -38,6 +46,12 @@ def _without_format(
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
         return UnsupportedError(
             "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
+        )
+    if settings.get("quant_method") == "gptq" and spec.architecture in _ASKS_OF_ACTIVATIONS:
+        return UnsupportedError(
+            "quantization",
+            "SGLang cannot build this model in GPTQ, which does not answer its class.",
+            ({"quantization": ("awq", "bf16")},),
         )
     if settings.get("quant_algo") == "FP8" and capability < (8, 9):
         return UnsupportedError(

@@ -12,11 +12,12 @@ from fitgauge.engine.model.model import Stored
 from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.quantization.scheme import Rule, Scheme, named
 from fitgauge.engine.serving.sglang.experts import ExpertLayout, doubled_scales, expert_layout
 from fitgauge.engine.serving.sglang.gpus import Architecture
 from fitgauge.engine.serving.sglang.model_classes import registered
 from fitgauge.engine.serving.sglang.quantized import expert_form, registered_scheme
+from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.vllm import weights as vllm
 from fitgauge.engine.serving.vllm.model_classes import position_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights, round_up
@@ -37,13 +38,18 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
 def on_gpu(spec: ModelSpec, sharded: ShardedWeights, architecture: Architecture) -> ShardedWeights:
     """Return the model as SGLang registers it on GPUs of an architecture."""
     layout = expert_layout(spec, sharded.scheme, architecture)
-    if layout == ExpertLayout():
+    plain = () if architecture == "blackwell" else quirks(spec).unquantized_off_blackwell
+    if layout == ExpertLayout() and not plain:
         return sharded
-    key: Hashable = ("sglang", layout)
-    return sharded.once(key, lambda: _laid_out(spec, sharded, layout))
+    key: Hashable = ("sglang", layout, plain)
+    return sharded.once(key, lambda: _laid_out(spec, sharded, layout, plain))
 
 
-def _laid_out(spec: ModelSpec, sharded: ShardedWeights, layout: ExpertLayout) -> ShardedWeights:
+def _laid_out(
+    spec: ModelSpec, sharded: ShardedWeights, layout: ExpertLayout, plain: tuple[str, ...]
+) -> ShardedWeights:
+    """Return the model with its experts in a layout and the modules `plain` in 16 bit."""
+
     def form(published_form: Format, width: int, hidden: int, ways: int) -> Format:
         own = expert_form(published_form, width, hidden, ways)
         return doubled_scales(own) if layout.scales_twice else own
@@ -54,9 +60,13 @@ def _laid_out(spec: ModelSpec, sharded: ShardedWeights, layout: ExpertLayout) ->
         expert_multiple=layout.multiple,
         expert_form=form,
     )
-    padded = _with_hidden(registered(spec, sharded.scheme), layout.hidden_multiple)
+    scheme = sharded.scheme
+    padded = _with_hidden(registered(spec, scheme), layout.hidden_multiple)
+    if plain and scheme.rules:
+        whole = Rule(form=None, names=named(plain))
+        scheme = msgspec.structs.replace(scheme, rules=(whole, *scheme.rules))
     return msgspec.structs.replace(
-        lay_out(padded, sharded.scheme, rules), scale=sharded.scale, basis=sharded.basis
+        lay_out(padded, scheme, rules), scale=sharded.scale, basis=sharded.basis
     )
 
 

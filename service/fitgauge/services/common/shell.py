@@ -17,11 +17,6 @@ def joined(words: Iterable[object]) -> str:
     return " ".join(text if text in _VARIABLES else shlex.quote(text) for text in map(str, words))
 
 
-def shell_quote(text: str) -> str:
-    """Return a text as one word for a shell."""
-    return shlex.quote(text)
-
-
 def flags(settings: Mapping[str, object]) -> list[object]:
     """Return flags with their values as words: True is the flag alone, a list several values; None
     and False leave the flag out."""

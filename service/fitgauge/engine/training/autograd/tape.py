@@ -146,11 +146,6 @@ class Tape(Recorder):
         """Return the bytes of storages."""
         return sum(self._sizes[storage] for storage in storages)
 
-    @property
-    def retained(self) -> set[int]:
-        """Storages that are retained until the segment ends."""
-        return set(self._retained)
-
     def gradient_bytes(self) -> int:
         """Return the bytes of this rank's gradients of parameters after the backward pass."""
         return sum(self.gradient_size(leaf) for leaf in self._leaves.values() if leaf.grad)

@@ -87,13 +87,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
         """Whether these are numbered layers of a stack."""
         return "{}" in self.prefix
 
-    def bytes(self, *, trained: bool | None = None) -> int:
-        """Return the bytes of weights of one layer; with `trained`, of those that are, or are
-        not."""
-        return sum(p.bytes for p in self.parameters if trained is None or p.trained == trained)
-
     def elements(self, *, trained: bool | None = None) -> int:
-        """Return the same in numbers."""
+        """Return the weights of one layer in numbers; with `trained`, those that are, or are
+        not."""
         return sum(p.elements for p in self.parameters if trained is None or p.trained == trained)
 
 

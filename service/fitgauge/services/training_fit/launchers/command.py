@@ -1,6 +1,7 @@
 """The command that starts the estimated training, with the files it reads, and the settings that
 it cannot carry."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from msgspec import structs
@@ -11,7 +12,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.schemas import Launch, LaunchFile
-from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders, shell_quote
+from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders
 from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.deepspeed import DEEPSPEED, deepspeed_config
 from fitgauge.services.training_fit.launchers.registry import TOOLS, find_tool, launcher_of
@@ -93,7 +94,7 @@ def launch_command(
         return own
     command = joined(command_of(model, workload, setup))
     if workload.framework == "deepspeed" and f" {DEEPSPEED}" in command:
-        return f"echo {shell_quote(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
+        return f"echo {shlex.quote(deepspeed_config(workload))} > {DEEPSPEED} && {command}"
     return command
 
 

@@ -317,7 +317,7 @@ def test_cards_of_a_kind_hold_the_same_whatever_the_attention(name, count, cache
     ("name", "settings", "layouts", "passes"),
     [
         ("Qwen/Qwen3-8B", {}, 95, 110),
-        ("Qwen/Qwen3-30B-A3B", {}, 81, 110),  # 70 before counts between powers of two
+        ("Qwen/Qwen3-30B-A3B", {}, 81, 114),  # 70 before counts between powers of two
         ("openai/gpt-oss-20b", {"sequence_length": 32_768}, 80, 500),
         ("Qwen/Qwen3-30B-A3B", {"method": "lora", "framework": "megatron"}, 70, 110),
     ],

@@ -10,9 +10,10 @@ from fitgauge.engine.unsupported import UnsupportedError
 
 _WITHOUT: Mapping[str, tuple[Framework, ...]] = {
     "Apple": ("megatron", "fsdp", "deepspeed"),
-    "Google": ("megatron",),
+    "Google": ("megatron", "deepspeed"),
 }
-"""Megatron calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for;
+"""Megatron calls torch.cuda, which ROCm answers too and Intel's Gaudi has a fork for; DeepSpeed
+has no TPU among its accelerators (accelerator/real_accelerator.py, SUPPORTED_ACCELERATOR_LIST);
 torch.distributed has no backend for Apple's GPUs."""
 _BITSANDBYTES_MAKERS = ("AMD", "Intel", "Apple", "custom")
 _MIN_COMPUTE_CAPABILITY, _INT8 = (6, 0), (7, 5)

@@ -18,6 +18,7 @@ from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.training_fit import parsing as words
+from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
 from fitgauge.services.training_fit.launchers.registry import (
     find_tool,
     with_tool_defaults,
@@ -71,6 +72,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
         checkpointing=(
             (request.activation_checkpointing,) if request.activation_checkpointing else ()
         ),
+        selective=_selective(tool_of(request)),
         micro_batch_sizes=_fixed(request.micro_batch_size),
         tensor=_fixed(request.tensor_parallel),
         pipeline=_fixed(request.pipeline_parallel),
@@ -120,6 +122,12 @@ def _frameworks(
     if tool is None or own != "transformers" or count == 1:
         return (own,)
     return (own, *(name for name in tool.shards_with if name in possible))
+
+
+def _selective(tool: Tool | None) -> tuple[Framework, ...]:
+    """Return the frameworks whose command can checkpoint selectively: a plan is started as it is
+    judged."""
+    return tuple(name for name in _SEARCHED if checkpoints_selectively(name, tool))
 
 
 def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:

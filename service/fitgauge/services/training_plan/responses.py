@@ -1,6 +1,6 @@
 """Parts of a plan answer: summary, layout in words, understood_as."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fitgauge.engine.accelerator import Accelerator
@@ -11,7 +11,7 @@ from fitgauge.engine.training.search.layouts import (
     Choices,
     Plan,
 )
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.training_plan.choices import tool_of
 from fitgauge.services.training_plan.schemas import (
     TrainingPlanRequest,
@@ -32,6 +32,11 @@ class MethodPlans:
     """Which settings are a tool's."""
 
 
+_SMALLER: Mapping[Method, str] = {"full": "lora or qlora, ", "lora": "qlora, ", "dora": "qlora, "}
+"""Methods that need less than another."""
+_OTHERWISE = "more or larger GPUs, or a shorter sequence_length"
+
+
 def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, many: bool) -> str:
     """Return the result of one method in words, with its name where there are `many`."""
     counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
@@ -42,9 +47,7 @@ def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, ma
             else f"{counts[0]} x {accelerator.name}"
         )
         remedy = (
-            ""
-            if many
-            else ": try lora or qlora, offload, more or larger GPUs, or a shorter sequence_length"
+            "" if many else f": try {_SMALLER.get(searched.base.method, '')}offload, {_OTHERWISE}"
         )
         return f"{method}No layout of {model.id} fits on {tried}{remedy}."
     first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
@@ -66,9 +69,10 @@ def layout_text(workload: TrainingWorkload) -> str:
         ("data", workload.data_parallel),
     )
     degrees = " x ".join(f"{word} {degree}" for word, degree in named if degree != 1) or "one rank"
+    experts = f", experts over {workload.expert_parallel}" if workload.expert_parallel > 1 else ""
     zero = f", ZeRO-{workload.zero_stage}" if workload.zero_stage else ""
     checkpointing = workload.activation_checkpointing.replace("none", "no")
-    return f"{workload.framework}, {degrees}{zero}, {checkpointing} checkpointing"
+    return f"{workload.framework}, {degrees}{experts}{zero}, {checkpointing} checkpointing"
 
 
 def in_turns(methods: Sequence[Sequence[Plan]], each: int) -> list[Plan]:

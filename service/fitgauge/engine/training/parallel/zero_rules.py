@@ -43,6 +43,17 @@ def check_zero(workload: TrainingWorkload) -> None:
         )
 
 
+def check_host(workload: TrainingWorkload) -> None:
+    """NVMe is written by ZeRO-Infinity alone (arXiv 2104.07857; torch's CPUOffloadPolicy and
+    Megatron's --optimizer-cpu-offload have host memory)."""
+    if workload.offload == "nvme" and workload.framework != "deepspeed":
+        raise UnsupportedError(
+            "offload",
+            f"Only DeepSpeed offloads to NVMe; {workload.framework} has host memory alone.",
+            ({"framework": ("deepspeed",), "zero_stage": (3,)}, {"offload": ("cpu",)}),
+        )
+
+
 def check_replicas(workload: TrainingWorkload) -> None:
     """Raise UnsupportedError for replicas that a framework does not run."""
     degree, replicas = workload.data_parallel, workload.data_parallel_replicate

@@ -37,6 +37,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of an optimizer step."""
     checkpointing: tuple[Checkpointing, ...] = ()
     """Ways of activation checkpointing."""
+    selective: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed", "transformers")
+    """Frameworks under which selective checkpointing is tried where none is fixed."""
     micro_batch_sizes: tuple[int, ...] = ()
     """Sequences of a forward pass on a rank."""
     tensor: tuple[int, ...] = ()
@@ -158,8 +160,11 @@ def _fastest(
         while waiting and waiting[0].slowness == slowness:
             _, floor, number, step, undecided, workload = heappop(waiting)
             smallest = usable_bytes if best is None else best[1].required.expected
-            states = possible[number][1]
+            layout, states = possible[number]
             if states.bytes > smallest:
+                continue
+            if not choices.checkpointing and not _tries(kinds[step], layout, choices):
+                heappush(waiting, as_candidate(number, step + 1, undecided))
                 continue
             if workload is None:
                 workload = with_kind(number, step)
@@ -185,6 +190,11 @@ def _fastest(
     return [plan for _, plan in chosen]
 
 
+def _tries(kind: Checkpointing, layout: TrainingWorkload, choices: Choices) -> bool:
+    """Return whether this way of checkpointing is tried under the framework of a layout."""
+    return kind != "selective" or layout.framework in choices.selective
+
+
 def _rank(plan: Plan, number: int) -> tuple[float, ...]:
     """Return the order of plans: the smaller one, of two alike the faster, then the simpler,
     then the first of the layouts."""
@@ -204,7 +214,7 @@ def layouts(
                 continue
             micro_batches = choices.global_batch_size // (data * size)
             for expert in _experts(spec, choices, framework, data * context):
-                for zero in _zero_stages(choices, framework, data * context):
+                for zero in _zero_stages(base, choices, framework, data * context):
                     layout = replace(
                         base,
                         framework=framework,
@@ -263,13 +273,16 @@ def _experts(spec: ModelSpec, choices: Choices, framework: Framework, ranks: int
     return (1, most) if most > 1 else (1,)
 
 
-def _zero_stages(choices: Choices, framework: Framework, ranks: int) -> Sequence[int]:
-    """ZeRO stages worth trying: none on one rank, ZeRO-1 under Megatron, all that divide
-    something elsewhere."""
+def _zero_stages(
+    base: TrainingWorkload, choices: Choices, framework: Framework, ranks: int
+) -> Sequence[int]:
+    """ZeRO stages worth trying: none on one rank, unless it offloads under DeepSpeed, ZeRO-1 under
+    Megatron, all that divide something elsewhere."""
     possible = {"megatron": (1,), "deepspeed": (1, 2, 3), "fsdp": (2, 3), "transformers": (0,)}[
         framework
     ]
-    if ranks == 1 and framework != "fsdp":
+    offloads = framework == "deepspeed" and base.offload != "none"
+    if ranks == 1 and framework != "fsdp" and not offloads:
         possible = (0,)
     return choices.zero_stages or possible
 

@@ -146,6 +146,7 @@ AUTOMODEL = Tool(
     name="nemo-automodel",
     title="NeMo Automodel",
     version="main of August 2026",
+    selective=True,
     writer="other",
     framework="transformers",
     framework_on_several="fsdp",

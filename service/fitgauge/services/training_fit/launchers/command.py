@@ -10,7 +10,7 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.setup import Setup
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.services.common.schemas import Launch, LaunchFile
 from fitgauge.services.common.shell import MODEL_PATH, joined, placeholders
 from fitgauge.services.training_fit.launchers.config_files import config_files
@@ -137,7 +137,8 @@ def unsupported_settings(
     model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
 ) -> Iterator[Note]:
     """Yield the settings of the estimate that the command has no flag for."""
-    if tool is not None and tool.runs(model, workload, setup):
+    runs = tool is not None and tool.runs(model, workload, setup)
+    if tool is not None and runs:
         yield from _left_to_do(tool, model, workload, setup)
         yield from tool.unsupported(model, workload, setup)
     elif _sampling_command(setup) is None:
@@ -151,12 +152,26 @@ def unsupported_settings(
             )
         yield from launcher.unsupported(model, workload, setup)
     yield from _without_flags(workload, tool)
+    if workload.activation_checkpointing == "selective" and not checkpoints_selectively(
+        workload.framework, tool if runs else None
+    ):
+        yield lacking(
+            "activation_checkpointing",
+            "The command has no flag for selective checkpointing: it checkpoints whole layers,"
+            " which needs less memory and is slower.",
+        )
     if model.source == "size":
         yield Note(
             "command-placeholders",
             "model",
             "The model is only a size: replace path/to/model with your model's path.",
         )
+
+
+def checkpoints_selectively(framework: Framework, tool: Tool | None) -> bool:
+    """Return whether a command has a flag for selective checkpointing: a tool's own, else that of
+    the framework. transformers' Trainer and accelerate have none."""
+    return framework == "megatron" if tool is None else tool.selective
 
 
 def _left_to_do(

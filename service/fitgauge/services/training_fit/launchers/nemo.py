@@ -164,6 +164,7 @@ NEMO = Tool(
     name="nemo",
     title="NeMo",
     version="Megatron-Bridge, main of August 2026",
+    selective=True,
     writer="megatron",
     framework="megatron",
     aliases=("nemoframework", "megatronbridge"),

@@ -92,6 +92,8 @@ class Default:
     """To a request with tensor parallelism only."""
     kernels: str | None = None
     """To a request with these kernels only."""
+    without_experts: bool = False
+    """Not to a request for adapters on routed experts, which PEFT has without dropout alone."""
     compiled: bool = False
     """To a request with torch.compile only."""
     since: Change | None = None
@@ -121,6 +123,7 @@ class Default:
             and not (self.checkpointed and request.activation_checkpointing == "none")
             and not (self.divided and (request.tensor_parallel or 1) == 1)
             and self.kernels in (None, word_of(request.kernels or ""))
+            and not (self.without_experts and request.lora_experts and spec.routed_experts)
             and not (self.compiled and not request.compile)
         )
 
@@ -218,6 +221,8 @@ class Tool:
     """Whose code writes its checkpoints."""
     steps_under_deepspeed: bool = False
     """Its DeepSpeed configurations name no optimizer, so transformers' Trainer makes it."""
+    selective: bool = False
+    """Its command has a flag for selective activation checkpointing."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
     computes_reference_first: Callable[[TrainingWorkload, Algorithm], bool] = lambda *_: False

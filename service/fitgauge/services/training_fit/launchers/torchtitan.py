@@ -146,6 +146,7 @@ TORCHTITAN = Tool(
     name="torchtitan",
     title="torchtitan",
     version="main of August 2026",
+    selective=True,
     writer="torchtitan",
     framework="fsdp",
     aliases=("titan",),

@@ -28,12 +28,6 @@ def unsupported_by_trainer(
             "transformers' Trainer has no --optim for"
             f" {_NOT_IN_TRAINER[workload.optimizer]}: pass the optimizer in code.",
         )
-    if workload.activation_checkpointing == "selective":
-        yield lacking(
-            "activation_checkpointing",
-            "The Trainer has no flag for selective checkpointing: the command checkpoints"
-            " whole layers, which needs less memory.",
-        )
     if workload.optimizer_implementation == "for_loop" and workload.optimizer == "adamw":
         yield lacking(
             "optimizer_implementation",

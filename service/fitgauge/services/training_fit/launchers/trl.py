@@ -265,7 +265,8 @@ TRL = Tool(
         Default("loss", "recomputed", "trl/trainer/sft_config.py, loss_type: chunked_nll",
             supervised=True),
         Default("lora_rank", 16, "trl/trainer/model_config.py, lora_r", ADAPTERS),
-        Default("lora_dropout", 0.05, "trl/trainer/model_config.py, lora_dropout", ADAPTERS),
+        Default("lora_dropout", 0.05, "trl/trainer/model_config.py, lora_dropout", ADAPTERS,
+            without_experts=True),
     ),
 )  # fmt: skip
 TRL_LAUNCHER = Launcher("TRL", trl_command, _unsupported, TRAINER_FLAGS)

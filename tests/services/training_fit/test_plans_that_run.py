@@ -1,0 +1,103 @@
+"""A plan is started as it is judged, and what its framework cannot run is refused."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.errors import InvalidRequestError
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+QWEN, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
+
+
+@pytest.fixture(scope="module")
+def train(questions):
+    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
+
+
+@pytest.fixture(scope="module")
+def plan(questions):
+    return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]
+
+
+def selective(answer):
+    """Return the frameworks of the plans that checkpoint selectively."""
+    return {
+        one.settings["framework"]
+        for one in answer.plans
+        if one.settings["activation_checkpointing"] == "selective"
+    }
+
+
+def test_plans_checkpoint_selectively_only_where_their_command_can(plan):
+    asked = {"gpu": "A100 80GB", "sequence_length": 8192, "limit": 100}
+    assert selective(plan(model=QWEN, **asked)) <= {"megatron"}
+    for tool in ("openrlhf", "llama-factory", "torchtune"):
+        assert not selective(plan(model=QWEN, framework=tool, **asked)), tool
+    assert selective(plan(model=QWEN, framework="torchtitan", **asked)) == {"fsdp"}
+
+
+def test_a_plan_keeps_selective_checkpointing_that_is_asked_for(plan):
+    answer = plan(
+        model=QWEN, gpu="A100 80GB", framework="fsdp", activation_checkpointing="selective"
+    )
+    assert selective(answer) == {"fsdp"}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "warned"), [("torchtune", True), ("openrlhf", True), ("torchtitan", False)]
+)
+def test_a_command_without_selective_checkpointing_says_so(train, trainer, warned):
+    answer = train(
+        model=QWEN,
+        gpu="8x H100",
+        method="full",
+        trainer=trainer,
+        activation_checkpointing="selective",
+    )
+    fields = [one.field for one in answer.warnings if one.code == "command-lacks-flag"]
+    assert ("activation_checkpointing" in fields) == warned
+
+
+@pytest.mark.parametrize("framework", ["fsdp", "megatron"])
+def test_nvme_is_refused_where_only_host_memory_is_offloaded_to(train, framework):
+    asked = {"model": QWEN, "gpu": "2x RTX 4090", "method": "full"}
+    with pytest.raises(InvalidRequestError, match="NVMe"):
+        train(framework=framework, offload="nvme", **asked)
+    assert train(offload="nvme", **asked).understood_as["framework"] == "deepspeed"
+
+
+def test_plans_offload_to_nvme_under_deepspeed_alone_on_one_gpu_too(plan):
+    answer = plan(model=QWEN, gpu="RTX 4090", offload="nvme", max_gpu_count=4)
+    assert {one.settings["framework"] for one in answer.plans} == {"deepspeed"}
+    assert answer.min_gpu_count == 1
+
+
+def test_deepspeed_does_not_run_on_a_tpu(train):
+    asked = {"model": QWEN, "gpu": "16x TPU v5e", "method": "full"}
+    assert train(framework="deepspeed", **asked).verdict == "unsupported"
+    assert train(framework="fsdp", **asked).verdict != "unsupported"
+
+
+@pytest.mark.parametrize("trainer", ["ms-swift", "trl"])
+def test_adapters_on_experts_have_no_dropout_unless_it_is_sent(train, plan, trainer):
+    asked = {"model": MIXTURE, "gpu": "A100 80GB", "gpu_count": 8, "method": "lora"}
+    answer = train(trainer=trainer, lora_experts=True, **asked)
+    assert answer.understood_as["lora_dropout"] == 0
+    assert plan(framework=trainer, lora_experts=True, **asked).plans
+    with pytest.raises(InvalidRequestError, match="dropout"):
+        train(trainer=trainer, lora_experts=True, lora_dropout=0.1, **asked)
+    assert train(trainer="ms-swift", **asked).understood_as["lora_dropout"] == 0.05
+
+
+def test_where_no_layout_fits_what_needs_less_is_said(plan):
+    asked = {"model": "Qwen/Qwen3-14B", "gpu": "RTX 4090", "gpu_count": 3}
+    assert "try lora or qlora, " in plan(method="full", **asked).summary
+    long = {"method": "lora", "sequence_length": 16384, **asked}
+    assert "try qlora, offload" in plan(**long).summary
+
+
+def test_a_layout_names_the_ranks_of_its_experts(plan):
+    answer = plan(model=MIXTURE, gpu="H100", framework="megatron", expert_parallel=8)
+    assert "experts over 8" in answer.plans[0].layout

@@ -127,3 +127,26 @@ def test_a_log_without_model_is_read_as_a_log(ask):
     answer = ask(text)
     assert answer.operation == "explain_log"
     assert "the KV cache does not" in answer.answer["summary"]
+
+
+def test_the_longest_sequence_that_is_asked_for_is_said_first_and_started(ask):
+    answer = ask("longest sequence I can train Qwen3-4B with LoRA on a 4080?").answer
+    longest = answer["understood_as"]["sequence_length"]
+    assert answer["summary"].startswith(f"{longest:,} tokens in a sequence at most. ")
+    assert f"--max_length {longest} " in answer["launch"]["command"]
+    longer = ask(f"train Qwen3-4B with LoRA on a 4080 at {longest + 512} tokens").answer
+    assert (answer["verdict"], longer["verdict"]) == ("fits", "tight")
+
+
+def test_methods_side_by_side_are_each_answered(ask):
+    answer = ask("QLoRA vs LoRA vs full for Qwen3-8B on a 4090?")
+    methods = [one["understood_as"]["method"] for one in answer.answers]
+    assert methods == ["qlora", "lora", "full"]
+    assert answer.answer["understood_as"]["method"] == "qlora"
+
+
+def test_a_budget_to_buy_is_said_not_to_be_used(ask):
+    missing = ask("budget 5000€, which GPUs should we buy for Llama 3.3 70B?").missing
+    assert any("to buy is not known here" in one for one in missing)
+    missing = ask("budget of $3 per hour, which GPUs for Llama 3.3 70B?").missing
+    assert not any("to buy is not known here" in one for one in missing)

@@ -23,12 +23,12 @@ _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
 _BEFORE = 24
 """Characters before a word that say that it is not wanted."""
 
-_AGAINST = re.compile(
+AGAINST = re.compile(
     r"\b(?:vs\.?|versus|or|over|than|compared (?:to|with)|against|oder|ou)\b|还是|或|对比|、|/",
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
-_LISTED = re.compile(rf"{_AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
+_LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
 """The same in a text that compares."""
 
 
@@ -75,7 +75,7 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
     ]
     wanted = wanted_formats(text, named, training=False)
     groups = [wanted[:1]]
-    against = _LISTED if compares(text) else _AGAINST
+    against = _LISTED if compares(text) else AGAINST
     for before, after in itertools.pairwise(wanted):
         if against.search(text[before.end : after.start]):
             groups.append([])

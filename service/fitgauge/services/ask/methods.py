@@ -1,10 +1,11 @@
 """Which method of training a question means."""
 
+import itertools
 import re
 from collections.abc import Sequence
 
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.formats_meant import is_refused
+from fitgauge.services.ask.formats_meant import AGAINST, is_refused
 from fitgauge.services.ask.intent import is_full
 from fitgauge.services.ask.training_words import OPTIMIZERS
 from fitgauge.services.ask.vocabulary import METHODS
@@ -53,8 +54,24 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
         adapters = ["qlora"]
     algorithm = next(iter(algorithms), None)
     if adapters:
-        return {"method": adapters[0], "algorithm": algorithm}
+        several = _side_by_side(text, methods)
+        return {"method": adapters[0], "methods": several, "algorithm": algorithm}
     return {"method": algorithm}
+
+
+def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
+    """Return the methods that a text sets side by side, in its order: "lora or qlora"; None for
+    one."""
+    named = [fact for fact in facts if fact.value in METHODS and not is_refused(text, fact)]
+    apart = [
+        AGAINST.search(text[one.end : other.start]) is not None
+        or text[one.end : other.start].strip() in (",", "/")
+        for one, other in itertools.pairwise(named)
+    ]
+    values = list(dict.fromkeys(fact.value for fact in named))
+    if any(apart) and "full" not in values and is_full(text):
+        values.append("full")
+    return values if len(values) > 1 and any(apart) else None
 
 
 def _is_full_command(text: str) -> bool:

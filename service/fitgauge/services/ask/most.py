@@ -39,6 +39,23 @@ _BATCH = re.compile(
 )
 
 
+_SEQUENCE = re.compile(
+    r"\b(?:max(?:imum|imal)?|longest|largest|what|which|how long(?: of)?(?: an?)?)\b[^.?,;]{0,16}?"
+    r"\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\b(?!\W*\d)"
+    r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|序列.{0,6}(?:多长|多大)",
+    re.IGNORECASE,
+)
+SEQUENCE_STEP = 512
+"""Tokens by which lengths of sequences are told apart."""
+LONGEST_SEQUENCE = 256
+"""Of those steps, up to which they are tried."""
+
+
+def wants_longest_sequence(text: str, understood: Understood) -> bool:
+    """Return whether a text about training asks how long sequences may be, and names no length."""
+    return understood.sequence_length is None and _SEQUENCE.search(text) is not None
+
+
 def largest_batch(
     text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
 ) -> tuple[TrainingRequest, str] | None:

@@ -61,6 +61,14 @@ _REMARKS = (
         "ExLlama's formats are not estimated; the answer is of a GGUF file of about as many bits.",
     ),
     (
+        re.compile(
+            r"\bbudget\b[^.?!]{0,24}?[€£¥$]\s?\d[\d.,]*k?(?!\s*(?:/|per|an|a) ?(?:h|mo))"
+            r"|[€£]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo))|\b\d[\d.,]*k? ?(?:€|euros?\b)"
+        ),
+        "what GPUs cost to buy is not known here; prices are those of renting. Send"
+        " `max_usd_per_hour` for a limit.",
+    ),
+    (
         re.compile(r"\b(?:steam deck|rog ally|playstation|xbox|chromebook)\b"),
         "not in the catalog; send the memory that its GPU has as `gpu`, such as 16GB.",
     ),

@@ -108,12 +108,19 @@ def questions(reading: Reading) -> list[Question]:
     gpus = [fields.get("gpu")]
     if reading.operation != "recommend_gpus":
         gpus = fields.pop("gpus", None) or gpus
-    pairs = list(itertools.product(models, gpus))
+    methods = fields.pop("methods", None) or [None]
+    if reading.operation == "check_training_fit" and len(methods) > 1:
+        fields.pop("method")
+    else:
+        methods = [fields.pop("method", None)]
+    pairs = list(itertools.product(models, gpus, methods))
     if len(pairs) > _MOST_ANSWERS:
         notes.append(f"The first {_MOST_ANSWERS} of {len(pairs)} are answered.")
     return [
-        _question(reading.operation, {**fields, "model": model, "gpu": gpu}, notes)
-        for model, gpu in pairs[:_MOST_ANSWERS]
+        _question(
+            reading.operation, {**fields, "model": model, "gpu": gpu, "method": method}, notes
+        )
+        for model, gpu, method in pairs[:_MOST_ANSWERS]
     ]
 
 
@@ -197,11 +204,10 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         chosen = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
+    if reading.operation in ("check_fit", "recommend_gpus"):
+        notes += remarks(reading.text, has_gpu=_names_gpus(fields))
     if reading.operation == "check_fit":
-        notes += [
-            *_copies(reading.text, fields),
-            *remarks(reading.text, has_gpu=_names_gpus(fields)),
-        ]
+        notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
@@ -212,6 +218,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["algorithm"] = fields.pop("method")
     training = reading.training
     if reading.operation == "recommend_gpus":
+        if fields.get("methods"):
+            fields.pop("method", None)  # it answers each
         objective = _objective(reading.text, rented=bool(fields.get("clouds")))
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {

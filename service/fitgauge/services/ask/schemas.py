@@ -74,6 +74,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     method: Annotated[
         str | None, Meta(description="full, lora or qlora; else the algorithm, such as grpo.")
     ] = None
+    methods: Annotated[
+        list[str] | None, Meta(description="Where the question sets several side by side.")
+    ] = None
     trainer: Annotated[str | None, Meta(description="Training tool.")] = None
     framework: Annotated[str | None, Meta(description="What shards a training.")] = None
     algorithm: Annotated[str | None, Meta(description="Training algorithm.")] = None

@@ -11,7 +11,13 @@ from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask.caches import cache_in_words, wants_cache
-from fitgauge.services.ask.most import largest_batch, most_of
+from fitgauge.services.ask.most import (
+    LONGEST_SEQUENCE,
+    SEQUENCE_STEP,
+    largest_batch,
+    most_of,
+    wants_longest_sequence,
+)
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
@@ -107,6 +113,7 @@ class AskService:
         if isinstance(request, TrainingRequest):
             assert isinstance(result, TrainingAnswer)
             result = await self._with_largest_batch(reading, request, result)
+            result = await self._with_longest_sequence(reading, request, result)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
@@ -155,6 +162,30 @@ class AskService:
         again = await self._answers["check_training_fit"](most[0])
         assert isinstance(again, TrainingAnswer)
         return structs.replace(again, summary=most[1] + again.summary)
+
+    async def _with_longest_sequence(
+        self, reading: Reading, request: TrainingRequest, result: TrainingAnswer
+    ) -> TrainingAnswer:
+        """Return the answer at the longest sequence that fits, said first, where a text asks for
+        it: found by halves, since memory grows with the length."""
+        if request.gpu is None or not wants_longest_sequence(reading.text, reading.understood):
+            return result
+        longest, low, high = None, 0, LONGEST_SEQUENCE
+        while low < high:
+            steps = (low + high + 1) // 2
+            length = steps * SEQUENCE_STEP
+            sized = structs.replace(request, sequence_length=length)
+            answer = await self._answers["check_training_fit"](sized)
+            assert isinstance(answer, TrainingAnswer)
+            if answer.verdict == "fits":
+                longest, low = (length, answer), steps
+            else:
+                high = steps - 1
+        if longest is None:
+            return result
+        length, answer = longest
+        lead = f"{length:,} tokens in a sequence at most. "
+        return structs.replace(answer, summary=lead + answer.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer

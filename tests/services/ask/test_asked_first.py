@@ -150,3 +150,14 @@ def test_a_budget_to_buy_is_said_not_to_be_used(ask):
     assert any("to buy is not known here" in one for one in missing)
     missing = ask("budget of $3 per hour, which GPUs for Llama 3.3 70B?").missing
     assert not any("to buy is not known here" in one for one in missing)
+
+
+def test_an_engine_that_takes_a_share_takes_of_what_others_leave(ask):
+    answer = ask("80 GB left on an H200 after another model. Does gemma 3 27b bf16 fit?").answer
+    assert answer["verdict"] == "fits"
+    assert "--gpu-memory-utilization 0.55" in answer["launch"]["command"]
+
+
+def test_the_most_users_are_said_first_in_german(ask):
+    text = "Wie viele gleichzeitige Nutzer schafft eine L40S mit Llama 3.1 8B bei 8k Kontext?"
+    assert "requests at once at most. " in ask(text).answer["summary"]

@@ -39,7 +39,7 @@ _SLICE = re.compile(r"\b\dg\.\d{1,3}gb\b", re.IGNORECASE)
 _ADDED = re.compile(
     r"\b(?:add|buy|get|put|plug|use|with|adding|buying|getting)\s+(?:in\s+)?(?:a\s+|an\s+|one\s+)?"
     r"(?:(?P<two>second|2nd|another|more|extra)|(?P<three>third|3rd)|(?P<four>fourth|4th))\b"
-    r"|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
+    r"|\ban? (?P<named>second|2nd)\b|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
     re.IGNORECASE,
 )
 """Something that comes to what is there."""
@@ -72,8 +72,8 @@ _CHIPS = ("", " pro", " max", " ultra")
 """Kinds of one generation that memory tells apart: an "M4 with 48 GB" is an M4 Pro."""
 
 _LIKE_A_GPU = re.compile(
-    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc) ?[a-z]?\d{3,4}"
-    r"(?: ?(?:ti|super|xt))?\b",
+    r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc)"
+    r" ?[a-z]?\d{3,4}[a-z]?(?: ?(?:ti|super|xt))?\b",
     re.IGNORECASE,
 )
 
@@ -278,7 +278,8 @@ class _Choice:
         starts = [fact.start for fact in self._facts]
         for match in _ADDED.finditer(self._text):
             named = any(match.end() < start <= match.end() + 2 for start in starts)
-            if match["also"] or named or _ANOTHER_GPU.match(self._text, match.end()):
+            bare = match["named"] is None
+            if match["also"] or named or (bare and _ANOTHER_GPU.match(self._text, match.end())):
                 return {"three": 3, "four": 4}.get(str(match.lastgroup), 2)
         return None
 

@@ -27,7 +27,7 @@ _MODELS = re.compile(
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
-    r"|(?:どの|どんな|何の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
+    r"|(?:どの|どんな|何の|最大の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
     r"|как(?:ие|ую|ая|ой) модел"
 )
 
@@ -37,7 +37,9 @@ _LARGEST = re.compile(
     re.IGNORECASE,
 )
 
-_LARGEST_BEFORE = re.compile(r"(?:largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$")
+_LARGEST_BEFORE = re.compile(
+    r"(?:which size of|largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$"
+)
 
 _OF_THE_FAMILY = re.compile(
     r"\W*(?:models?|sizes?|versions?|variants?|can|could|should|fits?|runs?|will|would|do|is|works?)\b"
@@ -62,7 +64,8 @@ _GPUS = re.compile(
     rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
-    r"(?:gpus?|graphics? cards?|hardware|setup|config(?:uration)?s?|instance|machine|card|device)\b"
+    r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine|device)\b"
+    r"|\b(?:gpu|card) count\b"
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
     r"[^.?]{0,40}\b(?:gpus?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
     r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
@@ -80,14 +83,15 @@ _GPUS = re.compile(
 )
 
 _COUNT_OF_GPUS = re.compile(
-    rf"\bhow many\b(?!{_OTHERS})"
+    rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b"
     r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
     r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\b"
 )
 
 _IT_FITS = re.compile(
-    r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?(?:fit|oom)\b"
+    r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?"
+    r"(?:fit|oom|work|run|start)\b"
 )
 
 _NEED = re.compile(
@@ -117,6 +121,7 @@ _COMPARE = re.compile(
 
 _LOG = re.compile(
     r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|model weights take\s+[\d.]+\s*gib"
+    r"|no available memory for the cache blocks|free memory on device"
     r"|to serve at least one request with the model|tokens that can be stored in kv cache"
     r"|# ?gpu blocks|kv cache size:"
     r"|llama_model_load|ggml_\w+|mem usage=",
@@ -169,7 +174,7 @@ _QUANTIZED = re.compile(
 _FULL = re.compile(
     r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window|epochs?"
     r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
-    r"|\bcomplet(?:o|a|amente|ement)\b|\bvollständig|полност|\bcomplètement\b",
+    r"|\bcomplet(?:o|a|amente|ement)\b|\bvollständig|полност|\bcomplètement\b|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b))",
     re.IGNORECASE,
 )
 _ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
@@ -340,14 +345,16 @@ def operation_of(
     the hour or a cloud is named; terse: whether the text is names and numbers alone;
     fastest: whether it asks for speed."""
     low = text.lower()
-    if _LOG.search(low) and (len(text) > 200 or not model):
+    if _LOG.search(low) and (len(text) > 200 or not (model and hardware)):
         return "explain_log"
     wants_models = _MODELS.search(low) is not None or (sizes_only and wants_format(low))
     wants_gpus = _GPUS.search(low) is not None
     named = hardware or model or settings or wants_models or wants_gpus
     if not (named or _NEED.search(low) or _IT_FITS.search(low)):
         return None
-    about_it = hardware or (terse and model) or _MEMORY.search(low) or _NEED.search(low)
+    about_it = (
+        hardware or (terse and model) or any(one.search(low) for one in (_MEMORY, _NEED, _IT_FITS))
+    )
     if not (about_it or wants_models or (model and (wants_gpus or rented))):
         return None
     if wants_models and (sizes_only or not model or _LARGEST.search(low)):

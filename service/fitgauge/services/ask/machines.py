@@ -1,10 +1,13 @@
 """What a text says of the machine that GPUs are in: that it is a laptop, and how much of their
 memory others hold."""
 
+import math
 import re
+from collections.abc import Mapping
 
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES
 from fitgauge.services.ask.names import GpuNames
 
 _LAPTOP = re.compile(
@@ -37,6 +40,10 @@ _FREE = re.compile(
 )
 _TABLE = re.compile(r"(?P<used>\d{1,6})\s?MiB\s?[/,|]\s{0,8}(?P<sold>\d{4,6})\s?MiB")
 """A GPU's memory in the table of nvidia-smi, or in its CSV."""
+_OF_WHAT_IS_LEFT = 0.97
+"""Share of free memory that an engine is given: it starts only with as much free as its share."""
+_USUAL_SHARE = 0.9
+"""Share from which on the engine's own default starts too."""
 _SCALE = {"g": 1.0, "m": 1 / 1024}
 
 
@@ -49,10 +56,34 @@ def in_laptop(text: str, name: str, count: int | None, gpus: GpuNames) -> str:
     return f"{name} laptop" if own and laptop and own.accelerator != laptop.accelerator else name
 
 
-def memory_of_others(text: str, match: GpuMatch | None) -> float | None:
-    """Return what others hold of each GPU [GiB], said as what is in use or what is free; None
-    where a text says nothing of it; that of the fullest GPU in a table of nvidia-smi. match: the
-    GPU, of whose memory the free part is taken."""
+def held_by_others(
+    text: str, match: GpuMatch | None, settings: Mapping[str, object], *, serves: bool
+) -> dict[str, object]:
+    """Return what others hold of each GPU, and the share that this leaves to an engine that takes
+    one; nothing where a text says nothing of it. match: the GPU; settings: what else it says;
+    serves: whether it is about serving."""
+    held = _memory_of_others(text, match)
+    if held is None:
+        return {}
+    engine = ENGINES.get(str(settings.get("engine") or DEFAULT_ENGINES[0]))
+    is_file = str(settings.get("quantization", "")).startswith(("q", "Q", "iq"))
+    if (
+        not serves
+        or match is None
+        or is_file
+        or engine is None
+        or not engine.budget_is_device_share
+    ):
+        return {"other_memory_gib": held}
+    left = 1 - held * GIB / match.accelerator.usable.expected
+    share = math.floor(left * _OF_WHAT_IS_LEFT * 100) / 100
+    fields: dict[str, object] = {"other_memory_gib": held}
+    return fields | ({"gpu_memory_utilization": share} if 0 < share < _USUAL_SHARE else {})
+
+
+def _memory_of_others(text: str, match: GpuMatch | None) -> float | None:
+    """Return what others hold [GiB], said as what is in use or as what is free of a GPU; that
+    of the fullest GPU in a table of nvidia-smi; None where nothing is said."""
     if table := [int(row["used"]) for row in _TABLE.finditer(text)]:
         return round(max(table) / 1024, 2) or None
     if (held := _HELD.search(text)) is not None and _BY_OTHERS.search(text) is not None:

@@ -7,12 +7,17 @@ from collections.abc import Collection, Sequence
 
 from fitgauge.catalog.name_parts import Name
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.names import ModelNames
 
 _JOINED = re.compile(
-    r"[\s,、/&]*(?:and|or|to|,|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&)\s*(?:the |a )?"
+    r"[\s,、/&]*(?:and|or|to|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
+    r"\s*(?:the |a )?"
 )
 """What stands between names that are on a par."""
+
+_FORM = re.compile(rf"\b(?:in |at |@ ?)?{FORMAT.pattern}(?![a-z0-9])")
+"""A number format behind a name: "qwen3 14b awq and gemma 3 12b q8_0"."""
 
 _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 """What follows the name of a data set."""
@@ -108,7 +113,7 @@ def _on_a_par(text: str, facts: Sequence[Fact], named: Sequence[Fact]) -> list[l
     all names as they are written."""
     rows: list[list[Fact]] = []
     for one, other in itertools.pairwise(facts):
-        between = text[one.end : other.start].lower().strip()
+        between = _FORM.sub(" ", text[one.end : other.start].lower()).strip()
         if _JOINED.fullmatch(between) or between in (",", ""):
             if rows and rows[-1][-1] is one:
                 rows[-1].append(other)

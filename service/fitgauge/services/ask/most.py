@@ -25,7 +25,7 @@ _REQUESTS = re.compile(
     r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
     r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
     r"|\b(?:cu[aá]nt[ao]s|quant[aoi]s?|combien d[e'’]|wie ?viele)\s*"
-    r"(?:usuarios|usu[aá]rios|utenti|utilisateurs|nutzer|benutzer)\b"
+    r"(?:\w+ )?(?:usuarios|usu[aá]rios|utenti|utilisateurs|nutzer|benutzer)\b"
     r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
     re.IGNORECASE,
 )
@@ -46,9 +46,9 @@ _SEQUENCE = re.compile(
     re.IGNORECASE,
 )
 SEQUENCE_STEP = 512
-"""Tokens by which lengths of sequences are told apart."""
+"""Tokens between the lengths of sequences that are tried."""
 LONGEST_SEQUENCE = 256
-"""Of those steps, up to which they are tried."""
+"""Steps up to the longest of them."""
 
 
 def wants_longest_sequence(text: str, understood: Understood) -> bool:

@@ -21,7 +21,7 @@ _LONGEST_PRODUCT = 24
 _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
 _NUMBERED = frozenset({
     "windows", "win", "ubuntu", "debian", "macos", "ios", "android", "iphone", "pixel", "cuda",
-    "driver", "python", "pytorch", "torch", "rocm", "ryzen", "gen", "gen.",
+    "driver", "python", "pytorch", "torch", "rocm", "ryzen", "hx", "gen", "gen.",
 })  # fmt: skip
 """Words whose number is a part of their name: "Windows 10"."""
 _LISTED = frozenset({"gpu", "device", "cuda"})

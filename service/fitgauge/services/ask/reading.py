@@ -42,7 +42,7 @@ from fitgauge.services.ask.lengths import (
     sized_requests,
     wants_whole_context,
 )
-from fitgauge.services.ask.machines import memory_of_others
+from fitgauge.services.ask.machines import held_by_others
 from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
     after_contrast,
@@ -214,7 +214,9 @@ class _Choice:
             memory, note = host_memory(text, self._gpus.find(gpu) if gpu else None, sizes)
             settings["host_memory_gib"] = memory
             match = self._gpus.find(gpu) if gpu else None
-            settings["other_memory_gib"] = memory_of_others(self._text, match)
+            settings = (
+                held_by_others(self._text, match, settings, serves=not self._training) | settings
+            )
             notes += [note] if note else []
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
@@ -353,7 +355,7 @@ class _Choice:
     def _engines(self) -> list[str]:
         """Return the engines that a text sets side by side; empty for one."""
         named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
-        covered = [name for name in named if known_engine(name)]
+        covered = [name for name in named if name in ENGINES]
         several = len(covered) > 1 and not self._training and compares(self._text)
         return covered if several else []
 
@@ -361,7 +363,7 @@ class _Choice:
         """Return the engine after "but", else the first: a library that models are trained with
         too only where no other is named."""
         named = self._of("engine")
-        covered = [fact for fact in named if known_engine(str(fact.value))] or named
+        covered = [fact for fact in named if fact.value in ENGINES] or named
         engines = [fact for fact in covered if fact.value not in _LIBRARIES] or named
         chosen = after_contrast(self._text, engines) or next(iter(engines), None)
         return self._use(chosen) if chosen else None
@@ -393,8 +395,3 @@ class _Choice:
 def _is_sound(name: str, value: float) -> bool:
     """Return whether a number can be the value of a setting."""
     return value > 0 and (name in _SHARES or value.is_integer())
-
-
-def known_engine(name: str) -> bool:
-    """Return whether estimates cover an engine."""
-    return name in ENGINES

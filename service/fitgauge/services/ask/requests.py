@@ -22,7 +22,7 @@ from fitgauge.services.ask.intent import (
     wants_format,
     wants_published,
 )
-from fitgauge.services.ask.reading import Reading, known_engine
+from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.ask.speeds import wants_rate
@@ -192,7 +192,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     fields = fields.pop("flags", {}) | fields
     notes = list(reading.notes)
     engine = fields.get("engine")
-    if engine is not None and not known_engine(engine):
+    if engine is not None and engine not in ENGINES:
         del fields["engine"]
         other = other_engine(engine)
         sentence = other.described() if other else f"{engine} has no estimates of its own."

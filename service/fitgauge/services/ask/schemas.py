@@ -120,7 +120,11 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     zero_stage: Annotated[int | None, Meta(description="ZeRO stage.")] = None
     lora_rank: Annotated[int | None, Meta(description="Rank of adapters.")] = None
     gpu_memory_utilization: Annotated[
-        float | None, Meta(description="Share of the GPU that the engine may use.")
+        float | None,
+        Meta(
+            description="Share of the GPU that the engine may use; of what others leave where they"
+            " hold a part."
+        ),
     ] = None
     host_memory_gib: Annotated[
         float | None,

@@ -8,7 +8,7 @@ from fitgauge.services.ask.pixels import IMAGE, image_size
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _EIGHT_BIT_ADAM = (
-    r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|\badamw?[- _]?8[- _]?bits?"
+    r"(?:8[- ]?bits?|int8)[- ](?:paged[- ])?adamw?\b|(?<![a-z])adamw?[- _]?8[- _]?bits?"
     r"|8[- ]?bit optimi[sz]er"
 )
 OPTIMIZERS = re.compile(

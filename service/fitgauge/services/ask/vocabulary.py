@@ -18,8 +18,8 @@ _SETTINGS: Mapping[str, str] = {
         "seq length|max len|max seq|max sequence length|sequence length|sequence len|"
         "sequences length|max length|max tokens|max input length|max context|max context length|"
         "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
-        "max words|seq|long context|seqlen|seqence length|ollama context length|kontext|"
-        "kontextlänge|contexte|max total tokens|context len|sequence"
+        "max words|seq|contextsize|long context|seqlen|seqence length|ollama context length|"
+        "kontext|kontextlänge|contexte|max total tokens|context len|sequence"
     ),
     "PROMPT": (
         "prompt|prompts|prompt length|prompt tokens|prompt size|prompt len|input|inputs|"
@@ -27,7 +27,7 @@ _SETTINGS: Mapping[str, str] = {
     ),
     "OUTPUT": (
         "output|outputs|output length|output tokens|output len|max new tokens|new tokens|"
-        "completion|completions|completion length|completion tokens|max completion length|"
+        "response|completion|completions|completion length|completion tokens|max completion length|"
         "response length|response tokens|generated tokens|generation length|max output tokens"
     ),
     "USERS": (
@@ -54,7 +54,7 @@ _SETTINGS: Mapping[str, str] = {
     "RANK": "lora rank|lora r|rank",
     "ZERO": "zero|zero stage|zero3|zero2|zero1",
     "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
-    "KV": "kv|kv cache|kvcache|kv cache dtype|cache type k|kv cache quantization",
+    "KV": "kv|cache|kv cache|kvcache|kv cache dtype|cache type k|kv cache quantization",
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
     "FIRST_TOKEN": "|".join(
         f"{name}{bound}"

@@ -94,7 +94,7 @@ ENGINE = Engine(
 
 OLLAMA = ENGINE._replace(
     name="ollama",
-    phrases=(),
+    phrases=("llama runner",),
     title="Ollama",
     aliases=(),
     estimate=ollama.OLLAMA.estimate,

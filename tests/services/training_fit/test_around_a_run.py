@@ -1,21 +1,11 @@
 """Evaluation between steps, merged adapters, and a run that resumes on other GPUs."""
 
-import asyncio
-
 import pytest
 
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 PARAMETERS = 8_030_261_248
 ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 80GB", "method": "lora"}
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**(ASKED | fields)))
-    )[1]
 
 
 def test_whole_logits_of_an_evaluation_batch_grow_with_it(train):

@@ -1,10 +1,7 @@
 """A training answer assumes what the request leaves out, with the values it was made for."""
 
-import asyncio
-
 import pytest
 
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import values
 
 ASKED = {"model": "Qwen/Qwen3-0.6B", "gpu": "RTX 4090"}
@@ -18,11 +15,6 @@ ALWAYS = {
     "micro_batch_size",
     "sequence_length",
 }
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +41,10 @@ def test_assumed_values_sent_with_the_request_give_the_same_estimate(train, fiel
 
 
 def test_assumed_values_are_those_of_understood_as(train):
-    answer = train(**ASKED)
+    answer = train()
     assert values(answer.assumed).items() <= answer.understood_as.items()
 
 
 def test_a_prompt_and_a_completion_make_a_sequence_length(train):
-    answer = train(**ASKED, algorithm="grpo", prompt_length=256, completion_length=256)
+    answer = train(algorithm="grpo", prompt_length=256, completion_length=256)
     assert "sequence_length" not in values(answer.assumed)

@@ -9,11 +9,6 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
 @pytest.mark.parametrize(
     "asked",
     [

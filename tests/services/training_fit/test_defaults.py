@@ -34,11 +34,6 @@ CHOSEN = (
 )
 
 
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
 def filled(method, gpu="H100", count=1, **asked):
     request = TrainingRequest(model="8b", gpu=gpu, **asked)
     accelerator = bundled().find(gpu).accelerator

@@ -1,21 +1,9 @@
 """What Unsloth's attention with sinks keeps of long sequences, and how AdamW of a command steps."""
 
-import asyncio
-
 import pytest
 
-from fitgauge.services.training_fit.schemas import TrainingRequest
-
+ASKED = {"model": "openai/gpt-oss-20b", "gpu": "H200"}
 HEADS, LAYERS = 64, 24
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(
-            TrainingRequest(**({"model": "openai/gpt-oss-20b", "gpu": "H200"} | fields))
-        )
-    )[1]
 
 
 def blocks(answer):

@@ -19,13 +19,6 @@ ASKED = {
 }
 
 
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**(ASKED | fields)))
-    )[1]
-
-
 def phases(answer):
     return {phase.name: phase.bytes for phase in answer.phases}
 

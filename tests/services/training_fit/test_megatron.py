@@ -1,14 +1,11 @@
 """What Megatron alone is asked: uneven stages, chunks, modules that run again; answered, said
 and started so."""
 
-import asyncio
-
 import msgspec
 import pytest
 from msgspec import UNSET
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 LARGE = {
@@ -21,13 +18,8 @@ LARGE = {
 }
 
 
-@pytest.fixture(scope="module")
-def answer(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
-def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(answer):
-    asked = answer(**LARGE, pipeline_parallel=8, detail="full")
+def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(train):
+    asked = train(**LARGE, pipeline_parallel=8, detail="full")
     assert [rank.layers for rank in asked.ranks] == [7, *[8] * 6, 6]
     (uneven,) = [warning for warning in asked.warnings if warning.code == "stages-uneven"]
     assert uneven.field == "last_stage_layers"
@@ -38,15 +30,15 @@ def test_61_layers_are_spread_as_megatrons_flags_can_and_the_answer_says_how(ans
     )
 
 
-def test_a_split_that_was_asked_for_is_taken_without_a_word(answer):
-    asked = answer(**LARGE, pipeline_parallel=8, last_stage_layers=5, detail="full")
+def test_a_split_that_was_asked_for_is_taken_without_a_word(train):
+    asked = train(**LARGE, pipeline_parallel=8, last_stage_layers=5, detail="full")
     assert [rank.layers for rank in asked.ranks] == [*[8] * 7, 5]
     assert ("stages-uneven", "last_stage_layers") not in codes(asked.warnings)
     assert asked.understood_as["last_stage_layers"] == 5
 
 
-def test_the_command_has_the_widths_of_latents_and_which_layers_are_dense(answer):
-    found = answer(**LARGE, pipeline_parallel=8).launch.command
+def test_the_command_has_the_widths_of_latents_and_which_layers_are_dense(train):
+    found = train(**LARGE, pipeline_parallel=8).launch.command
     assert (
         "--multi-latent-attention --num-attention-heads 128 --kv-lora-rank 512 --q-lora-rank 1536"
         in found
@@ -65,9 +57,9 @@ SMALL = {
 }
 
 
-def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(answer):
-    plain = answer(**SMALL, activation_checkpointing="selective")
-    asked = answer(
+def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(train):
+    plain = train(**SMALL, activation_checkpointing="selective")
+    asked = train(
         **SMALL, activation_checkpointing="selective", recompute_modules="moe_act, layernorm"
     )
     less, more = (
@@ -84,14 +76,14 @@ def test_recomputed_modules_save_what_they_made_and_are_named_to_megatron(answer
     assert "--recompute-modules" not in plain.launch.command
 
 
-def test_core_attention_recomputed_in_vain_is_told_with_what_keeps_less(answer):
+def test_core_attention_recomputed_in_vain_is_told_with_what_keeps_less(train):
     asked = {**SMALL, "activation_checkpointing": "selective"}
     vain = ("recompute-without-effect", "recompute_modules")
-    assert vain in codes(answer(**asked, attention="flash").warnings)
-    assert vain not in codes(answer(**asked, attention="eager").warnings)
+    assert vain in codes(train(**asked, attention="flash").warnings)
+    assert vain not in codes(train(**asked, attention="eager").warnings)
 
 
-def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
+def test_chunks_are_told_to_either_launcher_by_its_own_flag(train):
     piped = {
         "expert_parallel": 4,
         "pipeline_parallel": 4,
@@ -99,18 +91,18 @@ def test_chunks_are_told_to_either_launcher_by_its_own_flag(answer):
         "pipeline_chunks": 3,
         "micro_batches": 8,
     }
-    assert "--num-virtual-stages-per-pipeline-rank 3" in answer(**SMALL | piped).launch.command
+    assert "--num-virtual-stages-per-pipeline-rank 3" in train(**SMALL | piped).launch.command
     assert (
         "--virtual_pipeline_model_parallel_size 3"
-        in answer(**SMALL | piped | {"method": "lora"}).launch.command
+        in train(**SMALL | piped | {"method": "lora"}).launch.command
     )
 
 
-def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer):
+def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(train):
     asked = {**SMALL, "tensor_parallel": 2}
-    assert answer(**asked).understood_as["sequence_parallel"] is True
+    assert train(**asked).understood_as["sequence_parallel"] is True
     with pytest.raises(InvalidRequestError, match="sequence parallelism"):
-        answer(**asked, sequence_parallel=False)
+        train(**asked, sequence_parallel=False)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +118,16 @@ def test_experts_beside_divided_layers_have_sequence_parallelism_unasked(answer)
         ({"last_stage_layers": 4}, "last_stage_layers", "pipeline_parallel"),
     ],
 )
-def test_what_megatron_has_no_use_for_is_refused_with_what_it_takes(answer, fields, field, hint):
+def test_what_megatron_has_no_use_for_is_refused_with_what_it_takes(train, fields, field, hint):
     with pytest.raises(InvalidRequestError) as refused:
-        answer(**SMALL, **fields)
+        train(**SMALL, **fields)
     assert refused.value.field == field
     assert hint in refused.value.hint
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-def test_many_stages_are_listed_without_what_they_share(answer, schedule):
-    asked = answer(
+def test_many_stages_are_listed_without_what_they_share(train, schedule):
+    asked = train(
         model="meta-llama/Meta-Llama-3.1-405B",
         gpu="H100",
         gpu_count=126 * 8,
@@ -157,26 +149,26 @@ def test_many_stages_are_listed_without_what_they_share(answer, schedule):
     assert len(msgspec.json.encode(asked)) < 100_000
 
 
-def test_degrees_that_nobody_sent_are_those_of_a_layout_that_fits(answer):
+def test_degrees_that_nobody_sent_are_those_of_a_layout_that_fits(train):
     asked = {"model": "30b", "gpu": "32x H100", "method": "full", "framework": "megatron"}
-    judged = answer(**asked)
+    judged = train(**asked)
     assert judged.verdict == "fits"
     assert "tensor 4 x data 8 parallelism" in judged.summary
     assert "--tensor-model-parallel-size 4" in judged.launch.command
     assert any(note.code == "sharded-not-replicated" for note in judged.warnings)
-    sent = answer(**asked, tensor_parallel=4, sequence_parallel=True)
+    sent = train(**asked, tensor_parallel=4, sequence_parallel=True)
     assert sent.per_gpu.required_bytes == judged.per_gpu.required_bytes
-    assert answer(**asked, data_parallel=32).verdict == "does_not_fit"
+    assert train(**asked, data_parallel=32).verdict == "does_not_fit"
 
 
-def test_without_a_layout_that_fits_a_copy_on_every_gpu_is_judged(answer):
-    judged = answer(model="meta-llama/Llama-3.1-405B", gpu="8x H100", framework="megatron")
+def test_without_a_layout_that_fits_a_copy_on_every_gpu_is_judged(train):
+    judged = train(model="meta-llama/Llama-3.1-405B", gpu="8x H100", framework="megatron")
     assert "parallelism" not in judged.summary.partition("needs")[0]
 
 
-def test_degrees_that_were_sent_stay_where_others_are_found(answer):
+def test_degrees_that_were_sent_stay_where_others_are_found(train):
     asked = {"model": "30b", "gpu": "32x H100", "method": "full", "framework": "megatron"}
-    judged = answer(**asked, tensor_parallel=1, pipeline_parallel=1)
+    judged = train(**asked, tensor_parallel=1, pipeline_parallel=1)
     assert judged.understood_as["tensor_parallel"] == 1
     assert judged.understood_as["pipeline_parallel"] == 1
     assert judged.verdict == "does_not_fit"

@@ -1,18 +1,9 @@
 """check_training_fit about preference and RL training: defaults of the libraries, phases by
 model, refusals, and what to change."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.schemas import TrainingRequest
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
 
 SMALL = {"model": "Qwen/Qwen3-0.6B", "gpu": "A100 80GB", "method": "full"}
 LARGE = {"model": "Qwen/Qwen2.5-7B-Instruct", "gpu": "H100", "gpu_count": 8, "method": "full"}

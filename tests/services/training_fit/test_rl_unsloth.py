@@ -1,20 +1,12 @@
 """Unsloth's GRPO: whole groups in every step, and vLLM on the weights that are trained on."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.engine.quantity import GIB
-from fitgauge.services.training_fit.schemas import TrainingRequest
 
-ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "algorithm": "grpo", "trainer": "unsloth"}
+GRPO = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "algorithm": "grpo", "trainer": "unsloth"}
 KV_BYTES = 2 * 36 * 8 * 128 * 2
 """Bytes of a token: keys and values, layers, heads, width of a head, two bytes."""
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
 
 
 def sizes(answer, prefix):
@@ -22,16 +14,16 @@ def sizes(answer, prefix):
 
 
 def test_a_micro_batch_is_the_group_where_one_sequence_is_no_whole_one(train):
-    answer = train(**ASKED, method="qlora")
+    answer = train(**GRPO, method="qlora")
     assert answer.understood_as["micro_batch_size"] == 8
     assert "per_device_train_batch_size=8" in answer.launch.command
     assert not [one for one in answer.warnings if one.code == "group-size-uneven"]
-    whole = train(**ASKED, method="qlora", micro_batches=8)
+    whole = train(**GRPO, method="qlora", micro_batches=8)
     assert whole.understood_as["micro_batch_size"] == 1
 
 
 def test_a_smaller_micro_batch_is_sampled_over_several_steps(train):
-    answer = train(**ASKED, method="qlora", micro_batch_size=2)
+    answer = train(**GRPO, method="qlora", micro_batch_size=2)
     assert answer.understood_as["micro_batch_size"] == 2
     assert "steps_per_generation=4" in answer.launch.command
     assert [one for one in answer.warnings if one.code == "group-size-uneven"]
@@ -39,7 +31,7 @@ def test_a_smaller_micro_batch_is_sampled_over_several_steps(train):
 
 @pytest.mark.parametrize(("trainer", "batch"), [("unsloth", 8), ("trl", 1), ("trl", 4)])
 def test_transformers_samples_a_whole_group_at_once(train, trainer, batch):
-    asked = {**ASKED, "trainer": trainer, "gpu": "H100", "micro_batch_size": batch}
+    asked = {**GRPO, "trainer": trainer, "gpu": "H100", "micro_batch_size": batch}
     answer = train(**asked, method="lora", prompt_length=8192, completion_length=8192)
     rollout = next(phase for phase in answer.phases if phase.name == "rollout")
     others = next(phase for phase in answer.phases if phase.name == "optimizer_step")
@@ -48,7 +40,7 @@ def test_transformers_samples_a_whole_group_at_once(train, trainer, batch):
 
 
 def test_vllm_reads_the_weights_that_are_trained_on(train):
-    asked = {**ASKED, "method": "qlora", "rollout_engine": "vllm"}
+    asked = {**GRPO, "method": "qlora", "rollout_engine": "vllm"}
     answer = train(**asked)
     held = sizes(answer, "rollout_")
     assert "rollout_weights" not in held
@@ -62,7 +54,7 @@ def test_vllm_reads_the_weights_that_are_trained_on(train):
 
 
 def test_standby_frees_the_cache_while_the_policy_is_trained(train):
-    asked = {**ASKED, "method": "qlora", "rollout_engine": "vllm", "rollout_sleep": "level_2"}
+    asked = {**GRPO, "method": "qlora", "rollout_engine": "vllm", "rollout_sleep": "level_2"}
     answer = train(**asked)
     assert "rollout_kv_cache" not in sizes(answer, "rollout_")
     assert 'os.environ["UNSLOTH_VLLM_STANDBY"] = "1"' in answer.launch.command
@@ -71,7 +63,7 @@ def test_standby_frees_the_cache_while_the_policy_is_trained(train):
 def test_gpt_oss_keeps_no_scores_under_unsloth_which_has_its_own_attention(train):
     """Eight samples of 4,608 tokens ran out of a B200's 178.35 GiB (unslothai/unsloth#3411): what
     the allocator reserves here."""
-    asked = {**ASKED, "model": "openai/gpt-oss-120b", "gpu": "B200", "method": "qlora"}
+    asked = {**GRPO, "model": "openai/gpt-oss-120b", "gpu": "B200", "method": "qlora"}
     answer = train(**asked, sequence_length=4608)
     eager = train(**asked, sequence_length=4608, attention="eager")
     needs = [one.per_gpu.required_bytes.expected for one in (answer, eager)]

@@ -1,24 +1,14 @@
 """Time and cost of a whole run, from its samples or their lengths."""
 
-import asyncio
-
 import pytest
 
 from arithmetic import value_of
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.lengths import sequences_of
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "A100 80GB", "method": "lora", "sequence_length": 2048}
 LENGTHS = {"100": 900, "1000": 90, "4000": 10}
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**(ASKED | fields)))
-    )[1]
 
 
 def test_samples_and_epochs_make_tokens_steps_time_and_cost(train):

@@ -1,22 +1,11 @@
 """Samples that are padded or vary in length."""
 
-import asyncio
-
 import pytest
-
-from fitgauge.services.training_fit.schemas import TrainingRequest
 
 ASKED = {
     "model": "meta-llama/Llama-3.1-8B", "gpu": "H200", "method": "lora", "framework":
     "transformers", "loss": "fused", "activation_checkpointing": "none", "sequence_length": 2048,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**(ASKED | fields)))
-    )[1]
 
 
 def of(answer, name):

@@ -1,18 +1,9 @@
 """check_training_fit: verdicts, sums, refusals and what to change, over the bundled snapshot."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes, values
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
 
 SMALL = {"model": "Qwen/Qwen3-0.6B", "gpu": "A100 80GB"}
 

@@ -1,16 +1,7 @@
 """Where no change helps training on the GPUs that were named, a smaller model of the family is
 suggested."""
 
-import asyncio
-
 import pytest
-
-from fitgauge.services.training_fit.schemas import TrainingRequest
-
-
-@pytest.fixture
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
 
 
 def _smaller(answer):

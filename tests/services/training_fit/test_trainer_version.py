@@ -24,11 +24,6 @@ TUNE = {"model": LLAMA, "method": "lora", "gpu": "RTX A6000", "trainer": "torcht
 
 
 @pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
-@pytest.fixture(scope="module")
 def plan(questions):
     return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]
 

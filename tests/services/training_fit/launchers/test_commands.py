@@ -1,34 +1,25 @@
 """Commands of training say no more and no less than what was estimated: names of modules,
 scripts, and what has no flag."""
 
-import asyncio
 import json
 import re
 import shlex
 
 import pytest
 
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
-LLAMA = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xB300", "method": "full"}
+ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8xB300", "method": "full"}
 
 LACKING = "command-lacks-flag"
 
 
 @pytest.fixture(scope="module")
-def answer(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**LLAMA | fields))
-    )[1]
-
-
-@pytest.fixture(scope="module")
-def words(answer):
+def words(train):
     """Provide the words of the command, with one word for all of a flag's."""
 
     def after(flag, **fields):
-        line = shlex.split(answer(**fields).launch.command)
+        line = shlex.split(train(**fields).launch.command)
         start = line.index(flag) + 1
         ends = [number for number, word in enumerate(line[start:], start) if word.startswith("--")]
         return line[start : ends[0] if ends else None]
@@ -82,10 +73,10 @@ def test_adapters_stay_out_of_a_tower_that_was_counted_without_them(words):
     assert words("--lora_target_modules", **asked) == ["all-linear"]
 
 
-def test_a_frozen_tower_has_no_flag_where_the_rest_is_trained(answer):
+def test_a_frozen_tower_has_no_flag_where_the_rest_is_trained(train):
     asked = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "train_vision_tower": False}
-    assert (LACKING, "train_vision_tower") in codes(answer(**asked).warnings)
-    trained = answer(**{**asked, "train_vision_tower": True})
+    assert (LACKING, "train_vision_tower") in codes(train(**asked).warnings)
+    trained = train(**{**asked, "train_vision_tower": True})
     assert (LACKING, "train_vision_tower") not in codes(trained.warnings)
 
 
@@ -99,9 +90,9 @@ def test_a_frozen_tower_has_no_flag_where_the_rest_is_trained(answer):
     ],
 )
 def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_its_task(
-    answer, model, script
+    train, model, script
 ):
-    assert f"examples/pytorch/{script}" in answer(model=model, gpu="H100").launch.command
+    assert f"examples/pytorch/{script}" in train(model=model, gpu="H100").launch.command
 
 
 @pytest.mark.parametrize(
@@ -137,21 +128,21 @@ def test_a_model_that_generates_no_text_by_itself_is_started_by_the_example_of_i
     ],
     ids=str,
 )
-def test_what_was_estimated_and_has_no_flag_is_said(answer, asked, field):
-    assert (LACKING, field) in codes(answer(**asked).warnings)
-    assert LACKING not in {code for code, _ in codes(answer().warnings)}
+def test_what_was_estimated_and_has_no_flag_is_said(train, asked, field):
+    assert (LACKING, field) in codes(train(**asked).warnings)
+    assert LACKING not in {code for code, _ in codes(train().warnings)}
 
 
-def test_one_env_sets_all_variables_of_a_command(answer):
-    line = answer(framework="megatron", method="lora").launch.command
+def test_one_env_sets_all_variables_of_a_command(train):
+    line = train(framework="megatron", method="lora").launch.command
     assert line.startswith(
         "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True NPROC_PER_NODE=8 megatron sft "
     )
 
 
-def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(answer):
+def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(train):
     def config(**asked):
-        return json.loads(shlex.split(answer(framework="deepspeed", **asked).launch.command)[1])
+        return json.loads(shlex.split(train(framework="deepspeed", **asked).launch.command)[1])
 
     assert config(optimizer="lion")["zero_allow_untested_optimizer"] is True
     assert (
@@ -163,9 +154,9 @@ def test_deepspeed_is_told_to_take_an_optimizer_that_is_not_its_own(answer):
 
 @pytest.mark.parametrize("tool", ["trl", "axolotl", "ms-swift", "llama-factory"])
 def test_deepspeed_steps_by_the_trainers_adamw_where_the_tools_configurations_name_none(
-    answer, tool
+    train, tool
 ):
-    asked = answer(trainer=tool, framework="deepspeed")
+    asked = train(trainer=tool, framework="deepspeed")
     trainers = tool in ("ms-swift", "llama-factory")
     assert ('"optimizer":' not in asked.launch.command) == trainers
     assert ("optimizer_implementation" not in asked.understood_as) == trainers

@@ -18,15 +18,6 @@ READ = {tool.name for tool in TOOLS} - {"torchtune"}
 """Tools whose command comes with files; torchtune reads its own recipe's for a base model."""
 
 
-@pytest.fixture(scope="module")
-def command(questions):
-    def of(**fields):
-        request = TrainingRequest(**ASKED | fields)
-        return asyncio.run(questions.check_training_fit(request))[1].launch.command
-
-    return of
-
-
 def test_every_tool_that_reads_files_has_them(command):
     commands = {tool.name: command(trainer=tool.name, method="full") for tool in TOOLS}
     assert {name for name, flags in commands.items() if config_files(flags)} == READ

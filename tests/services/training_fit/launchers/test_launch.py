@@ -13,7 +13,7 @@ from command_flags import flags
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
-MODEL = {"model": "Qwen/Qwen3-8B", "gpu": "B300", "method": "full"}
+ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "B300", "method": "full"}
 
 
 @pytest.mark.parametrize(
@@ -67,16 +67,16 @@ def test_the_command_carries_what_was_asked(command, asked, said):
 
 
 def test_segments_expand_under_torchtitan_axolotl_megatron_and_on_request_which_the_command_sets(
-    answer,
+    train,
 ):
     grow = [
-        answer(framework=name).understood_as["expandable_segments"]
+        train(framework=name).understood_as["expandable_segments"]
         for name in ("torchtitan", "axolotl", "megatron", "trl")
     ]
     assert grow == [True, True, True, False]
-    asked = answer(expandable_segments=True)
+    asked = train(expandable_segments=True)
     assert asked.launch.command.startswith("env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True ")
-    assert "PYTORCH_CUDA_ALLOC_CONF" not in answer().launch.command
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in train().launch.command
 
 
 def test_deepspeed_reads_a_configuration_that_the_command_writes_first(command):
@@ -116,7 +116,7 @@ def test_offloading_to_nvme_names_a_place(command):
 
 def test_a_plan_under_fsdp_has_a_file_that_accelerate_reads_and_checkpoints_once(questions):
     asked = TrainingPlanRequest(
-        **MODEL, framework="fsdp", gpu_count=8, activation_checkpointing="full", zero_stage=3
+        **ASKED, framework="fsdp", gpu_count=8, activation_checkpointing="full", zero_stage=3
     )
     plan, *_ = asyncio.run(questions.plan_training(asked))[1].plans
     config = yaml.safe_load(plan.launch.files["fsdp.yaml"])
@@ -128,7 +128,7 @@ def test_a_plan_under_fsdp_has_a_file_that_accelerate_reads_and_checkpoints_once
 
 
 def test_the_command_of_a_plan_sets_the_allocator_that_was_counted(questions):
-    asked = TrainingPlanRequest(**MODEL, framework="megatron", gpu_count=8)
+    asked = TrainingPlanRequest(**ASKED, framework="megatron", gpu_count=8)
     for plan in asyncio.run(questions.plan_training(asked))[1].plans:
         assert plan.settings["expandable_segments"] is True
         assert plan.launch.command.startswith(
@@ -136,11 +136,11 @@ def test_the_command_of_a_plan_sets_the_allocator_that_was_counted(questions):
         )
 
 
-def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(answer):
+def test_completions_of_a_prompt_are_sampled_at_once_as_trl_wants_them(train):
     """It refuses a sampling that is no multiple of the group (trl/trainer/grpo_config.py)."""
     for count, batches, steps in ((1, 1, 8), (8, 1, None), (2, 2, 4), (2, 4, None)):
         found = flags(
-            answer(
+            train(
                 algorithm="grpo", gpu_count=count, micro_batches=batches, method="lora"
             ).launch.command
         )
@@ -259,8 +259,8 @@ def test_an_encoder_is_trained_by_transformers_own_example(command):
     assert flags(line)["--max_seq_length"] == "128"
 
 
-def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(answer):
-    found = answer(model="7b", gpu="H200")
+def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(train):
+    found = train(model="7b", gpu="H200")
     assert "--model_name_or_path path/to/model" in found.launch.command
     assert ("command-placeholders", "model") in codes(found.warnings)
 
@@ -276,8 +276,8 @@ def test_a_model_that_is_only_a_size_has_a_place_to_fill_in(answer):
     ],
     ids=str,
 )
-def test_what_has_no_flag_is_said(answer, asked, field):
-    assert ("command-lacks-flag", field) in codes(answer(**asked).warnings)
+def test_what_has_no_flag_is_said(train, asked, field):
+    assert ("command-lacks-flag", field) in codes(train(**asked).warnings)
 
 
 def test_what_a_caller_names_is_one_word_for_the_shell(command):

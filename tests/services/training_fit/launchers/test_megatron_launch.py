@@ -4,6 +4,8 @@ import pytest
 
 from command_flags import flags
 
+ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "B300", "method": "full"}
+
 
 def test_megatron_is_told_the_models_shapes_and_every_degree(command):
     asked = {

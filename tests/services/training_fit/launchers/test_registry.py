@@ -31,11 +31,6 @@ EIGHT = nominal_model("8b", 8_000_000_000).spec
 FIELDS = set(TrainingRequest.__struct_fields__)
 
 
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 def test_every_row_names_a_field_and_where_its_value_stands(tool):
     assert tool.version

@@ -1,24 +1,15 @@
 """The command trains as long as its run was estimated, and saves as often."""
 
-import asyncio
 import shlex
 
 import pytest
 import yaml
 
 from fitgauge.services.training_fit.launchers.config_files import config_files
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 ASKED = {"model": "meta-llama/Llama-3.1-8B", "gpu": "8x H200", "method": "full"}
 RUN = {"samples": 10_000, "epochs": 3, "save_steps": 200, "save_total_limit": 2}
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**(ASKED | fields)))
-    )[1]
 
 
 @pytest.mark.parametrize("trainer", ["trl", "ms-swift"])

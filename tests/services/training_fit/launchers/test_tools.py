@@ -1,7 +1,6 @@
 """Commands of the tools people train with: they carry the settings that were estimated, in files
 and flags that the tools can read."""
 
-import asyncio
 import re
 import subprocess
 
@@ -9,7 +8,6 @@ import pytest
 import yaml
 
 from fitgauge.services.training_fit.launchers.registry import TOOLS
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 ASKED = {
@@ -23,18 +21,6 @@ ASKED = {
 VALUES = {"TRANSFORMER_BASED_WRAP", "FSDP", "UNSLOTH_RETURN_LOGITS"}
 """Words in capitals that are values and variables of the tools."""
 ADAPTED = {"method": "qlora", "lora_rank": 24}
-
-
-@pytest.fixture(scope="module")
-def answer(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**ASKED | fields))
-    )[1]
-
-
-@pytest.fixture(scope="module")
-def command(answer):
-    return lambda **fields: answer(**fields).launch.command
 
 
 def written(command, name):
@@ -217,15 +203,15 @@ def test_openrlhfs_flags_hold_the_settings_of_training_without_sampling(command)
     ],
     ids=str,
 )
-def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(answer, asked):
-    found = answer(**asked)
+def test_a_tool_that_cannot_be_told_the_settings_says_whose_command_it_is(train, asked):
+    found = train(**asked)
     assert ("command-of-another-tool", "trainer") in codes(found.warnings)
     assert "accelerate launch" in found.launch.command
 
 
-def test_a_tool_without_a_command_here_says_whose_it_is(answer):
-    assert ("command-placeholders", "trainer") in codes(answer(framework="torchtune").warnings)
-    sampled = answer(trainer="verl", algorithm="grpo", gpu_count=2)
+def test_a_tool_without_a_command_here_says_whose_it_is(train):
+    assert ("command-placeholders", "trainer") in codes(train(framework="torchtune").warnings)
+    sampled = train(trainer="verl", algorithm="grpo", gpu_count=2)
     assert ("command-of-another-tool", "trainer") not in codes(sampled.warnings)
 
 
@@ -238,9 +224,9 @@ def test_a_tool_without_a_command_here_says_whose_it_is(answer):
         if algorithm != "ppo" or tool not in ("nemo", "megatron")  # which nothing trains
     ],
 )
-def test_a_command_names_what_to_replace_in_it(answer, tool, algorithm):
+def test_a_command_names_what_to_replace_in_it(train, tool, algorithm):
     fits = {"gpu_count": 8, "sequence_length": 2048}  # Lightning's fp32 too: a command is printed
-    launch = answer(algorithm=algorithm, framework=tool, **fits).launch
+    launch = train(algorithm=algorithm, framework=tool, **fits).launch
     words = set(
         re.findall(r"(?<![\w$])[A-Z]{4,}(?:_[A-Z]+)*(?:\.[a-z]+)?(?![\w=])", launch.command)
     )
@@ -249,10 +235,10 @@ def test_a_command_names_what_to_replace_in_it(answer, tool, algorithm):
     assert all(word in launch.command for word in replaced)
 
 
-def test_kernels_of_another_tool_are_not_in_trls_command(answer):
-    unsloth = answer(method="lora", kernels="unsloth")
+def test_kernels_of_another_tool_are_not_in_trls_command(train):
+    unsloth = train(method="lora", kernels="unsloth")
     assert ("kernels-need-trainer", "kernels") in codes(unsloth.warnings)
-    assert "--use_liger_kernel true" in answer(method="lora", kernels="liger").launch.command
+    assert "--use_liger_kernel true" in train(method="lora", kernels="liger").launch.command
 
 
 def test_the_allocators_setting_goes_before_tools_that_do_not_set_it(command):
@@ -290,8 +276,8 @@ def test_torchtitan_is_told_its_pipeline(command, asked, words):
     assert ("layers_per_stage" in line) == ("pipeline_chunks" in asked)
 
 
-def test_pipelines_under_fsdp_are_not_in_the_command_of_trl(answer):
-    said = answer(framework="fsdp", pipeline_parallel=4, gpu_count=8)
+def test_pipelines_under_fsdp_are_not_in_the_command_of_trl(train):
+    said = train(framework="fsdp", pipeline_parallel=4, gpu_count=8)
     assert ("command-lacks-flag", "pipeline_parallel") in codes(said.warnings)
 
 
@@ -320,7 +306,7 @@ def test_dropout_before_adapters_is_in_the_command(command, tool):
         ("transformers", False),
     ],
 )
-def test_adapters_drop_what_they_read_as_the_tool_does(answer, tool, default):
+def test_adapters_drop_what_they_read_as_the_tool_does(train, tool, default):
     """The tools that do hold a mask of a byte for every number, and take 0 by a flag."""
     asked = {
         "framework": tool,
@@ -329,7 +315,7 @@ def test_adapters_drop_what_they_read_as_the_tool_does(answer, tool, default):
         "activation_checkpointing": "none",
     }
     by_default, without, dropped = (
-        answer(**asked, **rate) for rate in ({}, {"lora_dropout": 0}, {"lora_dropout": 0.05})
+        train(**asked, **rate) for rate in ({}, {"lora_dropout": 0}, {"lora_dropout": 0.05})
     )
     peaks = [one.per_gpu.allocated_bytes.expected for one in (by_default, without, dropped)]
     assert peaks[0] == peaks[2 if default else 1]

@@ -1,6 +1,5 @@
 """torchtune's configuration as a file: whole, of a model that torchtune has a builder for."""
 
-import asyncio
 import shlex
 
 import pytest
@@ -8,7 +7,6 @@ import yaml
 
 from fitgauge.services.training_fit.launchers.config_files import config_files
 from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
-from fitgauge.services.training_fit.schemas import TrainingRequest
 from notes import codes
 
 ASKED = {"model": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H200", "trainer": "torchtune"}
@@ -21,18 +19,11 @@ READ = {
 
 
 @pytest.fixture(scope="module")
-def answer(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**ASKED | fields))
-    )[1]
-
-
-@pytest.fixture(scope="module")
-def file(answer):
+def file(train):
     """Return the file of a command, and what reads it."""
 
     def of(**fields):
-        read = config_files(answer(**fields).launch.command)
+        read = config_files(train(**fields).launch.command)
         return yaml.safe_load(read.files["torchtune.yaml"]), read.command
 
     return of
@@ -88,12 +79,12 @@ def test_a_preference_dataset_is_not_packed(file):
     assert settings["loss"] == {"_component_": "torchtune.rlhf.loss.DPOLoss"}
 
 
-def test_a_model_without_a_builder_needs_the_name_of_a_configuration(answer):
-    other = answer(model="google/gemma-3-4b-it", method="lora")
+def test_a_model_without_a_builder_needs_the_name_of_a_configuration(train):
+    other = train(model="google/gemma-3-4b-it", method="lora")
     assert config_files(other.launch.command) is None
     assert other.launch.placeholder == "CONFIG"
     assert ("command-placeholders", "trainer") in codes(other.warnings)
-    own = answer(method="lora")
+    own = train(method="lora")
     assert own.launch.placeholder is None
     assert ("command-placeholders", "trainer") not in codes(own.warnings)
 

@@ -121,6 +121,9 @@ def test_what_is_gated_uncounted_or_of_unknown_formats_is_left_out():
         ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct-AWQ", False),
         ("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct-AWQ", False),
         ("Qwen/Qwen3-4B", "Qwen/Qwen3-14B-AWQ", False),
+        ("deepseek-ai/DeepSeek-V3", "nvidia/DeepSeek-V3.1-NVFP4", False),
+        ("deepseek-ai/DeepSeek-V3.1", "nvidia/DeepSeek-V3.1-NVFP4", True),
+        ("acme/tiny-7B", "acme/tiny-7B-2.5bit", True),
     ],
 )
 def test_a_sibling_is_called_like_its_model_with_a_format_beside(base, other, same):

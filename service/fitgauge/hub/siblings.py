@@ -62,6 +62,9 @@ _FORMAT_WORD = re.compile(
 )
 """Words in names of quantized repositories in addition to the model's own."""
 
+_VERSION = re.compile(r"\.\d+(?!\w|\.?\d*b)")
+"""What makes V3.1 of V3, where it follows the model's name."""
+
 _LIST = msgspec.json.Decoder(list[Listed])
 
 
@@ -79,7 +82,7 @@ def names_same(base_id: str, other_id: str) -> bool:
         for start in range(len(words) - len(wanted) + 1)
         if words[start : start + len(wanted)] == wanted
     ]
-    if not starts:
+    if not starts or _VERSION.match(other.lower().rpartition(wanted[-1])[2]):
         return False
     extra = words[: starts[0]] + words[starts[0] + len(wanted) :]
     owners = {*_words(owner), *_words(other_owner)}

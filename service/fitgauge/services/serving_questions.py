@@ -179,7 +179,9 @@ class ServingQuestions:
             not wants_quantized_repos(model, words.quantization(request.quantization))
             or checked.verdict == "fits"
         ):
-            return dependencies._replace(model=model), self._serving.answer_for(checked)
+            smaller = () if request.quantization else self._siblings.smaller(model)
+            answer = self._serving.answer_for(checked, smaller)
+            return dependencies._replace(model=model), answer
         engine = words.engine(request.engine)
         siblings = await self._siblings.find(model, engine)
         dependencies = dependencies._replace(

@@ -161,3 +161,18 @@ def test_gptq_of_qwen_3_5_leaves_attention_and_shared_experts_in_16_bits(check_f
     saved = (linear + attention + shared) * (2 - (4 + (16 + 4) / 128) / 8)
     difference = weights(f"{base}-GPTQ-Int4") - weights(base, quantization="gptq")
     assert difference == pytest.approx(saved, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("model", "smaller"),
+    [
+        ("deepseek-ai/DeepSeek-V3", ["cognitivecomputations/DeepSeek-V3-AWQ"]),
+        ("deepseek-ai/DeepSeek-V3.1", ["nvidia/DeepSeek-V3.1-NVFP4"]),
+        ("Qwen/Qwen3-32B-AWQ", []),
+        ("Qwen/Qwen3-32B", []),
+    ],
+)
+def test_a_model_released_in_fp8_has_a_bundled_repository_of_4_bits(model, smaller):
+    models = ModelResolver(Hub(HubSettings(offline=True, cache_dir=None, token=False)), Snapshot())
+    found = QuantizedRepos(models).smaller(models.bundled(model))
+    assert [one.text for one in found] == smaller

@@ -77,6 +77,11 @@ class ModelResolver:
         """The names of the bundled repositories."""
         return ListedNames(self._snapshot.own_ids)
 
+    @cached_property
+    def all_bundled_names(self) -> ListedNames:
+        """The same, and the names of those with the shapes of another."""
+        return ListedNames(self._snapshot.ids())
+
     def peek(self, text: str) -> Model | None:
         """Return the Model of a size, or of a name the Hub answered lately; None where somebody
         has to be asked. No I/O."""

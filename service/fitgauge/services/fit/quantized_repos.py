@@ -4,7 +4,7 @@ resolved before anybody hears of it."""
 import asyncio
 import time
 from collections.abc import Callable
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from fitgauge.engine.memo import Memo
@@ -13,11 +13,12 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.engine_facts import FileKind
 from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.serving.support import family
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import FitgaugeError, HubError
 from fitgauge.hub.cache import deep_size
 from fitgauge.hub.request_context import token_id
-from fitgauge.hub.siblings import choose
+from fitgauge.hub.siblings import ListedNames, choose
 from fitgauge.hub.single_flight import SingleFlight, outcome
 from fitgauge.services.common.model_resolver import ModelResolver
 
@@ -103,6 +104,15 @@ class QuantizedRepos:
         except (TimeoutError, HubError):
             return self._bundled(model, key)
 
+    def smaller(self, model: Model) -> Published:
+        """Return the bundled repository in 4 bits of a model that is published in FP8; without any
+        for another model. The Hub is not asked."""
+        if not is_released_in_fp8(model):
+            return ()
+        names = self._models.all_bundled_names
+        rows = bundled_repos(self._models, model, names)
+        return tuple(islice((row for row in rows if _bits(row.model) == 4), 1))
+
     async def close(self) -> None:
         """End what is under way."""
         await self._flights.close()
@@ -156,12 +166,15 @@ class QuantizedRepos:
         return tuple(row for row in of_bits.values() if row is not None)
 
 
-def bundled_repos(models: ModelResolver, model: Model) -> list[QuantizedRepo]:
+def bundled_repos(
+    models: ModelResolver, model: Model, names: ListedNames | None = None
+) -> list[QuantizedRepo]:
     """Return every bundled repository of the same weights in another format, the owner's own
-    first."""
+    first. names: of the repositories that are looked through; None for those with shapes of their
+    own."""
     rows = [
         QuantizedRepo(model_id, one)
-        for model_id in models.bundled_names.same(model.id)
+        for model_id in (names or models.bundled_names).same(model.id)
         if (one := models.bundled(model_id)) is not None and _alike(model, one)
     ]
     owner = model.id.partition("/")[0]
@@ -173,6 +186,12 @@ def wants_quantized_repos(model: Model, quantization: str | None) -> bool:
     """Return whether a question is about a repository that holds its weights as they were
     trained."""
     return model.source in ("hub", "snapshot") and quantization is None and not model.is_quantized
+
+
+def is_released_in_fp8(model: Model) -> bool:
+    """Return whether a repository's weights are in FP8 blocks, as they were trained or released."""
+    scheme = published(model.spec) if model.source in ("hub", "snapshot") else None
+    return scheme is not None and family(scheme) == "fp8"
 
 
 def _identities(repositories: Published) -> list[int]:

@@ -24,6 +24,7 @@ from fitgauge.engine.serving.workload import Workload
         ("Qwen/Qwen3-8B", {"quant_method": "gptq", "bits": 4}, "A100 80GB", "auto", False),
         ("deepseek-ai/DeepSeek-V3", None, "B200", "F8_E5M2", True),
         ("deepseek-ai/DeepSeek-V3", None, "H100", "F8_E5M2", False),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", None, "B200", "F8_E5M2", False),
         ("deepseek-ai/DeepSeek-V3.2", None, "H100", "F8_E5M2", True),
         ("deepseek-ai/DeepSeek-V3.2", None, "H100", "F8_E4M3", False),
         ("deepseek-ai/DeepSeek-V4-Flash", None, "H100", "F8_E5M2", True),

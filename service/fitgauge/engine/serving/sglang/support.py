@@ -69,6 +69,16 @@ def _without_format(
     return None
 
 
+_TENSORRT_MLA = frozenset({
+    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "Dots3NoteForCausalLM",
+    "Glm5NextForConditionalGeneration", "GlmMoeDsaForCausalLM", "HYV4ForCausalLM",
+    "KimiK25ForConditionalGeneration", "KimiK3ForConditionalGeneration",
+    "LongcatFlashForCausalLM", "MistralLarge3ForCausalLM", "PixtralForConditionalGeneration",
+})  # fmt: skip
+"""Those that take TensorRT-LLM's kernels of MLA on compute capability 10. Source: sglang 0.5.23,
+srt/arg_groups/model_overrides/deepseek_v2.py and kimi_k3.py."""
+
+
 def _without_cache_dtype(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> UnsupportedError | None:
@@ -79,7 +89,9 @@ def _without_cache_dtype(
     mixers = [mixer for block in spec.blocks for mixer in block.mixers]
     compressed = any(isinstance(mixer, CompressedAttention) for mixer in mixers)
     latent = any(isinstance(mixer, LatentAttention) for mixer in mixers)
-    refused = is_sparse_latent(spec) or (latent and architecture(accelerator) == "blackwell")
+    refused = is_sparse_latent(spec) or (
+        latent and spec.architecture in _TENSORRT_MLA and architecture(accelerator) == "blackwell"
+    )
     if not compressed and not refused:
         return None
     return UnsupportedError(

@@ -229,6 +229,14 @@ def test_nicknames_are_known(text, model_id):
     assert SNAPSHOT.find(text) == model_id
 
 
+def test_a_family_and_a_size_in_words_may_mean_a_later_generation():
+    """Return what people mean by "qwen 7b" now stands beside the first generation."""
+    reading = SNAPSHOT.read("qwen 7b")
+    assert reading.id == "Qwen/Qwen-7B"
+    assert "Qwen/Qwen2.5-7B-Instruct" in reading.others
+    assert SNAPSHOT.read("Qwen-7B").others == ()
+
+
 def test_every_alias_leads_to_a_row_and_hides_none():
     """Return an alias points at a known id and is no id itself."""
     ids = {model_id.lower() for model_id in SNAPSHOT.ids()}

@@ -104,7 +104,7 @@ class Names:
         return ModelReading(
             id=first.id,
             format=form if form not in ("", first.format) else None,
-            others=() if _names_all(query, first) else _others(ranked, footprint),
+            others=() if _is_sure(text, query, first) else _others(ranked, footprint),
             is_default_format=not query.format,
         )
 
@@ -172,6 +172,13 @@ def _holds(query: Name, name: Name, numbers: bool) -> bool:
         and name.words & KINDS <= query.words
         and ("distill" not in name.words or bool({"distill", name.family} & query.words))
     )
+
+
+def _is_sure(text: str, query: Name, name: Name) -> bool:
+    """Return whether a text can mean no other model than this one. A family and a size in words
+    may mean a later generation: "qwen 7b" is Qwen-7B, and as often Qwen2.5-7B."""
+    may_be_later = query.sizes and not name.versions and not _is_id(text) and " " in text.strip()
+    return _names_all(query, name) and not may_be_later
 
 
 def _missing(query: Name, name: Name) -> int:

@@ -16,9 +16,9 @@ from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
-    r"|around|(?<!better )than|="
+    r"|around|(?<!better )than"
     r"|~|occup\w*|increas\w*|占用|占|需要|需|要|至少|达到|大概|左右|消耗|升到|降低到|减小到|最高|最小|最低)"
-    r"[^.,;?!，]{0,24}$"
+    r"[^.,;?!，]{0,24}$|=\s{0,3}$"
 )
 _HAD = re.compile(
     r"(?:\b(?:in|on|with|under|have|has|got|within|only|my|single|a|an|using|for|is|i|out of"
@@ -49,6 +49,11 @@ _ANOTHER_GPU = re.compile(
     re.IGNORECASE,
 )
 """What follows it where it is a GPU and not "more context"; else a GPU's name does."""
+_COUNTS = re.compile(
+    r"\b([1-9])\s?x?\s*(?:or|vs\.?|versus|oder|ou|或者?|还是)\s*([2-9])\s?(?:x\b|(?=(?:x\s)?[a-z]+\d))",
+    re.IGNORECASE,
+)
+"""Two numbers of one GPU: "1x or 2x H100"."""
 _IN_ONE = re.compile(
     r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus)\b"
     r"|\bsame (?:pc|machine|rig|box)\b|llama\.?cpp|ollama|kobold|lm ?studio|混",
@@ -122,6 +127,8 @@ def choose(
     hardware, options = choice.hardware()
     if hardware is not None:
         name, count = name_of(hardware, gpus)
+        if name and (counts := _COUNTS.search(text)) is not None:
+            return None, [f"{number}x {name}" for number in counts.groups()], None
         return name and in_laptop(text, name, count, gpus), [], count
     named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]

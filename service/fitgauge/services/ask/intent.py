@@ -60,6 +60,7 @@ _OTHERS = (
 _GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
     r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
+    r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b|\bhow many\W*$"
     r"|\bhow many of (?:each|them|those|these)\b"
     rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
@@ -141,7 +142,7 @@ _MEMORY = re.compile(
 
 _TIME = re.compile(
     r"\bhow (?:long|much time|many (?:gpu[ -])?(?:hours|days|minutes))\b"
-    r"|\b(?:training|train|run) ?time"
+    r"|\b(?:training|train|run) ?time\b"
     r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
     r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"
     r"|多久|多长时间|训练时间|多少钱"

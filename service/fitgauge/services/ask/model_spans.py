@@ -12,6 +12,8 @@ from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
 _COUNT = re.compile(r"\d+k?")
 _TOWER = re.compile(r"[ -](?:vision|multimodal|vlm)$", re.IGNORECASE)
 """Words behind a name that say that it sees, where its name does not: "gemma 3 4b vision"."""
+_EXL = re.compile(r"[-_ ]exl[23](?:[-_ ][\w.]+)?$", re.IGNORECASE)
+"""ExLlama's format at the end of a name, which has bits of its own: "-exl2-4.0bpw"."""
 _COUNTED = frozenset({
     "x", "*", "%", "gpu", "gpus", "-", "bit", "bits", "node", "nodes", "prefill", "decode",
 })  # fmt: skip
@@ -195,6 +197,7 @@ def _spelled(scan: Scan, first: int, last: int) -> str:
         written += before + piece.text
         end = piece.end
     text = text if text == written or scan.models.has(text) else written
+    text = _EXL.sub("", text)
     plain = _TOWER.sub("", text)
     if plain == text or scan.models.has(text) or not scan.models.sees(plain):
         return text

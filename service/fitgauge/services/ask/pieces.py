@@ -66,6 +66,10 @@ _CYRILLIC = {
 }
 """Words of settings, which no piece below is made of."""
 
+_BITS = re.compile(r"(?<=\d)\s?(?:비트|ビット|比特)")
+_LISTED_ARGUMENTS = re.compile(r"([\"'])\s*,\s*(?=[\"'])")
+"""What stands between the arguments of a manifest: ["--max-model-len", "8192"]."""
+
 _FILE = re.compile(r"[-._](I?Q\d[A-Z0-9_]*|B?F16|MXFP4)\.gguf\b", re.IGNORECASE)
 """A file in a repository, by the type in its name."""
 
@@ -101,6 +105,9 @@ def plain(text: str) -> str:
     text = _AUTOCORRECTED.sub("--", text)
     text = _FULL.sub("full finetuning", text)
     text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
+    text = _BITS.sub("bit", text)
+    if '"--' in text or "'--" in text:
+        text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
     text = _SHORT_CONTEXT.sub("--ctx-size", text)
     text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)
     for words, meaning in _CYRILLIC.items():

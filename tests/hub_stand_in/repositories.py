@@ -116,11 +116,10 @@ def safetensors_repository(
     sizes: dict[str, int] = {}
     where: dict[str, str] = {}
     for number in range(shards):
-        name = (
-            "model.safetensors"
-            if shards == 1
-            else f"model-{number + 1:05}-of-{shards:05}.safetensors"
-        )
+        if shards == 1:
+            name = "model.safetensors"
+        else:
+            name = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         part = dict(tensors[number::shards])
         files[name], sizes[name] = safetensors_header(part)
         where |= dict.fromkeys(part, name)

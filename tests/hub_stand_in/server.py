@@ -199,11 +199,10 @@ class _Handler(BaseHTTPRequestHandler):
             )
         fields = path.groupdict()
         revision = unquote(fields.get("revision") or fields.get("tree") or "main")
-        there = (
-            repository
-            if revision in ("main", repository.sha)
-            else repository.revisions.get(revision)
-        )
+        if revision in ("main", repository.sha):
+            there = repository
+        else:
+            there = repository.revisions.get(revision)
         if there is None:
             return (
                 404,

@@ -107,11 +107,10 @@ class SlackStandIn:
         path = parts.path.removeprefix("/api/")
         body = {**dict(parse_qsl(parts.query)), **_decoded(headers, raw)}
         with self._lock:
-            answer = (
-                self.answers[path].pop(0)
-                if self.answers[path]
-                else (200, {}, self._answer(path, body, raw))
-            )
+            if self.answers[path]:
+                answer = self.answers[path].pop(0)
+            else:
+                answer = (200, {}, self._answer(path, body, raw))
             self.received.append(Received(path, headers, body, raw))
             return answer
 

@@ -72,11 +72,9 @@ def errors(run: Run) -> Iterator[tuple[str, float]]:
         yield "activations", part_of(stage, PASS) / GIB / measured["activation_gib"] - 1
     if "kv_tokens" in run.scores and measured["kv_tokens"]:
         yield "kv_tokens", tokens(result) / measured["kv_tokens"] - 1
-    pool = (
-        check(run, kv_cache_memory_gib=measured["kv_gib"])
-        if "planner" in run.scores and measured["kv_tokens"]
-        else None
-    )
+    pool = None
+    if "planner" in run.scores and measured["kv_tokens"]:
+        pool = check(run, kv_cache_memory_gib=measured["kv_gib"])
     if pool is not None:
         yield "planner", tokens(pool) / measured["kv_tokens"] - 1
 

@@ -159,16 +159,14 @@ def measure(row: dict[str, Any]) -> dict[str, int]:
                 sizes: dict[str, int] = {}
                 with live:
                     with torch.autocast("cpu", dtype=half) if half else contextlib.nullcontext():
-                        output = (
-                            model(**batch)
-                            if row["loss"] == "none"
-                            else model(**batch, labels=batch["shift_labels"])
-                        )
-                        loss = (
-                            Ended.apply(output.last_hidden_state)
-                            if row["loss"] == "none"
-                            else output.loss
-                        )
+                        if row["loss"] == "none":
+                            output = model(**batch)
+                        else:
+                            output = model(**batch, labels=batch["shift_labels"])
+                        if row["loss"] == "none":
+                            loss = Ended.apply(output.last_hidden_state)
+                        else:
+                            loss = output.loss
                         del output  # as transformers' Trainer lets it go
                     sizes |= {"after_forward": live.live, "forward_peak": live.peak}
                     live.peak = live.live

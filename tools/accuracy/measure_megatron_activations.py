@@ -81,11 +81,10 @@ def recomputation(words: list[Any]) -> Row:
     if not words:
         return {}
     granularity, *rest = words
-    chosen = (
-        {"recompute_modules": rest}
-        if granularity == "selective"
-        else {"recompute_method": rest[0], "recompute_num_layers": rest[1]}
-    )
+    if granularity == "selective":
+        chosen = {"recompute_modules": rest}
+    else:
+        chosen = {"recompute_method": rest[0], "recompute_num_layers": rest[1]}
     return {"recompute_granularity": granularity, **chosen}
 
 
@@ -245,11 +244,10 @@ def passes(model: GPTModel, row: Row) -> Row:
     """Return both passes of one micro-batch."""
     ids = torch.zeros(row["batch"], row["seq"], dtype=torch.long)
     positions = torch.arange(row["seq"]).expand(row["batch"], -1)
-    mask = (
-        None
-        if row["attn"] == "flash"
-        else torch.ones(1, 1, row["seq"], row["seq"], dtype=torch.bool).triu(1)
-    )
+    if row["attn"] == "flash":
+        mask = None
+    else:
+        mask = torch.ones(1, 1, row["seq"], row["seq"], dtype=torch.bool).triu(1)
     inputs = [
         tensor for parameter in model.parameters() for tensor in (parameter, parameter.main_grad)
     ]

@@ -172,11 +172,10 @@ def sharded(row: dict[str, Any]) -> Any:
     model.train()
     if row["checkpointing"] == "full":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    policy = (
-        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-        if mixed
-        else MixedPrecisionPolicy()
-    )
+    if mixed:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    else:
+        policy = MixedPrecisionPolicy()
     offload = OffloadPolicy() if row["offload"] == "none" else CPUOffloadPolicy()
     for module in (*model.model.layers, model):
         fully_shard(

@@ -92,11 +92,10 @@ def stage_of(piece: Piece, config: Any, row: dict[str, Any], mesh: DeviceMesh) -
     logits = torch.empty(
         row["batch"], row["seq"], config.vocab_size, dtype=torch.bfloat16, requires_grad=True
     )
-    inputs = (
-        stream
-        if piece.embedding is None
-        else torch.zeros(row["batch"], row["seq"], dtype=torch.long)
-    )
+    if piece.embedding is None:
+        inputs = stream
+    else:
+        inputs = torch.zeros(row["batch"], row["seq"], dtype=torch.long)
     outputs = stream if piece.head is None else logits
     stage = PipelineStage(
         piece,

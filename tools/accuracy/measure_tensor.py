@@ -130,11 +130,10 @@ def measure_sharded(row: dict[str, Any]) -> dict[str, int]:
     data, tensor = mesh["data"], mesh["tensor"]
     mixed = row["regime"] == "mixed_bf16"
     reduced = {"fp32": torch.float32, "bf16": torch.bfloat16}[row.get("reduce", "fp32")]
-    policy = (
-        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
-        if mixed
-        else MixedPrecisionPolicy()
-    )
+    if mixed:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduced)
+    else:
+        policy = MixedPrecisionPolicy()
     sharding = {"mesh": data, "mp_policy": policy, "reshard_after_forward": row["reshard"]}
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), cuda_dropout(), loss_parallel():

@@ -47,11 +47,10 @@ def engine_of(row: dict[str, Any], **options: Any) -> Any:
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
-    init = (
-        deepspeed.zero.Init(config_dict_or_path=settings)
-        if row["zero_stage"] == 3
-        else contextlib.nullcontext()
-    )
+    if row["zero_stage"] == 3:
+        init = deepspeed.zero.Init(config_dict_or_path=settings)
+    else:
+        init = contextlib.nullcontext()
     with init:
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.train()

@@ -70,11 +70,10 @@ def adapt(
 def snapshot(name: str, layers: int | None, own: dict[str, Any] | None = None) -> Any:
     """Return the configuration of a bundled model, of `layers` layers where that is given; or a
     row's own."""
-    row = (
-        {"config": own}
-        if own
-        else next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
-    )
+    if own:
+        row = {"config": own}
+    else:
+        row = next(row for line in MODELS.open() if (row := json.loads(line))["id"] == name)
     config = {
         key: value
         for key, value in row["config"].items()

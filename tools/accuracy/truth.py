@@ -126,11 +126,10 @@ def model(name: str) -> Model | None:
     row = _SNAPSHOT.get(variant["base"] if variant else name)
     if row is None or row.like is not None:
         return None
-    config = (
-        row.config | {"quantization_config": variant["quantization_config"]}
-        if variant
-        else row.config
-    )
+    if variant:
+        config = row.config | {"quantization_config": variant["quantization_config"]}
+    else:
+        config = row.config
     stored = Stored(elements=row.elements) if row.elements and not variant else None
     return Model(
         id=name,

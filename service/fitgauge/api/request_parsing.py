@@ -102,11 +102,10 @@ def _values(field: dict[str, Any]) -> Iterator[str]:
             yield f"Send {', '.join(most)} or {last}."
         elif kind.get("type") in ("integer", "number"):
             number = "a whole number" if kind["type"] == "integer" else "a number"
-            least = (
-                f"from {kind['minimum']:.10g}"
-                if "minimum" in kind
-                else f"above {kind['exclusiveMinimum']:.10g}"
-            )
+            if "minimum" in kind:
+                least = f"from {kind['minimum']:.10g}"
+            else:
+                least = f"above {kind['exclusiveMinimum']:.10g}"
             yield f"Send {number} {least} to {kind['maximum']:.10g}."
 
 
@@ -220,11 +219,9 @@ class ApiRequest(Request[Any, Any, Any]):
         ):
             return raw
         declared = str(self.headers.get("content-type", ""))
-        detail = (
-            f"Content-Type {declared[:80]!r} is not supported."
-            if declared
-            else "The request has no Content-Type."
-        )
+        detail = "The request has no Content-Type."
+        if declared:
+            detail = f"Content-Type {declared[:80]!r} is not supported."
         raise RequestError(
             415, "unsupported-media-type", detail, "Send Content-Type: application/json."
         )

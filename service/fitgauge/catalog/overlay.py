@@ -73,11 +73,9 @@ def _accelerator(
         for name in own
         if name not in ("id", "sources", "usable_basis", "derived_from")
     ]
-    sources = (
-        [source for source in msgspec.to_builtins(base.sources) if source[0] not in own]
-        if base
-        else []
-    )
+    sources = []
+    if base:
+        sources = [source for source in msgspec.to_builtins(base.sources) if source[0] not in own]
     merged = {**(msgspec.to_builtins(base) if base else {}), "sources": [*sources, *changed], **own}
     vendors = {row.vendor.lower(): row.vendor for row in bundled.values()}
     if isinstance(vendor := merged.get("vendor"), str):
@@ -87,13 +85,11 @@ def _accelerator(
         return msgspec.convert(merged, Accelerator)
     except msgspec.ValidationError as error:
         hint = (
-            ""
-            if base
-            else (
-                "A new GPU needs name, vendor, marketed_bytes and usable; to change a bundled one"
-                " send its id."
-            )
+            "A new GPU needs name, vendor, marketed_bytes and usable; to change a bundled one"
+            " send its id."
         )
+        if base:
+            hint = ""
         raise refused(file, where, f"{error}.", hint) from None
 
 

@@ -158,11 +158,10 @@ def _decoded(file: str, raw: bytes) -> dict[str, Any]:
         raise refused(file, "", f"more than {LARGEST} bytes.")
     try:
         text = raw.decode()
-        contents = (
-            tomllib.loads(text)
-            if PurePath(file).suffix == ".toml"
-            else json.loads(text, object_pairs_hook=_object)
-        )
+        if PurePath(file).suffix == ".toml":
+            contents = tomllib.loads(text)
+        else:
+            contents = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise refused(file, "", "nested too deeply.") from None
     except ValueError as error:  # of either parser, and of text that is no UTF-8

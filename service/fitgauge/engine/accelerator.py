@@ -192,11 +192,9 @@ def custom(
     `name`: the size as it was written ("80 GB"). `usable_bytes`: what `derived_from`, GPUs sold
     with that size, give a process; without it all of the size is usable."""
     usable = size_bytes if usable_bytes is None else usable_bytes
-    source = (
-        "as asked: a card of this size, all of it usable"
-        if usable_bytes is None
-        else "the median of the cards sold with this size, or of the sizes next to it"
-    )
+    source = "the median of the cards sold with this size, or of the sizes next to it"
+    if usable_bytes is None:
+        source = "as asked: a card of this size, all of it usable"
     return Accelerator(
         id=f"custom-{name.lower().replace(' ', '')}",
         name=f"{name} GPU",

@@ -251,11 +251,10 @@ class Client:
                 asking = self._once(trip, url, limit, params, headers, truncates)
                 return await watched(self._watch, asking)
             except (HubUnreachableError, HubBusyError) as error:
-                wait = (
-                    error.retry_after_seconds
-                    if isinstance(error, HubBusyError)
-                    else delay * 2**attempt
-                )
+                if isinstance(error, HubBusyError):
+                    wait = error.retry_after_seconds
+                else:
+                    wait = delay * 2**attempt
                 last = attempt + 1 == self._settings.attempts
                 if last or asyncio.get_running_loop().time() + wait >= trip.deadline:
                     raise

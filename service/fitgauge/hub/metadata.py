@@ -87,11 +87,9 @@ def model_of(facts: RepoMetadata) -> Model:
             f"{facts.repo_id} has weights but no config.json.",
             hint="Send a repository in transformers' format.",
         )
-    quantization = (
-        read_json(facts.quantization, "hf_quant_config.json")
-        if facts.quantization is not None
-        else None
-    )
+    quantization = None
+    if facts.quantization is not None:
+        quantization = read_json(facts.quantization, "hf_quant_config.json")
     config = read_json(facts.config, "config.json")
     if facts.weightless:
         return _planned_model(facts, config, quantization)

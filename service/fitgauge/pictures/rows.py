@@ -113,13 +113,12 @@ def rows_svg(title: str, rows: Sequence[Row], total: int, theme: Theme, language
 def _facts(row: CompareRow, language: Language) -> list[str]:
     """Return what identifies a row of a table, the widest first."""
     gpus = row.gpu if row.gpu_count is None else f"{row.gpu_count} × {row.gpu}"
-    load = (
-        []
-        if row.context_length is None
-        else [
+    if row.context_length is None:
+        load = []
+    else:
+        load = [
             text(language, "load", context=whole(row.context_length), concurrency=row.concurrency)
         ]
-    )
     return [row.model, gpus, *filter(None, (row.quantization, row.engine)), *load]
 
 

@@ -38,11 +38,9 @@ def show_manifests(answer: ManifestsAnswer, console: Console | None = None) -> N
 def _server(server: ServerAnswer, console: Console) -> None:
     """Print where a server stands, then its verdict, its need, its GPUs and its model."""
     verdict = server.verdict or "no answer"
-    needs = (
-        f"{server.required_bytes / GIB:.1f} of {server.budget_bytes / GIB:.1f} GiB"
-        if server.required_bytes is not None and server.budget_bytes is not None
-        else ""
-    )
+    needs = ""
+    if server.required_bytes is not None and server.budget_bytes is not None:
+        needs = f"{server.required_bytes / GIB:.1f} of {server.budget_bytes / GIB:.1f} GiB"
     table = Table.grid(padding=(0, 2))
     for width in _WIDTHS:
         table.add_column(width=width)

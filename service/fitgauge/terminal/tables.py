@@ -77,11 +77,10 @@ def show_comparison(answer: CompareAnswer, console: Console | None = None) -> No
         table.add_column(name, no_wrap=True)
     for row in answer.items:
         verdict = row.verdict or "unknown"
-        need = (
-            need_bar(row.required_bytes, row.budget_bytes or 0, verdict)
-            if row.required_bytes
-            else (Text(), "")
-        )
+        if row.required_bytes:
+            need = need_bar(row.required_bytes, row.budget_bytes or 0, verdict)
+        else:
+            need = (Text(), "")
         table.add_row(
             row.model,
             row.gpu if row.gpu_count is None else f"{row.gpu_count} x {row.gpu}",

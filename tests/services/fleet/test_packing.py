@@ -80,11 +80,10 @@ def test_no_placement_is_better(demanded, pools, objective):
     assert answer.usd_per_hour == pytest.approx(
         cost(pools, {one.name: used.get(one.name, 0) for one in pools})
     )
-    first = (
-        (answer.gpus, answer.usd_per_hour)
-        if objective == "fewest"
-        else (answer.usd_per_hour, answer.gpus)
-    )
+    if objective == "fewest":
+        first = (answer.gpus, answer.usd_per_hour)
+    else:
+        first = (answer.usd_per_hour, answer.gpus)
     outcome = (sum(answer.unplaced.values()), *first)
     assert outcome == pytest.approx(best(demanded, pools, objective))
 

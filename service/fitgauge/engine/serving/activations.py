@@ -77,11 +77,9 @@ def layer_peak(
         key=lambda layer: layer[0],
         default=(0, None),
     )
-    product = (
-        width_formula(widest, width, spec.hidden_size, tensor_parallel, expert_parallel)
-        if widest
-        else "0"
-    )
+    product = "0"
+    if widest:
+        product = width_formula(widest, width, spec.hidden_size, tensor_parallel, expert_parallel)
     copies = profile.hidden_copies
     row = tokens * HALF
     formula = (

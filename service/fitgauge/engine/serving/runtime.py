@@ -119,11 +119,10 @@ def as_measured(terms: Iterable[Term], accelerator: Accelerator) -> tuple[Term, 
 def communication_term(profile: EngineProfile, *, ranks: int, symmetric: bool) -> Term:
     """Return what collectives of `ranks` ranks hold [bytes], by whether their GPUs may share
     symmetric memory."""
-    buffers = (
-        profile.communication_bytes
-        if symmetric
-        else profile.plain_communication_bytes or profile.communication_bytes
-    )
+    if symmetric:
+        buffers = profile.communication_bytes
+    else:
+        buffers = profile.plain_communication_bytes or profile.communication_bytes
     formula = f"collective buffers of {ranks} ranks: {fitted(buffers.expected)}"
     return buffers.term("communication", 1, 0, formula)
 

@@ -179,11 +179,10 @@ def training_stage(
     terms = terms_of(highest)
     allocated = total(terms)
     around = (*other.get(highest.name, ()), *_around(workload, profile))
-    left = (
-        None
-        if usable_bytes is None
-        else usable_bytes - allocated.expected - sum(term.bytes for term in around)
-    )
+    if usable_bytes is None:
+        left = None
+    else:
+        left = usable_bytes - allocated.expected - sum(term.bytes for term in around)
     least, fragmentation = fragmentation_terms(
         spec, workload, profile, stage.number, highest, terms, left
     )

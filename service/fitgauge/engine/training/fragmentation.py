@@ -93,11 +93,10 @@ def _limited(usual: Term, least: Term, available: int | None) -> Term:
         return least
     high = min(usual.high, max(available, least.high))
     expected = min(usual.bytes, max(available, least.bytes))
-    formula = (
-        usual.formula
-        if expected == usual.bytes
-        else f"{exactly(expected)}; what the GPU has left, less than {usual.formula}"
-    )
+    if expected == usual.bytes:
+        formula = usual.formula
+    else:
+        formula = f"{exactly(expected)}; what the GPU has left, less than {usual.formula}"
     return msgspec.structs.replace(
         usual,
         bytes=expected,

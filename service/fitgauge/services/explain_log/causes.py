@@ -111,11 +111,10 @@ def _activations(row: ComparisonRow, seen: Seen) -> Iterator[str]:
     if row.within:
         return
     workload = seen.checked.workload
-    names = (
-        ("n_parallel", "n_ubatch")
-        if seen.log.engine is not None and ENGINES[seen.log.engine].reads_gguf
-        else ("max_num_seqs", "max_batched_tokens")
-    )
+    if seen.log.engine is not None and ENGINES[seen.log.engine].reads_gguf:
+        names = ("n_parallel", "n_ubatch")
+    else:
+        names = ("max_num_seqs", "max_batched_tokens")
     for name, taken in zip(
         names, (workload.max_num_seqs, workload.max_batched_tokens), strict=True
     ):

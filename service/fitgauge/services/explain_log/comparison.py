@@ -113,11 +113,9 @@ def _cache_rows(
         )
     needed = measured.pick("kv_needed")
     if needed:
-        need = (
-            max(stage.layout.pool_bytes(1, context_length) for stage in estimate.stages)
-            if estimate
-            else None
-        )
+        need = None
+        if estimate:
+            need = max(stage.layout.pool_bytes(1, context_length) for stage in estimate.stages)
         rows.append(_row("kv_cache_needed", needed, _exactly(need)))
     tokens = measured.pick("kv_tokens", by=min)
     if tokens and pooled:

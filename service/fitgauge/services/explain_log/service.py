@@ -76,11 +76,9 @@ class LogExplainer:
         accelerator = match.accelerator if match else None
         diagnosis = None
         if log.outcome in RAN_OUT:
-            launched = (
-                launched_server(self._serving, checked, request, model, match, log)
-                if checked and request and model and match
-                else None
-            )
+            launched = None
+            if checked and request and model and match:
+                launched = launched_server(self._serving, checked, request, model, match, log)
             diagnosis = diagnose(log, reading.named_engine, launched)
         answer = LogAnswer(
             summary=_summary(reading, model, checked, table, largest, why),

@@ -226,11 +226,10 @@ def _settings(spec: ModelSpec, workload: Workload, request: FitRequest) -> Itera
         and fewer < workload.max_num_seqs
         and not is_searched("max_num_seqs", request)
     ):
-        why = (
-            f": each of {workload.max_num_seqs} takes a state block"
-            if spec.keeps_states
-            else f" instead of {workload.max_num_seqs}"
-        )
+        if spec.keeps_states:
+            why = f": each of {workload.max_num_seqs} takes a state block"
+        else:
+            why = f" instead of {workload.max_num_seqs}"
         yield f"start with max_num_seqs {fewer}{why}", {"max_num_seqs": fewer}
     if "gpu_memory_utilization" in row.tunable and not is_searched(
         "gpu_memory_utilization", request

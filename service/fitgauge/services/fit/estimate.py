@@ -85,11 +85,10 @@ class Estimator:
         quantization = words.engine_format(words.quantization(request.quantization), profile.engine)
         if request.quantization is None and not as_launched:
             quantization = default_format(model, profile.engine)
-        checkpoint = (
-            CheckpointChoice(model, quantization)
-            if as_launched
-            else self._checkpoints.choose(model, quantization, profile.engine, siblings)
-        )
+        if as_launched:
+            checkpoint = CheckpointChoice(model, quantization)
+        else:
+            checkpoint = self._checkpoints.choose(model, quantization, profile.engine, siblings)
         if request.pooling:
             checkpoint = checkpoint._replace(model=self._pooled(checkpoint.model, profile.engine))
         settled = structs.replace(request, quantization=quantization)

@@ -46,11 +46,10 @@ def container_of(launch: Launch, checked: FitEstimate) -> Container | None:
     query, workload = checked.query, checked.workload
     image = ENGINES[workload.engine].image
     tables = max(checked.host_tables)
-    pods = (
-        None
-        if query.gpus
-        else kubernetes(query.accelerator, query.count, workload, None, tables=tables)
-    )
+    if query.gpus:
+        pods = None
+    else:
+        pods = kubernetes(query.accelerator, query.count, workload, None, tables=tables)
     if image is None or pods is None or not _on_one_node(query.accelerator, pods):
         return None
     (gpus,) = pods.limits.items()

@@ -65,12 +65,13 @@ def base_workload(
     expert = request.expert_parallel or (tensor * data if replicated else 1)
     possible = _expert_degrees(row, tensor, data)
     if expert not in possible:
-        hint = (
-            f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or"
-            f" {tensor * data}."
-            if row.experts_over_all_ranks
-            else f"Send one of {', '.join(map(str, possible))}."
-        )
+        if row.experts_over_all_ranks:
+            hint = (
+                f"{name} spreads experts over all tensor x data parallel ranks: send 1 (off) or"
+                f" {tensor * data}."
+            )
+        else:
+            hint = f"Send one of {', '.join(map(str, possible))}."
         raise InvalidRequestError(
             f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
             hint=hint,

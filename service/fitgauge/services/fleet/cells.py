@@ -159,11 +159,10 @@ class ModelCells:
             own = tuple(
                 pool for pool in self._pools if engine_of[self._class_of[pool.name]] == engine
             )
-            form = (
-                words.engine_format(quantization, engine)
-                if named
-                else default_format(self._model, engine)
-            )
+            if named:
+                form = words.engine_format(quantization, engine)
+            else:
+                form = default_format(self._model, engine)
             settled = structs.replace(request, engine=engine, quantization=form)
             running = self._running(settled, engine, own)
             yield _Group(

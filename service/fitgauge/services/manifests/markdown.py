@@ -30,11 +30,9 @@ def markdown(answer: ManifestsAnswer) -> str:
 
 
 def _row(server: ServerAnswer) -> str:
-    needs = (
-        f"{server.required_bytes / GIB:.1f} of {server.budget_bytes / GIB:.1f}"
-        if server.required_bytes is not None and server.budget_bytes is not None
-        else ""
-    )
+    needs = ""
+    if server.required_bytes is not None and server.budget_bytes is not None:
+        needs = f"{server.required_bytes / GIB:.1f} of {server.budget_bytes / GIB:.1f}"
     gpus = f"{server.gpu_count} x {server.gpu}" if server.gpu else ""
     verdict = f"{_SIGNS[server.verdict]} {(server.verdict or 'no answer').replace('_', ' ')}"
     where = f"{_text(server.name)}<br>`{server.file}:{server.line}`"

@@ -131,11 +131,10 @@ def models_answer(call: Arguments, answer: ModelsForGpuAnswer) -> ToolAnswer:
     )
     is_training = call.fields.get("task") == "training"
     load = ["training"] if is_training else _unset(call, {"concurrency": "1 request at once"})
-    first = (
-        f"{answer.total} models fit on {gpus(answer.gpu)}, first {names}"
-        if rows
-        else f"No model that matches fits on {gpus(answer.gpu)}"
-    )
+    if rows:
+        first = f"{answer.total} models fit on {gpus(answer.gpu)}, first {names}"
+    else:
+        first = f"No model that matches fits on {gpus(answer.gpu)}"
     short = ToolAnswer(
         answer=f"{first}.",
         gpu=answer.gpu.name,

@@ -92,11 +92,10 @@ def degrees_in_words(workload: TrainingWorkload) -> str:
     degrees = " x ".join(
         f"{name} {degree}" for name, degree in _degrees(workload).items() if degree > 1
     )
-    checkpointing = (
-        ""
-        if workload.activation_checkpointing == "none"
-        else f", {workload.activation_checkpointing} checkpointing"
-    )
+    if workload.activation_checkpointing == "none":
+        checkpointing = ""
+    else:
+        checkpointing = f", {workload.activation_checkpointing} checkpointing"
     return f"{degrees} parallelism{checkpointing}"
 
 

@@ -122,16 +122,12 @@ def summary(
     if trained.verdict == "fits":
         peak = _WHEN[max(fullest.phases, key=lambda name: fullest.phases[name])]
         shown = gib(fullest.shown.expected)
-        reserved = (
-            f"; the GPU will show {shown}, with what PyTorch's allocator reserves"
-            if shown != required
-            else ""
-        )
-        more = (
-            f" Up to {most} such sequences fit in a micro-batch."
-            if most is not None and most > workload.micro_batch_size
-            else ""
-        )
+        reserved = ""
+        if shown != required:
+            reserved = f"; the GPU will show {shown}, with what PyTorch's allocator reserves"
+        more = ""
+        if most is not None and most > workload.micro_batch_size:
+            more = f" Up to {most} such sequences fit in a micro-batch."
         return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{more}{end}"
     change = change_here(changes)
     if trained.verdict == "tight":

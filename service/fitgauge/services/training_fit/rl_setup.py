@@ -322,11 +322,9 @@ def _reference_notes(
         missing = "computes the reference's log-probabilities beforehand with Liger's loss"
     else:
         missing = "computes the reference's log-probabilities beforehand"
-    instead = (
-        "takes the frozen base with the adapter off"
-        if setup.reference == "adapter"
-        else "has the reference on the GPU"
-    )
+    instead = "has the reference on the GPU"
+    if setup.reference == "adapter":
+        instead = "takes the frozen base with the adapter off"
     message = f"{tool.title} has no flag that {missing}: the command {instead}."
     return [lacking("reference", message)]
 

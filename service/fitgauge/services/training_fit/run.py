@@ -63,11 +63,10 @@ def training_run(
         ]
     mean = mean_length(samples)
     number = request.samples or sum((request.lengths or {}).values())
-    drawn = (
-        number * (request.epochs or 1)
-        if request.token_budget is None
-        else request.token_budget / mean
-    )
+    if request.token_budget is None:
+        drawn = number * (request.epochs or 1)
+    else:
+        drawn = request.token_budget / mean
     steps = ceil(drawn / sequences_per_step(workload))
     seconds = Interval(low=steps * time.low, expected=steps * time.expected, high=steps * time.high)
     computed = drawn * sequences.length
@@ -119,13 +118,14 @@ def run_in_words(run: TrainingRun) -> str:
         f"{run.seconds.expected / unit:.3g} {name}"
         f" ({run.seconds.low / unit:.3g} to {run.seconds.high / unit:.3g})"
     )
-    cost = (
-        ""
-        if run.usd is None
-        else f" and {_dollars(run.usd.expected)} ({_dollars(run.usd.low)} to"
-        f" {_dollars(run.usd.high)},"
-        f" at ${run.usd.expected / run.gpu_hours.expected:,.2f} a GPU hour)"
-    )
+    if run.usd is None:
+        cost = ""
+    else:
+        cost = (
+            f" and {_dollars(run.usd.expected)} ({_dollars(run.usd.low)} to"
+            f" {_dollars(run.usd.high)},"
+            f" at ${run.usd.expected / run.gpu_hours.expected:,.2f} a GPU hour)"
+        )
     return f"The run of {run.tokens:,} tokens takes {time}{cost}."
 
 

@@ -41,11 +41,10 @@ def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, ma
     """Return the result of one method in words, with its name where there are `many`."""
     counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
     if not searched.plans:
-        tried = (
-            f"up to {counts[-1]} x {accelerator.name}"
-            if len(counts) > 1
-            else f"{counts[0]} x {accelerator.name}"
-        )
+        if len(counts) > 1:
+            tried = f"up to {counts[-1]} x {accelerator.name}"
+        else:
+            tried = f"{counts[0]} x {accelerator.name}"
         remedy = (
             "" if many else f": try {_SMALLER.get(searched.base.method, '')}offload, {_OTHERWISE}"
         )

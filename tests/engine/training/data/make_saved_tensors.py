@@ -136,11 +136,10 @@ def saved(
         None
     )  # fake tensors hold no values to look for
     sizes: list[int] = []
-    fake = (
-        contextlib.nullcontext()
-        if family == "modernbert"
-        else FakeTensorMode(allow_non_fake_inputs=True)
-    )  # it asks for values
+    if family == "modernbert":
+        fake = contextlib.nullcontext()
+    else:
+        fake = FakeTensorMode(allow_non_fake_inputs=True)  # it asks for values
     with fake, cuda_dropout():
         model = _kind(family).from_config(
             settings, dtype=torch.bfloat16 if regime == "bf16" else torch.float32
@@ -165,11 +164,10 @@ def saved(
             return tensor
 
         ids = torch.randint(0, settings.vocab_size, (2, 64))
-        autocast = (
-            torch.autocast("cpu", dtype=torch.bfloat16)
-            if regime == "mixed_bf16"
-            else contextlib.nullcontext()
-        )
+        if regime == "mixed_bf16":
+            autocast = torch.autocast("cpu", dtype=torch.bfloat16)
+        else:
+            autocast = contextlib.nullcontext()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast:
             model(input_ids=ids, labels=ids)
     return sorted(sizes, reverse=True)

@@ -70,11 +70,10 @@ class LlamaEstimate(NamedTuple):
         """Return the Estimate of every GPU."""
         offload = self.cpu_layers(spec, sharded, workload)
         gpus, free = workload.pipeline_parallel, workload.free_bytes
-        split = (
-            offloaded_split(spec, sharded, workload, offload)
-            if self.has_tensor_split
-            else layer_split(spec.layers, gpus, offload.layers, free)
-        )
+        if self.has_tensor_split:
+            split = offloaded_split(spec, sharded, workload, offload)
+        else:
+            split = layer_split(spec.layers, gpus, offload.layers, free)
         streamed = largest_bytes(sharded) if any(offload) else 0
         windows = self.windows(spec, workload)
         return Estimate(

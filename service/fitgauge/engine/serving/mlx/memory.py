@@ -101,11 +101,9 @@ class StepCache:
         if isinstance(mixer, Recurrent):
             return state_bytes(mixer, self.dtype, 1)
         if isinstance(mixer, Attention | LatentAttention | CompressedAttention):
-            more = (
-                compressed_bytes(mixer, context_length, self.dtype)
-                if isinstance(mixer, CompressedAttention)
-                else 0
-            )
+            more = 0
+            if isinstance(mixer, CompressedAttention):
+                more = compressed_bytes(mixer, context_length, self.dtype)
             return self.stepped(mixer, context_length) * token_bytes(mixer, self.dtype, 1) + more
         return cross_bytes(mixer, self.dtype, 1)
 

@@ -116,11 +116,12 @@ def mem_fraction_static(spec: ModelSpec, workload: Workload, accelerator: Accele
             memory, workload.tensor_parallel * workload.pipeline_parallel, version
         )
     else:
-        reserve = (
-            reserved_by_gpu(memory, workload)
-            if version < BY_WORK
-            else reserved_by_work(spec, memory, workload, graph_batch(spec, workload, accelerator))
-        )
+        if version < BY_WORK:
+            reserve = reserved_by_gpu(memory, workload)
+        else:
+            reserve = reserved_by_work(
+                spec, memory, workload, graph_batch(spec, workload, accelerator)
+            )
         share = round((memory - reserve) / memory, 3)
     images = workload.disaggregation != "decode"
     return max(_LEAST, share * (vision_factor(spec, version) if images else 1.0))

@@ -56,11 +56,9 @@ def loaded_terms(
         version=workload.engine_version,
     )
     extra_bytes += whole_tower_bytes(spec, workload) if stage.first else 0
-    padding = (
-        padded_row_bytes(sharded, workload, accelerator, stage.layers)
-        if rows_are_seen(workload)
-        else 0
-    )
+    padding = 0
+    if rows_are_seen(workload):
+        padding = padded_row_bytes(sharded, workload, accelerator, stage.layers)
     extra_bytes += padding
     terms = [
         Term(

@@ -19,11 +19,9 @@ def policy_workload(workload: TrainingWorkload, setup: Setup) -> TrainingWorkloa
     and optimizer are on the GPU whenever they are at work (verl/workers/fsdp_workers.py,
     load_fsdp_model_to_gpu)."""
     count = 2 if setup.paired else 1
-    completion_logits = (
-        setup.completion_length + 1
-        if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo")
-        else None
-    )
+    completion_logits = None
+    if setup.trainer == "trl" and setup.algorithm in ("grpo", "rloo"):
+        completion_logits = setup.completion_length + 1
     return replace(
         workload,
         micro_batch_size=count * workload.micro_batch_size,
@@ -54,11 +52,9 @@ def frozen_workload(
     TRL shards it where the policy's parameters are sharded, else keeps it whole
     (trl/models/utils.py, prepare_deepspeed: ZeRO-3, else stage 0; prepare_fsdp); it is loaded as
     the policy is (a quantized base too). OpenRLHF does the same (get_ds_eval_config)."""
-    stage = (
-        workload.zero_stage
-        if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron")
-        else 0
-    )
+    stage = 0
+    if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron"):
+        stage = workload.zero_stage
     loss: Loss = "log_probs" if reference else "none"
     return replace(
         policy_workload(workload, setup),

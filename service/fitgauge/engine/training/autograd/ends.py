@@ -94,11 +94,9 @@ def constant_bytes(spec: ModelSpec, context: LayerContext) -> tuple[int, int]:
         )
     else:
         masks = 0
-    tables = (
-        2 * max(1, len(spec.rotary_tables)) * context.sequence * mixers[0].head_dim
-        if context.rotary and mixers
-        else 0
-    )
+    tables = 0
+    if context.rotary and mixers:
+        tables = 2 * max(1, len(spec.rotary_tables)) * context.sequence * mixers[0].head_dim
     return tables * context.table_width, masks * mask
 
 

@@ -243,11 +243,9 @@ class Recorder:
         summed."""
         saves = [value for value, other in ((left, right), (right, left)) if other.grad]
         elements, width = max(left.elements, right.elements), max(left.width, right.width)
-        summed = (
-            elements * width
-            if any(value.grad and value.elements < elements for value in (left, right))
-            else 0
-        )
+        summed = 0
+        if any(value.grad and value.elements < elements for value in (left, right)):
+            summed = elements * width
         return self.operation(
             name, (left, right), elements, width, saves=saves, back_scratch=summed
         )

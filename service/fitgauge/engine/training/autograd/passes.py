@@ -106,11 +106,10 @@ def simulated(line: StageSegments, *, stays: float = 1) -> Passes:
         elif peak > backward:
             own = min(segment.gradients, segment.backward.parameter_gradients)
             backward, at = peak, done + (own if stays == 1 else 0)
-        reduced = (
-            min(segment.gradients, segment.released)
-            if stays == 1
-            else int(stays * segment.released)
-        )
+        if stays == 1:
+            reduced = min(segment.gradients, segment.released)
+        else:
+            reduced = int(stays * segment.released)
         gone = shared if stays == 1 else int(stays * shared) + segment.released - reduced
         live += segment.backward.end - gone
         done += reduced

@@ -194,11 +194,9 @@ def used_again(segment: Segment, uses: int, unit: Unit, workload: TrainingWorklo
     trained = [p for p in unit.parameters if p.trained]
     sizes = [size_of(p.elements, gradient_dtype(p, workload)) for p in trained]
     names = {f"{unit.prefix}{p.name}.cast" for p in trained}
-    casts = (
-        sum(tensor.bytes for tensor in segment.saved if tensor.name in names)
-        if workload.activation_checkpointing == "none"
-        else 0
-    )
+    casts = 0
+    if workload.activation_checkpointing == "none":
+        casts = sum(tensor.bytes for tensor in segment.saved if tensor.name in names)
     total, largest = sum(sizes), max(sizes, default=0)
     forward, backward = segment.forward, segment.backward
     later = msgspec.structs.replace(

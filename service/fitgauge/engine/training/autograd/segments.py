@@ -284,11 +284,9 @@ def _ends(spec: ModelSpec, workload: TrainingWorkload) -> ModelSegments:
         and table.trained
     )
     whole = tied and table and workload.framework != "megatron"  # whose head adds to main_grad
-    tied_bytes = (
-        size_of(table.elements, gradient_dtype(table, workload)) // context.heads
-        if whole and table
-        else 0
-    )
+    tied_bytes = 0
+    if whole and table:
+        tied_bytes = size_of(table.elements, gradient_dtype(table, workload)) // context.heads
     return ModelSegments(
         embedding=beginning(all_units, spec, context, workload, tied_bytes),
         layers=(),

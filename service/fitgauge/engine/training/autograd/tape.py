@@ -123,11 +123,10 @@ class Tape(Recorder):
     def retained_bytes(self, *, saving: bool) -> int:
         """Return the bytes of casts and other retained tensors that are freed when the region
         around the segment ends; with `saving`, of those that no operation saves."""
-        saved = (
-            {value.storage for operation in self.operations for value in operation.saved}
-            if saving
-            else set()
-        )
+        if saving:
+            saved = {value.storage for operation in self.operations for value in operation.saved}
+        else:
+            saved = set()
         return sum(self._sizes[storage] for storage in set(self._retained) - saved)
 
     def partial(self, value: Value) -> bool:

@@ -72,11 +72,9 @@ def _widths(spec: ModelSpec, most: int) -> list[int]:
 def _tensor(spec: ModelSpec, workload: TrainingWorkload) -> None:
     widths = tensor_widths(spec)
     if workload.tensor_parallel not in widths:
-        heads = (
-            f"{spec.query_heads} attention heads and their KV heads"
-            if len(widths) > 1
-            else "a model without attention heads"
-        )
+        heads = "a model without attention heads"
+        if len(widths) > 1:
+            heads = f"{spec.query_heads} attention heads and their KV heads"
         detail = f"tensor_parallel {workload.tensor_parallel} does not divide {heads}."
         raise UnsupportedError(
             "tensor_parallel",

@@ -166,11 +166,10 @@ def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
         return rank.master_weights if workload.gradient_dtype == "bf16" else 0
     if workload.framework != "deepspeed" or workload.zero_stage == 0:
         return 0
-    stepped = (
-        min(rank.master_weights, 4 * LIVE_ELEMENTS)
-        if workload.zero_stage == 3
-        else rank.master_weights
-    )
+    if workload.zero_stage == 3:
+        stepped = min(rank.master_weights, 4 * LIVE_ELEMENTS)
+    else:
+        stepped = rank.master_weights
     return stepped + _temporaries(workload, stepped)
 
 

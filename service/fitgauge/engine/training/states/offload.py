@@ -58,11 +58,11 @@ def _temporaries(rank: RankStates, workload: TrainingWorkload) -> int:
             _FULL * rest,
             rank.offloaded_weights,
         ]
-        buffers = (
-            rank.offloaded_weights * workload.data_parallel // workload.zero_hpz_partition_size
-            if workload.zero_hpz_partition_size > 1
-            else 0
-        )
+        buffers = 0
+        if workload.zero_hpz_partition_size > 1:
+            buffers = (
+                rank.offloaded_weights * workload.data_parallel // workload.zero_hpz_partition_size
+            )
     else:
         travelling = _HALF * rank.largest
         accumulates = (

@@ -254,12 +254,9 @@ def _adapters(
         and bool(workload.images)
         and workload.train_vision_tower
     )
-    grouped = (
-        expert_linears(whole)
-        if (workload.framework == "megatron" or workload.lora_experts)
-        and block.part is Part.LANGUAGE
-        else []
-    )
+    grouped = []
+    if (workload.framework == "megatron" or workload.lora_experts) and block.part is Part.LANGUAGE:
+        grouped = expert_linears(whole)
     for tensor in (*linears(block, whole, seeing=seeing), *grouped):
         if not targeted(tensor.name, workload.lora_targets):
             continue

@@ -134,16 +134,12 @@ def rank_states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> 
     (bitsandbytes functional.py, get_paged)."""
     trained = [parameter for parameter in parameters if parameter.trained]
     pieces = [shard(parameter, workload) for parameter in parameters]
-    stepped = (
-        [shard(parameter, workload) for parameter in trained]
-        if is_sharded("states", workload)
-        else trained
-    )
-    reduced = (
-        [shard(parameter, workload) for parameter in trained]
-        if is_sharded("gradients", workload)
-        else trained
-    )
+    stepped = trained
+    if is_sharded("states", workload):
+        stepped = [shard(parameter, workload) for parameter in trained]
+    reduced = trained
+    if is_sharded("gradients", workload):
+        reduced = [shard(parameter, workload) for parameter in trained]
     weights = sum(
         parameter.bytes for parameter in (pieces if is_sharded("weights", workload) else parameters)
     )

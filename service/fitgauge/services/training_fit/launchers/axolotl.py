@@ -71,11 +71,9 @@ def axolotl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> s
     parts = [written(_FILE, yaml_of(settings))]
     if workload.framework == "deepspeed":
         parts.append(written(DEEPSPEED, deepspeed_config(workload) + "\n"))
-    several = (
-        f" --launcher accelerate -- --num_processes={processes_per_node(workload)}"
-        if workload.gpus > 1
-        else ""
-    )
+    several = ""
+    if workload.gpus > 1:
+        several = f" --launcher accelerate -- --num_processes={processes_per_node(workload)}"
     return "\n".join([*parts, f"axolotl train {_FILE}{several}"])
 
 

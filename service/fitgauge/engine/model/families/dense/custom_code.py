@@ -96,11 +96,9 @@ def read_chatglm(config: Config) -> ModelSpec:
     if full.has("inner_hidden_size"):
         return read_chatglm_6b(full)
     heads = full.integer("num_attention_heads", low=1)
-    groups = (
-        full.integer("multi_query_group_num", default=1, low=1)
-        if full.flag("multi_query_attention")
-        else heads
-    )
+    groups = heads
+    if full.flag("multi_query_attention"):
+        groups = full.integer("multi_query_group_num", default=1, low=1)
     with_width = amended(
         full,
         num_key_value_heads=groups,

@@ -157,11 +157,11 @@ def read_falcon(config: Config) -> ModelSpec:
     side by side), RW (ALiBi)."""
     full = completed(config)
     grouped, many = full.flag("new_decoder_architecture"), not full.flag("multi_query")
-    kv_heads = (
-        full.integer("num_key_value_heads", default=full.integer("num_attention_heads", low=1))
-        if grouped or many
-        else 1
-    )
+    kv_heads = 1
+    if grouped or many:
+        kv_heads = full.integer(
+            "num_key_value_heads", default=full.integer("num_attention_heads", low=1)
+        )
     parallel = full.flag("parallel_attn")
     two_norms = full.integer("num_ln_in_parallel_attn", default=2 if grouped else 1) == 2
     norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")

@@ -94,11 +94,10 @@ def places(config: Config) -> list[Place]:
         )
     result = []
     for index, kind in enumerate(types):
-        own = (
-            own_sizes(config, index)
-            if config.has("per_layer_config")
-            else Config({} if kind == "sliding_attention" else full)
-        )
+        if config.has("per_layer_config"):
+            own = own_sizes(config, index)
+        else:
+            own = Config({} if kind == "sliding_attention" else full)
         heads = own.integer("num_key_value_heads", default=kv_heads, low=1)
         width = own.integer("head_dim", default=head_dim, low=1)
         result.append(Place(kind == "sliding_attention", 0 < first_shared <= index, heads, width))

@@ -50,11 +50,10 @@ def read(config: Config) -> ModelSpec:
     kinds = interval_kinds(
         config, layers=count, interval=config.integer("full_attention_interval", default=4)
     )
-    tables = (
-        {str(number) for number in config.items("ple_layer_ids")}
-        if config.has("ple_layer_ids")
-        else set()
-    )
+    if config.has("ple_layer_ids"):
+        tables = {str(number) for number in config.items("ple_layer_ids")}
+    else:
+        tables = set()
     stack = [
         _layer(config, kind, index, table=str(index + 1) in tables)
         for index, kind in enumerate(kinds)

@@ -129,14 +129,12 @@ def packed_groups(members: Members) -> tuple[Members, ...]:
     mixed = [
         max(of.values()) for of, even in zip(counts, balanced, strict=True) if even and len(of) > 1
     ]
-    size = (
-        least_padding(
+    size = 0
+    if mixed:
+        size = least_padding(
             [max(of.values()) for of, even in zip(counts, balanced, strict=True) if even],
             max(mixed),
         )
-        if mixed
-        else 0
-    )
     numbers = [
         -(-max(of.values()) // size) if even and size else 1
         for of, even in zip(counts, balanced, strict=True)

@@ -82,11 +82,9 @@ class AttentionModules(Modules):
                 tape.operation(f"{p.name}.view", (y,), size, y.width, view=True, passes=True)
                 for p, y, size in self._apart(inward, inputs, rows, sizes)
             )
-        gate = (
-            tape.slice("attention.gate", q, sizes[0])
-            if inward[0].shape[0] == 2 * mixer.query_heads * mixer.head_dim
-            else None
-        )
+        gate = None
+        if inward[0].shape[0] == 2 * mixer.query_heads * mixer.head_dim:
+            gate = tape.slice("attention.gate", q, sizes[0])
         if self.traits.scales_queries:
             q = tape.copy("query.scaled", q)
         inside = [name for name in self.norms(inside=True) if "att" in name.lower()]
@@ -94,11 +92,10 @@ class AttentionModules(Modules):
             q, k = self.norm(inside[0], q), self.norm(inside[1], k)
         if context.rotary and source is None:
             q, k = self.rotated(q, k, mixer)
-        mixed = (
-            self.eager(q, k, v, heads, mixer)
-            if self.traits.eager(context.attention)
-            else self.fused_attention(q, k, v, heads, mixer)
-        )
+        if self.traits.eager(context.attention):
+            mixed = self.eager(q, k, v, heads, mixer)
+        else:
+            mixed = self.fused_attention(q, k, v, heads, mixer)
         if gate is not None:  # the query projection also gives a gate of the output (Qwen3-Next)
             mixed = tape.multiply(
                 "attention.gated", mixed, tape.pointwise("attention.sigmoid", gate, of_output=True)
@@ -183,11 +180,9 @@ class AttentionModules(Modules):
             scores = tape.add(
                 "attention.masked", scores, tape.constant("mask", 1, context.table_width)
             )
-        wide = (
-            tape.to(scores, FLOAT, "attention.float")
-            if self.traits.float_softmax or tape.compute
-            else scores
-        )
+        wide = scores
+        if self.traits.float_softmax or tape.compute:
+            wide = tape.to(scores, FLOAT, "attention.float")
         if (
             self.traits.sinks
         ):  # next to the keys' scores, less the highest, and dropped again after the softmax

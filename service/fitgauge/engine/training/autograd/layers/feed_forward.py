@@ -91,11 +91,10 @@ class FeedForwardModules(Modules):
             product = self.activation(first)
         else:
             gate, up = tape.split("experts.chunk", first, picks * inner, picks * inner)
-            product = (
-                self.clamped(gate, up)
-                if self.traits.clamps
-                else tape.multiply("experts.product", self.activation(gate), up)
-            )
+            if self.traits.clamps:
+                product = self.clamped(gate, up)
+            else:
+                product = tape.multiply("experts.product", self.activation(gate), up)
         out = self.grouped("experts.down", product, [down], size)
         weighted = tape.multiply("experts.weighted", out, weights)
         ordered = tape.operation(

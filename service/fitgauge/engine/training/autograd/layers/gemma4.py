@@ -64,11 +64,10 @@ class Gemma4Layer(Layer):
             values = self.linear(inward[2], x) if len(inward) > 2 else keys
             k = self.rotate("key", self.norm("self_attn.k_norm", keys), cos, sin)
             v = self.unit_length("self_attn.v_norm", values, mixer.value_dim)
-        mixed = (
-            self.eager(q, k, v, heads, mixer)
-            if self.traits.eager(context.attention)
-            else self.fused_attention(q, k, v, heads, mixer)
-        )
+        if self.traits.eager(context.attention):
+            mixed = self.eager(q, k, v, heads, mixer)
+        else:
+            mixed = self.fused_attention(q, k, v, heads, mixer)
         return self.linear(out, mixed)
 
     def _fed(self, x: Value) -> Value:

@@ -138,11 +138,10 @@ class MegatronLayer(MegatronModules):
             return self.unknown(x)
         narrow, wide, down, up, out = projections
         own = tokens // stream
-        q = (
-            x
-            if narrow is None
-            else self.norm("self_attn.q_a_layernorm", self.linear(narrow, x, own))
-        )
+        if narrow is None:
+            q = x
+        else:
+            q = self.norm("self_attn.q_a_layernorm", self.linear(narrow, x, own))
         latent, turning = tape.split(
             "latent.split", self.linear(down, x, own), own * mixer.latent_dim, own * mixer.rope_dim
         )
@@ -269,11 +268,9 @@ class MegatronLayer(MegatronModules):
         weights, down = self.routing(x), experts[-1]
         rows, inner = self.picks, down.shape[1] // context.expert_heads
         sent, permuted = self._dispatched(x, down.count, rows)
-        tokens = (
-            tape.copy("experts.tokens", sent, rows * context.hidden)
-            if down.count > context.experts
-            else sent
-        )
+        tokens = sent
+        if down.count > context.experts:
+            tokens = tape.copy("experts.tokens", sent, rows * context.hidden)
         first = self.grouped(
             "experts.gate_up", tokens, experts[:-1], rows * (1 + (mlp is None or mlp.gated)) * inner
         )
@@ -292,11 +289,9 @@ class MegatronLayer(MegatronModules):
                 self.grouped("experts.down", product, [down], rows * context.hidden), first, product
             ),
         )
-        back = (
-            self._read(tape.copy("experts.in_order", out), out, tokens)
-            if down.count > context.experts
-            else out
-        )
+        back = out
+        if down.count > context.experts:
+            back = self._read(tape.copy("experts.in_order", out), out, tokens)
         return tape.copy("experts.sum", self._combined(back, permuted, sent), x.elements)
 
     def _dispatched(self, x: Value, experts: int, rows: int) -> tuple[Value, Value]:

@@ -73,11 +73,9 @@ class MegatronModules(Layer):
     def together(self, name: str, parameters: list[Parameter], x: Value) -> Value:
         """Return the linears of one input as one product (linear_qkv, linear_fc1); where they
         have adapters or quantized weights, as so many."""
-        parts = (
-            [self.linear(parameter, x) for parameter in parameters]
-            if not self._plain(parameters)
-            else []
-        )
+        parts = []
+        if not self._plain(parameters):
+            parts = [self.linear(parameter, x) for parameter in parameters]
         if parts:
             if len(parts) > 1:
                 return self.tape.operation(

@@ -59,11 +59,10 @@ class MllamaLayer(Layer):
         whole = msgspec.structs.replace(each, kv_heads=mixer.query_heads)
         inner = MllamaLayer(tape, self.unit, context)
         eager = self.traits.eager(context.attention)
-        mixed = (
-            inner.eager(q, k, v, heads, whole)
-            if eager
-            else inner.fused_attention(q, k, v, heads, whole)
-        )
+        if eager:
+            mixed = inner.eager(q, k, v, heads, whole)
+        else:
+            mixed = inner.fused_attention(q, k, v, heads, whole)
         return self.linear(out, mixed)
 
     def _repeated(self, k: Value, v: Value, heads: int, mixer: Attention) -> tuple[Value, Value]:

@@ -98,11 +98,10 @@ class Modules:
         divided = self.context.experts if routed else 1
         if parameter.split is not Split.NONE:
             divided *= self.context.expert_heads if routed else self.context.heads
-        width = (
-            max(1, BITS[parameter.dtype] // 8)
-            if parameter.form is None
-            else self.context.compute_width
-        )
+        if parameter.form is None:
+            width = max(1, BITS[parameter.dtype] // 8)
+        else:
+            width = self.context.compute_width
         return self.tape.parameter(
             self.unit.prefix + parameter.name,
             parameter.elements // divided,

@@ -106,11 +106,10 @@ class TowerLayer(Layer):
         if scale is None:
             return x
         factor = self.weight(scale)
-        factor = (
-            self.tape.pointwise(f"{scale.name}.tanh", factor, of_output=True)
-            if scale.name.startswith("gate")
-            else factor
-        )
+        if scale.name.startswith("gate"):
+            factor = self.tape.pointwise(f"{scale.name}.tanh", factor, of_output=True)
+        else:
+            factor = factor
         return self.tape.multiply(scale.name, factor, x)
 
     def activation(self, x: Value) -> Value:

@@ -37,11 +37,9 @@ def patches(
     else:
         read = tuple(tape.cast(value, "patches") for value in (pixels, modules.weight(patch)))
         x = tape.operation("patches", read, count * tower.width, read[0].width, saves=read)
-    grad_from = (
-        tower.style.asks
-        if workload.uses_adapters and workload.activation_checkpointing != "none"
-        else "none"
-    )
+    grad_from = "none"
+    if workload.uses_adapters and workload.activation_checkpointing != "none":
+        grad_from = tower.style.asks
     if grad_from == "patches":
         x = tape.leaf("patches.leaf", x)
     if tower.style.places == "tiles":

@@ -93,11 +93,9 @@ def _without_gradients(
     stay in memory until the tower has run."""
     width = stream_width(workload)
     narrow = context.tokens * tower.numbers * width if width < FLOAT else 0
-    mask = (
-        context.tokens * context.keys * width
-        if tower.style.masked and workload.attention != "flash"
-        else 0
-    )
+    mask = 0
+    if tower.style.masked and workload.attention != "flash":
+        mask = context.tokens * context.keys * width
     held = narrow + _tables(tower, spec, context) + mask
     return msgspec.structs.replace(
         segment, forward=Pass(peak=segment.forward.peak + held, end=segment.forward.end)
@@ -192,11 +190,9 @@ def image_constants(spec: ModelSpec, context: LayerContext, workload: TrainingWo
     reached = workload.train_vision_tower or (
         tower.style.asks != "none" and workload.uses_adapters and checkpointed
     )
-    mask = (
-        own.tokens * own.keys * stream_width(workload)
-        if reached and _shares_mask(tower, workload)
-        else 0
-    )
+    mask = 0
+    if reached and _shares_mask(tower, workload):
+        mask = own.tokens * own.keys * stream_width(workload)
     tables = _tables(tower, spec, own) if reached else 0
     images = workload.images * context.batch
     crossing = tower.style.cross_attends and (checkpointed or workload.attention == "sdpa")

@@ -79,7 +79,16 @@ def test_a_picture_keeps_its_numbers_in_a_narrow_terminal(run, monkeypatch, colu
 
 
 @pytest.mark.parametrize(
-    "text", ["512\n512\n2048\n", "[512, 512, 2048]", '{"512": 2, "2048": 1}'], ids=str
+    "text",
+    [
+        "512\n512\n2048\n",
+        "[512, 512, 2048]",
+        '{"512": 2, "2048": 1}',
+        "length,count\n512,2\n2048,1\n",
+        "512\t1\n2048\t1\n512\t1\n",
+        "tokens\n512\n512\n2048\n",
+    ],
+    ids=str,
 )
 def test_lengths_are_read_from_a_file(run, tmp_path, text):
     file = tmp_path / "lengths"
@@ -90,7 +99,9 @@ def test_lengths_are_read_from_a_file(run, tmp_path, text):
     assert answer["understood_as"]["sequence_length"] == 2048
 
 
-@pytest.mark.parametrize("text", ["", "a b", "[0]", "[]", '{"512": 0}', "123456789", "[1.5]"])
+@pytest.mark.parametrize(
+    "text", ["", "a b", "tokens", "0,4", "512,0", "[0]", "[]", '{"512": 0}', "123456789", "[1.5]"]
+)
 def test_a_file_without_lengths_is_refused(run, tmp_path, text):
     file = tmp_path / "lengths"
     file.write_text(text)

@@ -110,7 +110,7 @@ class _Number(click.ParamType[object]):
 
 
 class _Lengths(click.ParamType[dict[str, int]]):
-    """A file of lengths: JSON, or one whole number a line; - reads standard input."""
+    """A file of lengths: JSON, one whole number a line, or two columns; - reads standard input."""
 
     name = "file"
 

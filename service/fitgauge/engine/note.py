@@ -60,6 +60,7 @@ NoteCode = Literal[
     "weights-offloaded",
     "wheels-for-newer-gpus",
     # the command
+    "checkpoint-quantized",
     "command-lacks-flag",
     "command-of-another-release",
     "command-of-another-tool",

@@ -13,6 +13,7 @@ from fitgauge.services.common.schemas import Assumption
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import images
 from fitgauge.services.training_fit.launchers.registry import tool_defaults
+from fitgauge.services.training_fit.quantized_checkpoints import base_of
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -81,6 +82,9 @@ def assumptions(
         messages.append(
             Assumption("method", workload.method, _with(METHOD_TITLES[workload.method], rest))
         )
+    base = base_of(model.spec)
+    if base is not None and sent.quantization is None and trained.request.quantization == base:
+        messages.append(Assumption("quantization", base, f"a base in {base}, as it is published"))
     messages += _sharding(sent, trained, need)
     for field, value, words, opposite in _settings(sent, trained):
         if getattr(sent, field) is not None:

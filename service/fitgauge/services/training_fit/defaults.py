@@ -11,6 +11,7 @@ from fitgauge.engine.training.workload import Method
 from fitgauge.services.training_fit.launchers.registry import tool_of, with_tool_defaults
 from fitgauge.services.training_fit.launchers.tool import Default
 from fitgauge.services.training_fit.launchers.trl import TRL
+from fitgauge.services.training_fit.quantized_checkpoints import as_published
 from fitgauge.services.training_fit.rl_parsing import algorithm
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -38,7 +39,7 @@ def with_defaults(
     names, else of TRL, whose command is printed for every framework but Megatron. `accelerator`:
     None for one that computes in every format."""
     in_formats = request if accelerator is None else in_its_formats(request, accelerator)
-    named = structs.replace(in_formats, method=method)
+    named = as_published(structs.replace(in_formats, method=method), method, spec)
     if (tool := tool_of(request)) is not None:
         settled = with_tool_defaults(named, method, count, spec)
         if tool.steps_under_deepspeed and asked_framework(request) == "deepspeed":

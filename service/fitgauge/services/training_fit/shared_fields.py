@@ -118,7 +118,12 @@ class AdapterFields(MethodFields, kw_only=True):
     ] = None
     quantization: Annotated[
         Text | None,
-        Meta(description="Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq."),
+        Meta(
+            description=(
+                "Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq, awq; a"
+                " quantized checkpoint's own."
+            )
+        ),
     ] = None
     quantize_experts: Annotated[
         bool | None,

@@ -9,7 +9,7 @@ from fitgauge.engine.note import Note
 from fitgauge.services.common.assumptions import model_notes
 from fitgauge.services.common.display_memory import desktop_note, drives_screens
 from fitgauge.services.common.gpu_count import count_conflict
-from fitgauge.services.training_fit import loading, megatron, rl_setup
+from fitgauge.services.training_fit import loading, megatron, quantized_checkpoints, rl_setup
 from fitgauge.services.training_fit.activation_warnings import recipe_notes
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
@@ -34,6 +34,7 @@ def warnings(
     yield from model_notes(model)
     yield from match.warnings
     yield from recipe_notes(spec, workload)
+    yield from quantized_checkpoints.notes(model, workload)
     if (tool := trained.tool) is not None and (named := trained.request.trainer_version):
         yield Note(
             "command-of-another-release",

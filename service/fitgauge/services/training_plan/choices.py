@@ -24,6 +24,7 @@ from fitgauge.services.training_fit.launchers.registry import (
     with_tool_defaults,
 )
 from fitgauge.services.training_fit.launchers.tool import Tool
+from fitgauge.services.training_fit.quantized_checkpoints import as_published
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.shared_fields import SEARCHED, SharedFields
@@ -180,7 +181,8 @@ def shared_settings(
         }
     )
     sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
-    filled = with_tool_defaults(sent, words.method(request.method), 2, model.spec)
+    method = words.method(request.method)
+    filled = with_tool_defaults(as_published(sent, method, model.spec), method, 2, model.spec)
     searched = dict.fromkeys(("zero_stage", "activation_checkpointing", "activation_offload"))
     return sent, structs.replace(filled, **searched, offload=request.offload)
 

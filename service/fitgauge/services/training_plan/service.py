@@ -32,6 +32,7 @@ from fitgauge.services.training_fit.launchers.command import unsupported_setting
 from fitgauge.services.training_fit.launchers.registry import (
     defaults_note,
 )
+from fitgauge.services.training_fit.quantized_checkpoints import notes as quantized_notes
 from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.result import fullest
 from fitgauge.services.training_fit.run import run_in_words, training_run
@@ -130,6 +131,7 @@ class Planner:
                 *model.warnings,
                 *model.spec.notes,
                 *match.warnings,
+                *(note for plan in plans[:1] for note in quantized_notes(model, plan.workload)),
                 *_tool_warnings(request, model, searched),
                 *_loading_warnings(request, model, searched, accelerator),
                 *(note for plan in plans[:1] for note in run_of(plan)[1]),

@@ -145,6 +145,7 @@ export default {
   'code.checkpoint-loaded': '按已发布的同格式检查点估算和启动。',
   'code.checkpoint-needed': '没有已知的同格式检查点：命令中为占位符。',
   'code.command-lacks-flag': '启动命令没有对应某项设置的参数。',
+  'code.checkpoint-quantized': '该检查点已量化，训练需从未量化的权重开始。',
   'code.command-of-another-release': '命令属于所读的版本，而非所指定的版本。',
   'code.command-of-another-tool': '此工具没有这些设置的命令：给出另一工具的命令。',
   'code.command-of-one-node': '启动命令只启动一个节点。',

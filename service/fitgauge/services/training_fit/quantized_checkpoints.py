@@ -1,0 +1,66 @@
+"""Training that starts from a checkpoint which is quantized itself."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import structs
+
+from fitgauge.engine.model.model import Model
+from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.note import Note
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.requested import BITSANDBYTES
+from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.schemas import TrainingRequest
+
+_PACKED: Mapping[tuple[str, object], str] = {
+    ("awq", 4): "awq",
+    ("gptq", 4): "gptq",
+    ("gptq", 8): "gptq_int8",
+}
+"""Formats that PEFT trains adapters on, by their bits, as a request names them (PEFT's developer
+guide on quantization)."""
+
+
+def as_published(request: TrainingRequest, method: str, spec: ModelSpec) -> TrainingRequest:
+    """Return the request with the format of a quantized checkpoint, where adapters are trained and
+    none is sent: they are trained on the weights as they are loaded."""
+    base = None if method == "full" or request.quantization else base_of(spec)
+    return request if base is None else structs.replace(request, quantization=base)
+
+
+def base_of(spec: ModelSpec) -> str | None:
+    """Return the format that a model is published in, as a base of adapters; None for one that is
+    not quantized, or in which no library trains them."""
+    scheme = published(spec)
+    if scheme is None or scheme.name in BITSANDBYTES:
+        return None if scheme is None else scheme.name
+    return _PACKED.get((scheme.name, (spec.quantization or {}).get("bits")))
+
+
+def notes(model: Model, workload: TrainingWorkload) -> Iterator[Note]:
+    """Yield that the estimate is of 16-bit weights which the checkpoint does not have.
+
+    transformers refuses to train all weights of a quantized model, and GGUF files are for serving
+    (trainer_utils.py, validate_quantization_for_training). mxfp4 is loaded as 16 bit
+    (Mxfp4Config, dequantize); Megatron's tools convert a checkpoint before it is trained."""
+    scheme, stored = published(model.spec), model.stored
+    if stored is not None and stored.file_name:
+        name = "GGUF"
+    elif scheme is None or _is_trained(scheme.name, workload):
+        return
+    else:
+        name = scheme.name
+    yield Note(
+        "checkpoint-quantized",
+        "model",
+        f"{model.id} is published in {name}, which this does not train: counted from 16-bit"
+        " weights. Name the model that it was made from, which the command needs.",
+    )
+
+
+def _is_trained(name: str, workload: TrainingWorkload) -> bool:
+    """Return whether a checkpoint in this format is trained: adapters on it as a base, or all of
+    what its loader makes 16 bit."""
+    if name == "mxfp4" or (name == "fp8" and workload.framework == "megatron"):
+        return True
+    return workload.uses_adapters and workload.base_quantization is not None

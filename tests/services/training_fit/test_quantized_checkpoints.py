@@ -1,0 +1,85 @@
+"""A checkpoint that is quantized itself: adapters are trained on it as it is loaded."""
+
+import asyncio
+
+import pytest
+
+from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+
+@pytest.fixture(scope="module")
+def train(questions):
+    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
+
+
+def codes(answer):
+    return [note.code for note in answer.warnings]
+
+
+def weights(answer):
+    return next(term.bytes for term in answer.terms if term.name == "weights")
+
+
+@pytest.mark.parametrize(
+    ("model", "base"),
+    [
+        ("Qwen/Qwen3-8B-AWQ", "awq"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", "gptq"),
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int8", "gptq_int8"),
+        ("unsloth/Qwen3-8B-bnb-4bit", "nf4_double"),
+    ],
+)
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_adapters_on_a_quantized_checkpoint_have_it_as_their_base(train, model, base, method):
+    answer = train(model=model, gpu="RTX 4090", method=method)
+    assert answer.understood_as["quantization"] == base
+    assert ("quantization", base) in [(one.field, one.value) for one in answer.assumed]
+    assert "checkpoint-quantized" not in codes(answer)
+
+
+def test_an_awq_base_is_not_counted_in_16_bit(train):
+    """Qwen3-8B-AWQ stores 6.1 GB."""
+    lora = train(model="Qwen/Qwen3-8B-AWQ", gpu="RTX 4090", method="lora")
+    assert weights(lora) == pytest.approx(6.1e9, rel=0.05)
+
+
+def test_a_format_that_is_sent_stands(train):
+    answer = train(model="Qwen/Qwen3-8B-AWQ", gpu="RTX 4090", method="qlora", quantization="nf4")
+    assert answer.understood_as["quantization"] == "nf4"
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "published"),
+    [
+        ("Qwen/Qwen3-8B-AWQ", "full", "awq"),
+        ("Qwen/Qwen3-8B-FP8", "lora", "fp8"),
+        ("Qwen/Qwen3-8B-GGUF", "qlora", "GGUF"),
+    ],
+)
+def test_what_is_not_trained_as_it_is_published_is_said(train, model, method, published):
+    answer = train(model=model, gpu="RTX 4090", method=method)
+    (note,) = [one for one in answer.warnings if one.code == "checkpoint-quantized"]
+    assert f"is published in {published}" in note.message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "Qwen/Qwen3-8B", "method": "full"},
+        {"model": "openai/gpt-oss-20b", "method": "lora"},
+        {"model": "deepseek-ai/DeepSeek-V3", "method": "full", "framework": "megatron"},
+    ],
+    ids=str,
+)
+def test_what_is_imported_in_16_bit_gets_no_such_warning(train, asked):
+    assert "checkpoint-quantized" not in codes(train(gpu="8x H200", **asked))
+
+
+def test_plans_have_the_base_of_the_checkpoint_too(questions):
+    asked = TrainingPlanRequest(model="Qwen/Qwen3-8B-AWQ", gpu="RTX 4090", method="lora")
+    answer = asyncio.run(questions.plan_training(asked))[1]
+    assert answer.plans[0].settings["quantization"] == "awq"
+    full = TrainingPlanRequest(model="Qwen/Qwen3-8B-AWQ", gpu="A100 80GB", method="full")
+    answer = asyncio.run(questions.plan_training(full))[1]
+    assert "checkpoint-quantized" in codes(answer)

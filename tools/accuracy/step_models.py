@@ -98,9 +98,8 @@ def build(row: dict[str, Any]) -> Any:
         config.decoder_start_token_id, config.pad_token_id = 0, config.pad_token_id or 0
     dtype = torch.float32 if row["regime"] in ("amp", "amp16", "fp32") else torch.bfloat16
     model = _maker(config)(config, dtype=dtype)
-    if (
-        config.is_encoder_decoder and config.own_head
-    ):  # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
+    if config.is_encoder_decoder and config.own_head:
+        # of a checkpoint with a head of its own, which configurations may not say (T5 v1.1)
         head = model.get_output_embeddings()
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     if row["method"] == "lora":

@@ -80,9 +80,8 @@ def logits_bytes(spec: ModelSpec, workload: TrainingWorkload, stage: int) -> int
     decodes = spec.task == "generate" and workload.loss in _WHOLE
     if workload.uses_expandable_segments or not decodes or stage != workload.pipeline_parallel - 1:
         return 0
-    if (
-        workload.framework == "fsdp" and workload.compiles_loss
-    ):  # a compiled loss makes no fp32 copy
+    if workload.framework == "fsdp" and workload.compiles_loss:
+        # a compiled loss makes no fp32 copy
         return 0
     logit_tokens = min(workload.logits_tokens or workload.sequence_length, workload.sequence_length)
     tokens = -(-logit_tokens // workload.context_parallel) * workload.micro_batch_size

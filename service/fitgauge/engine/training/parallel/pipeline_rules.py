@@ -31,9 +31,8 @@ def check_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
         )
     if workload.framework == "fsdp":
         _check_torch_pipeline(spec, workload)
-    if (
-        workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b"
-    ):  # deepspeed/runtime/pipe/schedule.py, TrainSchedule
+    if workload.framework == "deepspeed" and workload.pipeline_schedule != "1f1b":
+        # deepspeed/runtime/pipe/schedule.py, TrainSchedule
         detail = f"DeepSpeed's pipelines run 1f1b alone, not {workload.pipeline_schedule}."
         raise UnsupportedError(
             "pipeline_schedule",
@@ -96,9 +95,8 @@ def _check_torch_pipeline(spec: ModelSpec, workload: TrainingWorkload) -> None:
             detail,
             ({"pipeline_schedule": ("1f1b",), **enough}, {"framework": ("megatron",)}),
         )
-    if (
-        workload.pipeline_schedule == "1f1b" and workload.micro_batches < stages
-    ):  # schedules.py, Schedule1F1B
+    if workload.pipeline_schedule == "1f1b" and workload.micro_batches < stages:
+        # schedules.py, Schedule1F1B
         detail = (
             f"PyTorch's 1f1b takes a micro-batch a stage at least: {stages},"
             f" not {workload.micro_batches}."

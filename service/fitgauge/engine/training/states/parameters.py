@@ -220,9 +220,8 @@ def _parameter(
     trained: bool,
 ) -> Parameter:
     stored = rules.format_of(block.prefix + tensor.name, tensor, block.part)
-    if (
-        stored is not None and tensor.shape[1:] == (1,) and not stored.flat
-    ):  # a bare count of parameters, whose scales cannot be known
+    if stored is not None and tensor.shape[1:] == (1,) and not stored.flat:
+        # a bare count of parameters, whose scales cannot be known
         stored = Format(name=stored.name, bits=stored.bits)
     return Parameter(
         name=tensor.name,

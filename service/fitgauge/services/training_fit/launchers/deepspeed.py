@@ -50,9 +50,8 @@ def deepspeed_config(workload: TrainingWorkload, indent: int = -1) -> str:
         half: {"enabled": workload.precision != "fp32"},
         "zero_optimization": zero,
     }
-    if (
-        workload.optimizer != "adamw" and workload.zero_stage
-    ):  # an optimizer that is not DeepSpeed's own (deepspeed/runtime/engine.py)
+    if workload.optimizer != "adamw" and workload.zero_stage:
+        # an optimizer that is not DeepSpeed's own (deepspeed/runtime/engine.py)
         config["zero_allow_untested_optimizer"] = True
         config |= {"zero_force_ds_cpu_optimizer": False} if workload.offload != "none" else {}
     if workload.gradient_dtype is not None:

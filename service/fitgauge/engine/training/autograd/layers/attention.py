@@ -183,9 +183,8 @@ class AttentionModules(Modules):
         wide = scores
         if self.traits.float_softmax or tape.compute:
             wide = tape.to(scores, FLOAT, "attention.float")
-        if (
-            self.traits.sinks
-        ):  # next to the keys' scores, less the highest, and dropped again after the softmax
+        if self.traits.sinks:
+            # next to the keys' scores, less the highest, and dropped again after the softmax
             wide = tape.copy(
                 "attention.less_highest",
                 tape.copy("attention.with_sinks", wide, count + context.tokens * heads),

@@ -38,6 +38,11 @@ _CODES: dict[str, ErrorCode] = {
 _TITLES = {"gpu": "GPU", "quantization": "quantization of this model"}
 
 
+def impossible_degrees(detail: str, hint: str, field: str) -> InvalidRequestError:
+    """Return the refusal of degrees of parallelism. field: what to send otherwise."""
+    return InvalidRequestError(detail, hint=hint, field=field, code="impossible-degrees")
+
+
 def hint(error: UnsupportedError) -> str:
     """Return what to send instead: 'Send zero_stage 0 or 1, or pipeline_parallel 1.'"""
     if not error.alternatives:

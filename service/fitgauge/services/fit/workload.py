@@ -22,6 +22,7 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.gpu_count import sent_count
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.fit.query import Settings
 
 DEFAULT_CONTEXT = 8192
@@ -72,11 +73,10 @@ def base_workload(
             )
         else:
             hint = f"Send one of {', '.join(map(str, possible))}."
-        raise InvalidRequestError(
+        raise impossible_degrees(
             f"`expert_parallel` {expert} is impossible with {tensor} x {data} ranks.",
-            hint=hint,
-            field="expert_parallel",
-            code="impossible-degrees",
+            hint,
+            "expert_parallel",
         )
     version = words.version(request.engine_version or profile.newest)
     if version < profile.since:  # another engine's release
@@ -194,68 +194,64 @@ def degrees(
     pipeline stages; `attention_replicas` where a narrower one was sent. Engines that split by layer
     have only stages, whatever the degree is called.
     """
+    row = ENGINES[engine]
     data = request.data_parallel or attention_replicas(request, spec, count, engine)
     tensor, pipeline = request.tensor_parallel, request.pipeline_parallel
-    if not ENGINES[engine].pipeline_parallel:
+    if not row.pipeline_parallel:
         if (pipeline or 1) > 1:
             hint = "Send tensor_parallel (num_shard) alone, or another engine."
-            raise InvalidRequestError(
-                f"{engine} has no pipeline parallelism.",
-                hint=hint,
-                field="pipeline_parallel",
-                code="impossible-degrees",
+            raise impossible_degrees(
+                f"{engine} has no pipeline parallelism.", hint, "pipeline_parallel"
             )
         if tensor is None:
             tensor = max(tensor_widths(spec, min(max(1, count // data), USUAL_NODE)))
         pipeline = 1
-    row = ENGINES[engine]
     if row.splits_layers and (tensor is None or not row.tensor_parallel_on_request):
         tensor, pipeline = 1, tensor * (pipeline or 1) if tensor else pipeline
     if tensor is None:
         free = max(1, count // ((pipeline or 1) * data))
-        tensor = max(
-            width for width in tensor_widths(spec, min(free, USUAL_NODE)) if free % width == 0
-        )
+        widths = tensor_widths(spec, min(free, USUAL_NODE))
+        tensor = max(width for width in widths if free % width == 0)
     elif tensor not in tensor_widths(spec, tensor):
         possible = ", ".join(str(width) for width in tensor_widths(spec, 64))
-        hint = f"Send a tensor_parallel that divides the {spec.query_heads} heads: {possible}."
-        raise InvalidRequestError(
+        raise impossible_degrees(
             f"`tensor_parallel` {tensor} does not divide {spec.query_heads} heads.",
-            hint=hint,
-            field="tensor_parallel",
-            code="impossible-degrees",
+            f"Send a tensor_parallel that divides the {spec.query_heads} heads: {possible}.",
+            "tensor_parallel",
         )
     if pipeline is None:
         pipeline = max(1, count // (tensor * data))
         pipeline = min(pipeline, max(1, spec.layers), row.most_gpus or pipeline)
-    if pipeline > max(1, spec.layers):
-        hint = f"Send a pipeline_parallel of at most {max(1, spec.layers)}."
-        raise InvalidRequestError(
-            f"`pipeline_parallel` {pipeline} exceeds the {spec.layers} layers of the model.",
-            hint=hint,
-            field="pipeline_parallel",
-            code="impossible-degrees",
-        )
-    ranks = tensor * pipeline * data
-    if row.most_gpus is not None and pipeline > row.most_gpus:
-        raise InvalidRequestError(
-            f"{engine} divides a model over {row.most_gpus} GPUs at most, not {pipeline}.",
-            hint=f"Send pipeline_parallel {row.most_gpus}, or another engine.",
-            field="pipeline_parallel",
-            code="impossible-degrees",
-        )
-    if ranks > count:
-        hint = (
-            f"Send gpu_count {ranks}, or smaller degrees: tensor x pipeline x data parallel is the"
-            " number of GPUs."
-        )
-        raise InvalidRequestError(
-            f"{tensor} x {pipeline} x {data} parallel ranks need {ranks} GPUs, not {count}.",
-            hint=hint,
-            field="gpu_count",
-            code="impossible-degrees",
-        )
+    _refuse_degrees(spec, count, engine, (tensor, pipeline, data))
     return tensor, pipeline, data
+
+
+def _refuse_degrees(
+    spec: ModelSpec, count: int, engine: EngineName, ranks: tuple[int, int, int]
+) -> None:
+    """Raise InvalidRequestError where the model has fewer layers, the engine drives fewer GPUs, or
+    the request has fewer. ranks: of tensor, pipeline and data parallelism."""
+    (tensor, pipeline, data), most = ranks, ENGINES[engine].most_gpus
+    if pipeline > max(1, spec.layers):
+        raise impossible_degrees(
+            f"`pipeline_parallel` {pipeline} exceeds the {spec.layers} layers of the model.",
+            f"Send a pipeline_parallel of at most {max(1, spec.layers)}.",
+            "pipeline_parallel",
+        )
+    if most is not None and pipeline > most:
+        raise impossible_degrees(
+            f"{engine} divides a model over {most} GPUs at most, not {pipeline}.",
+            f"Send pipeline_parallel {most}, or another engine.",
+            "pipeline_parallel",
+        )
+    needed = tensor * pipeline * data
+    if needed > count:
+        raise impossible_degrees(
+            f"{tensor} x {pipeline} x {data} parallel ranks need {needed} GPUs, not {count}.",
+            f"Send gpu_count {needed}, or smaller degrees: tensor x pipeline x data parallel is the"
+            " number of GPUs.",
+            "gpu_count",
+        )
 
 
 def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workload:
@@ -269,11 +265,10 @@ def over_unlike_gpus(workload: Workload, gpus: Sequence[Accelerator]) -> Workloa
             code="unlike-gpus",
         )
     if workload.gpus != len(gpus) or workload.pipeline_parallel != len(gpus):
-        raise InvalidRequestError(
+        raise impossible_degrees(
             f"`gpu` names {len(gpus)} GPUs of several kinds, and {workload.gpus} are to be used.",
-            hint=f"Leave gpu_count and the parallel degrees out: layers go over all {len(gpus)}.",
-            field="gpu_count",
-            code="impossible-degrees",
+            f"Leave gpu_count and the parallel degrees out: layers go over all {len(gpus)}.",
+            "gpu_count",
         )
     return structs.replace(workload, free_bytes=tuple(gpu.usable.expected for gpu in gpus))
 

@@ -15,8 +15,8 @@ from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import TrainingWorkload
-from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.common.weight_cache import WeightCache
 from fitgauge.services.fit.workload import serving_workload
 from fitgauge.services.training_fit.launchers.registry import tool_named
@@ -60,11 +60,10 @@ class Algorithms:
         pipeline parallelism."""
         if workload.pipeline_parallel > 1 and (models.reward or models.critic):
             detail = "A named reward model or critic is not modelled with pipeline parallelism."
-            raise InvalidRequestError(
+            raise impossible_degrees(
                 detail,
-                hint="Send pipeline_parallel 1, or leave reward_model and critic_model out.",
-                field="pipeline_parallel",
-                code="impossible-degrees",
+                "Send pipeline_parallel 1, or leave reward_model and critic_model out.",
+                "pipeline_parallel",
             )
         estimate = self._rollout(model, workload, setup, accelerator)
         stages = algorithm_stages(

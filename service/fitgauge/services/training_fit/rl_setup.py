@@ -20,6 +20,7 @@ from fitgauge.engine.training.algorithms.setup import (
 )
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
+from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit import rl_parsing as words
 from fitgauge.services.training_fit.launchers.registry import (
@@ -360,11 +361,8 @@ def _rollout(
             f"rollout_tensor_parallel {ranks} does not divide {workload.gpus} GPUs and"
             f" {spec.query_heads} attention heads."
         )
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send {', '.join(map(str, possible))}.",
-            field="rollout_tensor_parallel",
-            code="impossible-degrees",
+        raise impossible_degrees(
+            detail, f"Send {', '.join(map(str, possible))}.", "rollout_tensor_parallel"
         )
     return Rollout(
         engine=engine,

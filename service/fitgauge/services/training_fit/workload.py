@@ -16,6 +16,7 @@ from fitgauge.engine.training.states.parameters import linears, merged, units
 from fitgauge.engine.training.workload import Framework, Loss, Method, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
+from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import megatron
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.images import images
@@ -191,11 +192,10 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
             f"Send gpu_count {workload.gpus}, or smaller degrees: tensor x pipeline x context x"
             " data parallel is the number of GPUs."
         )
-        raise InvalidRequestError(
+        raise impossible_degrees(
             f"{degrees} parallel ranks need {workload.gpus} GPUs; there are {count}.",
-            hint=hint,
-            field="gpu_count",
-            code="impossible-degrees",
+            hint,
+            "gpu_count",
         )
 
 

@@ -17,6 +17,7 @@ from fitgauge.engine.training.search.layouts import (
 from fitgauge.engine.training.workload import Framework, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.gpu_count import sent_count
+from fitgauge.services.common.unsupported import impossible_degrees
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
 from fitgauge.services.training_fit.launchers.registry import (
@@ -216,22 +217,16 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         product *= degree
     if most % product:
         detail = f"{product} ranks of the requested degrees do not divide {most} GPUs."
-        raise InvalidRequestError(
-            detail,
-            hint=f"Send gpu_count {product} or a multiple of it.",
-            field="gpu_count",
-            code="impossible-degrees",
+        raise impossible_degrees(
+            detail, f"Send gpu_count {product} or a multiple of it.", "gpu_count"
         )
     expert = choices.expert[0] if choices.expert else 1
     zero = choices.zero_stages[0] if choices.zero_stages else 0
     for framework in choices.frameworks:
         if framework != "megatron" and product > 1:
             detail = f"Plans under {framework} use data parallelism only."
-            raise InvalidRequestError(
-                detail,
-                hint="Send framework megatron, or leave the degrees out.",
-                field="framework",
-                code="impossible-degrees",
+            raise impossible_degrees(
+                detail, "Send framework megatron, or leave the degrees out.", "framework"
             )
         layout = structs.replace(
             base,
@@ -248,9 +243,6 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
         f"global_batch_size {choices.global_batch_size} does not divide over {most // product}"
         f" data-parallel ranks of {size} sequences."
     )
-    raise InvalidRequestError(
-        detail,
-        hint=f"Send a global_batch_size that is a multiple of {ranks}.",
-        field="global_batch_size",
-        code="impossible-degrees",
+    raise impossible_degrees(
+        detail, f"Send a global_batch_size that is a multiple of {ranks}.", "global_batch_size"
     )

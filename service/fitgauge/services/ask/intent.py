@@ -1,34 +1,14 @@
-"""Which operation a question means."""
+"""What a question is about, by its words."""
 
 import re
 from collections.abc import Collection
 
 from fitgauge.services.ask import vocabulary as v
-from fitgauge.services.ask.schemas import Operation
 
 _QUESTION = re.compile(
     r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.{0,20}不|够不|行不|까요|나요|"
     r"ますか|ですか|ますでしょうか|"
     r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
-)
-
-_MODELS = re.compile(
-    r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
-    r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
-    r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
-    r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size|thing|one)\b"
-    r"|\b(?:which|what)\s+(?:\w+\s+){0,2}llms?\b|\banything (?:useful|good|decent|worth)\b"
-    r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
-    r"|\bwhat (?:runs|fits)\b"
-    r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
-    r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
-    r"|\bwhich of them\b"
-    r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
-    r"|哪些(?:大?模型|型号)"
-    r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
-    r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
-    r"|(?:どの|どんな|何の|最大の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
-    r"|как(?:ие|ую|ая|ой) модел"
 )
 
 _LARGEST = re.compile(
@@ -51,18 +31,18 @@ _OF_THE_FAMILY = re.compile(
 _SIZED = re.compile(r"\d\s?[bm](?![a-z])", re.IGNORECASE)
 """A model's own size in its name."""
 
-_OTHERS = (
+OTHERS = (
     r"(?:\s+\w+){0,2}\s+(?:users|requests|people|clients|sessions|sequences|streams|chats|agents"
     r"|developers|devs|conversations|layers|tokens|adapters|replicas|copies|instances|models)\b"
 )
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
 
-_GPUS = re.compile(
+GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
     r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
     r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b|\bhow many\W*$"
     r"|\bhow many of (?:each|them|those|these)\b"
-    rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
+    rf"|\bhow (?:many|much)\b(?!{OTHERS})[^.?]{{0,30}}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine|device)\b"
@@ -83,19 +63,7 @@ _GPUS = re.compile(
     re.IGNORECASE,
 )
 
-_COUNT_OF_GPUS = re.compile(
-    rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b"
-    r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
-    r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
-    r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\b"
-)
-
-_IT_FITS = re.compile(
-    r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?"
-    r"(?:fit|oom|work|run|start)\b"
-)
-
-_NEED = re.compile(
+NEED = re.compile(
     r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
     r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
     r"|\bhow much (?:would|does|do|is)\b"
@@ -106,30 +74,13 @@ _NEED = re.compile(
     re.IGNORECASE,
 )
 
-_PLAN = re.compile(
-    r"\b(?:parallel(?:ism|ization)? (?:strategy|layout|config\w*|plan)|lay ?out|layout|tp/pp|"
-    r"(?:which|what) (?:kind of )?parallel\w*|"
-    r"which zero|what zero|zero stage should|how (?:should|do) i (?:shard|split|parallelize))\b"
-    r"|并行策略|怎么切分|如何切分|训练方案|并行配置",
-    re.IGNORECASE,
-)
-
 _COMPARE = re.compile(
     r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
     r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면",
     re.IGNORECASE,
 )
 
-_LOG = re.compile(
-    r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|model weights take\s+[\d.]+\s*gib"
-    r"|no available memory for the cache blocks|free memory on device"
-    r"|to serve at least one request with the model|tokens that can be stored in kv cache"
-    r"|# ?gpu blocks|kv cache size:"
-    r"|llama_model_load|ggml_\w+|mem usage=",
-    re.IGNORECASE,
-)
-
-_MEMORY = re.compile(
+MEMORY = re.compile(
     r"\b(?:memory|vram|oom|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
     r"|kv[- ]?cache|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
@@ -233,7 +184,7 @@ def about_training(text: str) -> bool:
 def about_memory(text: str) -> bool:
     """Return whether a text is about memory, hardware or running a model."""
     low = text.lower()
-    return any(pattern.search(low) for pattern in (_MEMORY, _NEED, _GPUS))
+    return any(pattern.search(low) for pattern in (MEMORY, NEED, GPUS))
 
 
 def about_time(text: str) -> bool:
@@ -315,67 +266,3 @@ def wants_published(text: str) -> bool:
 def asks_speed(text: str) -> bool:
     """Return whether a text asks what is the fastest."""
     return _FASTEST.search(text) is not None
-
-
-def operation_of(
-    text: str,
-    *,
-    training: bool,
-    models: int,
-    gpus: int,
-    hardware: bool,
-    model: bool,
-    sizes_only: bool,
-    counted: bool,
-    settings: bool,
-    formatted: bool,
-    largest: bool,
-    rented: bool,
-    terse: bool,
-    fastest: bool,
-    engines: int,
-    formats: int,
-) -> Operation | None:
-    """Return the operation that a text means, None where it is about something else.
-
-    training: whether it is about training; models, gpus, engines, formats: how many are
-    on a par;
-    hardware, model, settings: whether one is named; sizes_only: whether of several models only
-    the sizes are; counted: whether a number of GPUs is; formatted: whether a format of weights
-    is; largest: whether the largest model of a family is meant; rented: whether a price by
-    the hour or a cloud is named; terse: whether the text is names and numbers alone;
-    fastest: whether it asks for speed."""
-    low = text.lower()
-    if _LOG.search(low) and (len(text) > 200 or not (model and hardware)):
-        return "explain_log"
-    wants_models = _MODELS.search(low) is not None or (sizes_only and wants_format(low))
-    wants_gpus = _GPUS.search(low) is not None
-    named = hardware or model or settings or wants_models or wants_gpus
-    if not (named or _NEED.search(low) or _IT_FITS.search(low)):
-        return None
-    about_it = (
-        hardware or (terse and model) or any(one.search(low) for one in (_MEMORY, _NEED, _IT_FITS))
-    )
-    if not (about_it or wants_models or (model and (wants_gpus or rented))):
-        return None
-    if wants_models and (sizes_only or not model or _LARGEST.search(low)):
-        return "list_models_that_fit"
-    if hardware and largest:
-        return "list_models_that_fit"
-    if terse and hardware and not (model or settings):
-        return "list_models_that_fit"
-    counts = wants_gpus and not counted and _COUNT_OF_GPUS.search(low) is not None
-    if gpus > 1 and model and (counts or asks_price(low) or (fastest and not training)):
-        return "recommend_gpus"
-    several = max(models, engines, formats) > 1 or (gpus > 1 and compares(low))
-    if several and not training and model and hardware:
-        return "compare_fit"
-    if not training and model and hardware and not formatted and wants_format(low):
-        return "compare_fit"
-    if training and hardware and model and _PLAN.search(low):
-        return "plan_training"
-    if not hardware and (wants_gpus or (model and (rented or asks_price(low)))):
-        return "recommend_gpus"
-    if counts and hardware:
-        return "recommend_gpus"
-    return "check_training_fit" if training else "check_fit"

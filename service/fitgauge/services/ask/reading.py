@@ -31,7 +31,6 @@ from fitgauge.services.ask.intent import (
     about_training,
     asks_speed,
     compares,
-    operation_of,
     served_adapters,
     wants_largest,
 )
@@ -52,6 +51,7 @@ from fitgauge.services.ask.model_choice import (
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.notebooks import free_gpu
+from fitgauge.services.ask.operations import Signs, operation_of
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.pixels import without_pixels
 from fitgauge.services.ask.releases import engine_version
@@ -175,8 +175,7 @@ class _Choice:
         engines = self._engines()
         formats = [] if self._training else formats_side_by_side(self._text, self._facts)
         clouds = clouds_in(self._plain, self._gpus.clouds)
-        operation = operation_of(
-            self._plain,
+        signs = Signs(
             training=self._training,
             models=len(models),
             gpus=len(names),
@@ -194,6 +193,7 @@ class _Choice:
             engines=len(engines),
             formats=len(formats),
         )
+        operation = operation_of(self._plain, signs)
         if operation is None and self._command is not None:
             operation = "check_fit"
         apart = None

@@ -58,7 +58,7 @@ GPUS = re.compile(
     r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚|\b(?:qu[eé]|cu[aá]l|quale?|qual)\s+(?:gpu|tarjeta|scheda|placa)\b"
     r"|как(?:ая|ую|ой|ие) gpu"
     r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\s+"
-    r"(?:gpus?|cartes|placas|tarjetas|karten|[a-z]{1,2}\d{1,3})\b"
+    r"(?:gpus?|cartes|placas|tarjetas|karten|[a-z]{1,2}\d{1,3}|(?:[rg]tx )?\d{4})\b"
     r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b",
     re.IGNORECASE,
 )
@@ -76,7 +76,8 @@ NEED = re.compile(
 
 _COMPARE = re.compile(
     r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
-    r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면",
+    r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면"
+    r"|\bmejor\b|\bmelhor\b|\bo (?:una?|dos|tres)\b|\bили\b|それとも|または",
     re.IGNORECASE,
 )
 

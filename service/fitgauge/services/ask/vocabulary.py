@@ -195,7 +195,7 @@ TRAINING = (
     "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
     "finetunning", "funetuning", "fintuning", "fintune", "finetunig", "traing", "trainings",
     "deepspeed", "backward", "unsloth", "axolotl", "lora",
-    "qlora", "galore", "optimizer", "trainieren", "finetunen", "entraîner", "entrenar",
+    "qlora", "galore", "optimizer", "trainieren", "finetunen", "feintunen", "entraîner", "entrenar",
     "treinar", "feintuning", "trl",
     "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
     "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",

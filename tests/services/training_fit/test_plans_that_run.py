@@ -74,6 +74,21 @@ def test_plans_offload_to_nvme_under_deepspeed_alone_on_one_gpu_too(plan):
     assert answer.min_gpu_count == 1
 
 
+def test_plans_without_a_tool_say_what_their_command_lacks_too(plan):
+    answer = plan(model=QWEN, gpu="A100 80GB", framework="megatron", optimizer="adamw_8bit")
+    (note,) = [one for one in answer.warnings if one.code == "command-lacks-flag"]
+    assert note.field == "optimizer"
+    plain = plan(model=QWEN, gpu="A100 80GB", framework="deepspeed")
+    assert "command-lacks-flag" not in [one.code for one in plain.warnings]
+
+
+@pytest.mark.parametrize("divided", [{"offload": "cpu"}, {"zero_stage": 2}], ids=str)
+def test_a_mac_has_no_plans_that_only_deepspeed_starts(plan, divided):
+    with pytest.raises(InvalidRequestError, match="DeepSpeed does not run"):
+        plan(model=QWEN, gpu="M3 Max 64GB", method="lora", **divided)
+    assert plan(model=QWEN, gpu="M3 Max 64GB", method="lora").plans
+
+
 def test_deepspeed_does_not_run_on_a_tpu(train):
     asked = {"model": QWEN, "gpu": "16x TPU v5e", "method": "full"}
     assert train(framework="deepspeed", **asked).verdict == "unsupported"

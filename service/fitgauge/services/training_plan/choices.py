@@ -202,6 +202,15 @@ def base_workload(
     )
 
 
+def started(request: TrainingPlanRequest, base: TrainingWorkload) -> TrainingWorkload:
+    """Return the workload under what starts it: transformers' Trainer divides and offloads states
+    by DeepSpeed."""
+    divides = bool(request.zero_stage) or base.offload != "none"
+    if base.framework != "transformers" or not divides:
+        return base
+    return structs.replace(base, framework="deepspeed")
+
+
 def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) -> None:
     """Raise InvalidRequestError where no layout is possible, with the reason."""
     if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):

@@ -46,6 +46,7 @@ from fitgauge.services.training_plan.choices import (
     refuse_impossible,
     shared_settings,
     split_choices,
+    started,
     tool_of,
 )
 from fitgauge.services.training_plan.launch import plan_launch
@@ -147,7 +148,7 @@ class Planner:
         accelerator, choices = match.accelerator, choices_of(request, model, match)
         sent, filled = shared_settings(request, model, accelerator)
         base = base_workload(request, filled, model, choices)
-        refused = refusal(base, accelerator)
+        refused = refusal(started(request, base), accelerator)
         if refused is not None:
             hint_text, field = hint(refused), refused.parameter
             raise InvalidRequestError(
@@ -228,10 +229,8 @@ class Planner:
 def _tool_warnings(
     request: TrainingPlanRequest, model: Model, searched: list[MethodPlans]
 ) -> list[Note]:
-    """Return the tool's defaults, and the settings of its plans that the commands lack."""
+    """Return a tool's defaults, and the settings of the first plans that their commands lack."""
     tool = tool_of(request)
-    if tool is None:
-        return []
     lacking = [
         message
         for one in searched

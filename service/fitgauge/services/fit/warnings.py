@@ -41,6 +41,7 @@ def notes(checked: FitEstimate) -> Iterator[Note]:
     """Yield all warnings but those of the model, its spec and its quantization."""
     yield from _of_the_question(checked)
     yield from _of_the_engine(checked)
+    yield from _of_its_fields(checked)
     yield from _of_the_weights(checked)
     yield from _outgrown(checked)
     yield from _spilled(checked)
@@ -73,10 +74,8 @@ def _of_the_question(checked: FitEstimate) -> Iterator[Note]:
 
 
 def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
-    """Yield limits of the engine on this GPU, and the fields it ignores."""
-    request = checked.query.request
-    workload = checked.workload
-    accelerator = checked.query.accelerator
+    """Yield limits of the engine, and that its release is unknown."""
+    request, workload = checked.query.request, checked.workload
     engine, newest = workload.engine, checked.query.profile.newest
     row = ENGINES[engine]
     if "max_num_seqs" in row.tunable and workload.requests_per_replica > workload.max_num_seqs:
@@ -101,7 +100,14 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             f"`engine_version` {request.engine_version} of {engine} is unknown: using {newest},"
             " the newest known.",
         )
-    spec = checked.query.spec
+
+
+def _of_its_fields(checked: FitEstimate) -> Iterator[Note]:
+    """Yield the fields that the engine ignores, what others of them take, and limits on this
+    GPU."""
+    request, spec = checked.query.request, checked.query.spec
+    workload, accelerator = checked.workload, checked.query.accelerator
+    engine, row = workload.engine, ENGINES[workload.engine]
     if (
         row.with_pooling
         and request.pooling is None
@@ -127,7 +133,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
             f"{engine} keeps offloaded KV cache in /dev/shm, which must hold"
             f" {gib(workload.kv_offload_bytes * workload.gpus)} of it: in Docker by `--shm-size`.",
         )
-    if half_of(workload) is not None and checked.query.spec.task == "generate":
+    if half_of(workload) is not None and spec.task == "generate":
         yield _transfer(checked)
     if request.quantization is not None and canonical_name(request.quantization) == "int8":
         yield _LLM_INT8
@@ -135,7 +141,7 @@ def _of_the_engine(checked: FitEstimate) -> Iterator[Note]:
         flash_attention_note(engine, accelerator),
         wheels_note(workload, accelerator),
         platforms.note(engine, accelerator),
-        implemented.note(workload, checked.query.spec),
+        implemented.note(workload, spec),
     )
     yield from filter(None, of_the_gpu)
 

@@ -111,6 +111,8 @@ def test_memory_that_others_hold_is_not_there_for_the_model(ask):
         ("gemma 3 12b q4 with only 10GB of VRAM free on my 4090", 13.6),
         ("1200MiB are already in use by my desktop, phi-4 q4_k_m on a 4070?", 1.2),
         ("OOM with gemma 3 12b on a 4090: 23.5 GB used", None),
+        ("| N/A 34C | 6144MiB / 24564MiB | a 4090: does gemma 3 12b q4 run?", 6),
+        ("OOM with gemma 3 12b on a 4090: | N/A 34C | 23100MiB / 24564MiB |", None),
         ("GPU 0 has 23.6 GiB of which 43.75 MiB is free: gemma 3 12b on a 4090", None),
     ],
 )

@@ -44,6 +44,8 @@ _OF_WHAT_IS_LEFT = 0.97
 """Share of free memory that an engine is given: it starts only with as much free as its share."""
 _USUAL_SHARE = 0.9
 """Share from which on the engine's own default starts too."""
+_BY_ITSELF = re.compile(r"\boom\b|\bout[ -]of[ -]memory\b|OutOfMemory", re.IGNORECASE)
+"""Words by which what is in use is the need of the model that is asked about."""
 _SCALE = {"g": 1.0, "m": 1 / 1024}
 
 
@@ -84,7 +86,8 @@ def held_by_others(
 def _memory_of_others(text: str, match: GpuMatch | None) -> float | None:
     """Return what others hold [GiB], said as what is in use or as what is free of a GPU; that
     of the fullest GPU in a table of nvidia-smi; None where nothing is said."""
-    if table := [int(row["used"]) for row in _TABLE.finditer(text)]:
+    table = [int(row["used"]) for row in _TABLE.finditer(text)]
+    if table and _BY_ITSELF.search(text) is None:
         return round(max(table) / 1024, 2) or None
     if (held := _HELD.search(text)) is not None and _BY_OTHERS.search(text) is not None:
         name = "held" if held["held"] else "taken"

@@ -12,10 +12,11 @@ from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.algorithms.phases import algorithm_stages
-from fitgauge.engine.training.algorithms.roles import headless, policy_workload
+from fitgauge.engine.training.algorithms.roles import policy_workload
 from fitgauge.engine.training.algorithms.setup import Rollout, Setup
 from fitgauge.engine.training.autograd.segments import segments
 from fitgauge.engine.training.estimate import training_stages
+from fitgauge.engine.training.phases import headless
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.weight_cache import WeightCache

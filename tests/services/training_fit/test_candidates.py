@@ -294,9 +294,28 @@ def test_adapters_are_sharded_over_the_gpus_at_hand_before_more_are_asked_for(tr
     them it does."""
     question = {"model": "Qwen/Qwen3-32B", "gpu": "H100", "gpu_count": 4, "sequence_length": 6144}
     (lora,) = [
-        one.request
+        one
         for one in train(**question, method="full").suggestions
         if one.request.get("method") == "lora"
     ]
-    assert (lora["framework"], lora["gpu_count"]) == ("fsdp", 4)
-    assert train(**question, method="lora", framework="transformers").verdict != "fits"
+    assert "gpu_count" not in lora.request
+    sharded = train(**question, method="lora")
+    assert (sharded.verdict, sharded.understood_as["framework"]) == ("fits", "fsdp")
+    assert train(**question, method="lora", data_parallel=4).verdict != "fits"
+
+
+def test_an_encoder_learns_classes_in_full_as_its_command_does(train):
+    asked = {"model": "google-bert/bert-base-uncased", "gpu": "T4", "sequence_length": 512}
+    answer = train(**asked, micro_batch_size=32)
+    understood, command = answer.understood_as, answer.launch.command
+    assert (understood["method"], understood["loss"]) == ("full", "none")
+    assert "run_classification.py" in command
+    words = train(**asked, micro_batch_size=32, loss="full")
+    assert "run_mlm.py" in words.launch.command
+    required = [one.per_gpu.required_bytes.expected for one in (answer, words)]
+    assert required[1] - required[0] > 32 * 512 * 30522 * 2  # fp16 logits
+
+
+def test_adapters_of_an_encoder_are_left_to_the_user(train):
+    answer = train(model="google-bert/bert-base-uncased", gpu="T4", method="lora")
+    assert any("peft.get_peft_model" in one.message for one in answer.warnings)

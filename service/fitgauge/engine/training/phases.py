@@ -75,12 +75,32 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 def stages(spec: ModelSpec, workload: TrainingWorkload, *, ends: bool = False) -> tuple[Stage, ...]:
     """Return every pipeline stage of a run; without pipeline parallelism one. `ends`: only the
     first two and the last, one of which is the fullest."""
+    if workload.loss == "none":
+        spec = headless(spec)
     layers = stage_layers(max(1, spec.layers), workload)
     last = len(layers) - 1
     stateful = _stateful(workload)
     slices = _SLICES.get_or_compute(spec, stateful, lambda: _slices(spec, stateful))
     numbers = [number for number in range(len(layers)) if not ends or number in (0, 1, last)]
     return tuple(_stage(spec, workload, slices, number, layers[number], last) for number in numbers)
+
+
+def headless(spec: ModelSpec) -> ModelSpec:
+    """Return the model as classifier, reward model or critic: without the head of the vocabulary;
+    its own, of a few numbers, is not counted.
+
+    Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x
+    num_labels)."""
+    return _HEADLESS.get_or_compute(
+        spec,
+        None,
+        lambda: replace(
+            spec, blocks=tuple(block for block in spec.blocks if block.part is not Part.HEAD)
+        ),
+    )
+
+
+_HEADLESS: WeakMemo[ModelSpec, None, ModelSpec] = WeakMemo(16)
 
 
 def _stateful(workload: TrainingWorkload) -> TrainingWorkload:

@@ -34,6 +34,7 @@ _CHECKPOINTING = {
 _OPTIMIZERS = {"adamw": "AdamW", "adamw_8bit": "8-bit AdamW", "paged_adamw": "paged AdamW"}
 _KERNELS = {"sdpa": "SDPA", "flash": "FlashAttention", "flex": "flex", "eager": "eager"}
 _LOSSES = {
+    "none": "a head of classes in place of the vocabulary's",
     "full": "loss over whole logits",
     "chunked": "loss in chunks of the logits",
     "chunked_backward": "loss in chunks, each with its backward pass",

@@ -100,7 +100,7 @@ def _saving(workload: TrainingWorkload, change: Change, *, batch: bool = True) -
     if workload.activation_checkpointing != "full":
         words += ", checkpoint activations"
         fields["activation_checkpointing"] = "full"
-    if workload.loss != "fused":
+    if workload.loss not in ("fused", "none"):
         words += ", fuse the loss with the head (Liger)"
         fields["loss"] = "fused"
     if batch and workload.micro_batch_size > 1:
@@ -122,7 +122,7 @@ def _settings(workload: TrainingWorkload) -> Iterator[Change]:
         yield Change(f"load the base in {half}", {"base_precision": "half"})
     if workload.attention == "eager":
         yield Change("use SDPA or FlashAttention instead of eager attention", {"attention": "sdpa"})
-    if workload.loss != "fused":
+    if workload.loss not in ("fused", "none"):
         yield Change("fuse the loss with the head (Liger)", {"loss": "fused"})
     if workload.micro_batch_size > 1:
         yield Change("take micro-batches of 1 and accumulate gradients", {"micro_batch_size": 1})

@@ -19,6 +19,14 @@ from fitgauge.services.training_fit.workload import in_its_formats
 
 METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
 """What is judged where no method is sent, in the order of preference."""
+
+
+def methods_of(spec: ModelSpec) -> tuple[Method, ...]:
+    """Return METHODS in the order of preference for a model, perhaps one twice: without a causal
+    head, what transformers' example scripts do comes first."""
+    return METHODS if spec.task == "generate" else ("full", *METHODS)
+
+
 HALF_BASE = Default(
     "base_precision",
     "half",

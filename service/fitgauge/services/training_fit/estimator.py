@@ -20,7 +20,7 @@ from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit import rl_setup
 from fitgauge.services.training_fit.candidates import Fields
-from fitgauge.services.training_fit.defaults import METHODS, with_defaults
+from fitgauge.services.training_fit.defaults import methods_of, with_defaults
 from fitgauge.services.training_fit.degree_candidates import degree_fields, fastest_layout
 from fitgauge.services.training_fit.launchers.registry import moved_defaults
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate, fullest
@@ -74,7 +74,7 @@ class TrainingEstimator:
         sent = None if request.method is None else words.method(request.method)
         estimates: dict[Method, TrainingEstimate] = {}
         errors: list[Exception] = []
-        for method in dict.fromkeys([*([sent] if sent else []), *METHODS]):
+        for method in dict.fromkeys([*([sent] if sent else []), *methods_of(subject.model.spec)]):
             try:
                 estimates[method] = self._check_method(request, method, subject)
             except IMPOSSIBLE as error:
@@ -137,14 +137,16 @@ class TrainingEstimator:
         """Return the estimate of a method.
 
         Several GPUs under transformers hold a copy each (DDP), or shards (FSDP) where a copy does
-        not fit and the request sets neither."""
+        not fit, or is tight and shards fit, and the request sets neither."""
         spec, count = subject.model.spec, subject.count
         filled = with_defaults(request, method, subject.accelerator, count, spec)
         workload = training_workload(filled, spec, count)
         trained = self.estimate(filled, workload, subject)
         if _is_copied_unsaid(trained) and workload.framework == "transformers":
             sharded = structs.replace(workload, framework="fsdp", zero_stage=3)
-            trained = self.estimate(filled, sharded, subject)
+            other = self.estimate(filled, sharded, subject)
+            if trained.verdict == "does_not_fit" or other.verdict == "fits":
+                trained = other
         return replace(trained, moved=moved_defaults(request, method, count, spec))
 
     def _degrees(
@@ -155,6 +157,8 @@ class TrainingEstimator:
         workload = trained.workload
         is_sft = trained.setup.algorithm == "sft"
         if workload.framework != "megatron" or not is_sft or not _is_copied_unsaid(trained):
+            return {}
+        if trained.verdict == "tight":
             return {}
         if any(getattr(request, name) is not None for name in _DEGREES):
             return {}
@@ -180,10 +184,11 @@ _DEGREES = (
 
 
 def _is_copied_unsaid(trained: TrainingEstimate) -> bool:
-    """Return whether a copy on every GPU does not fit, and the request sets no other layout."""
+    """Return whether a copy on every GPU does not surely fit, and the request sets no other
+    layout."""
     request, workload = trained.request, trained.workload
     return (
-        trained.verdict == "does_not_fit"
+        trained.verdict != "fits"
         and request.zero_stage is None
         and request.data_parallel is None
         and 1 < workload.gpus == workload.data_parallel

@@ -170,12 +170,14 @@ class SequenceFields(AdapterFields, kw_only=True):
         ),
     ] = None
     loss: Annotated[
-        Literal["full", "chunked", "chunked_backward", "recomputed", "fused", "in_place"] | None,
+        Literal["full", "chunked", "chunked_backward", "recomputed", "fused", "in_place", "none"]
+        | None,
         Meta(
             description=(
                 "recomputed: in chunks, twice (default); chunked; chunked_backward (torchtitan"
                 " since April 2026, else within its interval); full: whole logits (default of a"
-                " named framework); in_place: and their gradient; fused (Liger)."
+                " named framework); in_place: and their gradient; fused (Liger); none: classes in"
+                " place of words (default of encoders)."
             )
         ),
     ] = None

@@ -41,9 +41,12 @@ _SETTINGS = tuple(
 )
 
 
-def _loss(request: TrainingRequest) -> Loss:
+def _loss(request: TrainingRequest, spec: ModelSpec) -> Loss:
     """Return how the loss is computed: over whole logits where the tool fuses it with the head for
-    other algorithms alone (LLaMA-Factory's loader.py: require_logits of all stages but sft)."""
+    other algorithms alone (LLaMA-Factory's loader.py: require_logits of all stages but sft). An
+    encoder learns classes, which have no logits to speak of, unless a loss is sent."""
+    if spec.task == "encode" and request.loss is None:
+        return "none"
     algorithm, sent = parse_algorithm(request.algorithm), request.loss or "full"
     if algorithm == "sft" or sent in ("full", "in_place"):
         return sent
@@ -100,7 +103,7 @@ def training_workload(request: TrainingRequest, spec: ModelSpec, count: int) -> 
         "sequence_length": length,
         "lora_targets": words.targets(request.lora_targets),
         "quantization": request.quantization if method != "full" else None,
-        "loss": _loss(request),
+        "loss": _loss(request, spec),
         "loads_whole": puts_base_whole(request),
         "lora_experts": False,
         **_expert_adapters(request, spec, method),
@@ -177,6 +180,12 @@ def _refuse(workload: TrainingWorkload, spec: ModelSpec, count: int) -> None:
     """Raise InvalidRequestError for impossible degrees, with the values that work."""
     check(spec, workload)
     _refuse_base(workload, spec)
+    if workload.loss == "none" and spec.task != "encode":
+        raise InvalidRequestError(
+            "loss none is that of an encoder, which learns classes.",
+            hint="Leave loss out, or send algorithm reward for a head of one number.",
+            field="loss",
+        )
     if workload.fp8_parameters and (
         workload.precision != "fp8" or workload.framework != "megatron"
     ):

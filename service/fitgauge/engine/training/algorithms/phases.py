@@ -17,7 +17,6 @@ from fitgauge.engine.training.algorithms.passes import gathered_bytes, inference
 from fitgauge.engine.training.algorithms.roles import (
     critic_workload,
     frozen_workload,
-    headless,
     policy_workload,
 )
 from fitgauge.engine.training.algorithms.setup import Setup
@@ -26,7 +25,7 @@ from fitgauge.engine.training.autograd.operations import FLOAT
 from fitgauge.engine.training.autograd.passes import activations
 from fitgauge.engine.training.estimate import TrainingStage, training_stage
 from fitgauge.engine.training.parallel.fsdp import computed
-from fitgauge.engine.training.phases import Stage, stages
+from fitgauge.engine.training.phases import Stage, headless, stages
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.workload import PhaseName, TrainingWorkload
 

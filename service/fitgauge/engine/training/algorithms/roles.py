@@ -3,8 +3,6 @@ already knows."""
 
 from msgspec.structs import replace
 
-from fitgauge.engine.memo import WeakMemo
-from fitgauge.engine.model.spec import ModelSpec, Part
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import Loss, TrainingWorkload
 
@@ -71,21 +69,3 @@ def _loss(workload: TrainingWorkload, setup: Setup) -> Loss:
     if workload.loss != "full" or setup.algorithm == "sft" or workload.framework == "megatron":
         return workload.loss
     return "log_probs_in_place" if setup.trainer == "verl" else "log_probs"
-
-
-def headless(spec: ModelSpec) -> ModelSpec:
-    """Return the model as reward model or critic: without the head of the vocabulary; its own, of
-    one number a token, is not counted.
-
-    Source: transformers modeling_layers.py, GenericForSequenceClassification (`score`: hidden x
-    num_labels)."""
-    return _HEADLESS.get_or_compute(
-        spec,
-        None,
-        lambda: replace(
-            spec, blocks=tuple(block for block in spec.blocks if block.part is not Part.HEAD)
-        ),
-    )
-
-
-_HEADLESS: WeakMemo[ModelSpec, None, ModelSpec] = WeakMemo(16)

@@ -64,6 +64,12 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
     yield from unsupported_by_trainer(model, workload, setup)
     yield from fused_by_liger(workload)
+    if workload.uses_adapters and model.spec.task != "generate" and setup.algorithm == "sft":
+        yield lacking(
+            "method",
+            "transformers' example script has no adapters: wrap its model with"
+            " peft.get_peft_model.",
+        )
     if workload.uses_adapters and workload.quantize_experts and model.spec.routed_experts:
         yield lacking(
             "quantize_experts",
@@ -218,6 +224,8 @@ def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
         script, length = "summarization/run_summarization.py", "--max_source_length"
     elif any(block.part is Part.VISION for block in model.spec.blocks):
         script = "contrastive-image-text/run_clip.py"
+    elif workload.loss != "none":
+        script = "language-modeling/run_mlm.py"
     settings = {
         "--model_name_or_path": path_of(model),
         "--dataset_name": "DATASET",

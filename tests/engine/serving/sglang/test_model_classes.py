@@ -51,6 +51,8 @@ def test_bytes_of_a_rank(model: str, tensor: int, experts: int, size: int) -> No
         ("allenai/OLMo-7B-Instruct-hf", "w4a16 of 32", 8, 944_243_712),  # attention too
         ("stabilityai/stablelm-zephyr-3b", "w4a16 of 32", 1, 3_149_016_064),
         ("openai/whisper-medium", "fp8 blocks", 8, 269_555_264),  # MLPs too
+        ("mistralai/Voxtral-Mini-3B-2507", "fp8 channels", 2, 3_002_562_560),
+        ("mistralai/Voxtral-Mini-3B-2507", "w4a16 of 32", 1, 4_438_737_792),  # its tower, too
         ("state-spaces/mamba-130m-hf", "fp8", 4, 42_487_776),  # mixers are quantized
     ],
 )

@@ -50,6 +50,9 @@ def registered_scheme(spec: ModelSpec, scheme: Scheme) -> Scheme:
         whole.append(Rule(form=None, kinds=(Kind.EXPERT,)))
     if names := quirks(spec).unquantized:
         whole.append(Rule(form=None, names=named(names), parts=tuple(Part)))
+    if names := quirks(spec).unnamed:
+        formats = [rule.form for rule in rules if rule.form is not None]
+        whole += [Rule(form=form, names=named(names), parts=tuple(Part)) for form in formats[-1:]]
     return msgspec.structs.replace(scheme, rules=(*whole, *rules))
 
 

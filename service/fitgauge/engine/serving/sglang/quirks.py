@@ -37,6 +37,10 @@ class Quirks(NamedTuple):
     """Modules in 16 bit whatever the checkpoint says, as their classes are built without
     quantization."""
 
+    unnamed: tuple[str, ...] = ()
+    """Modules that are built without a name, so that no checkpoint's list leaves them out. Source:
+    voxtral.py, VoxtralWhisperAttention."""
+
     unquantized_off_blackwell: tuple[str, ...] = ()
     """The same on every GPU but those of compute capability 10. Source: deepseek_v4.py,
     wo_a_fp8_gemm_enabled; serving_hook.py and model_hook.py (SGLANG_OPT_FP8_WO_A_GEMM)."""
@@ -99,7 +103,9 @@ _QUIRKS: Mapping[str, Quirks] = {
     "qwen3_vl": _QWEN_VISION,
     "qwen3_vl_moe": _QWEN_VISION,
     "stablelm": Quirks(unquantized=("self_attn",)),
-    "voxtral": Quirks(unquantized=("re:audio_tower.*(fc1|fc2)$",)),
+    "voxtral": Quirks(
+        unquantized=("re:audio_tower.*(fc1|fc2)$",), unnamed=("re:audio_tower.*self_attn.*",)
+    ),
     "whisper": Quirks(untied_head=True, unquantized=("fc1", "fc2")),
 }
 """By model type. Source of what is whole: gemma3_causal.py, Gemma3TextScaledWordEmbedding;

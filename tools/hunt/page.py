@@ -51,9 +51,10 @@ where a context is drawn.
 What seeds 1 to 5 brought was mended class by class; their rows are of the run after that. Seeds 6
 and 7 agreed in 73 of the 74 and in 96 of the first 100 that SGLang had answered by then at first;
 seed 8's row holds the cases that SGLang had answered. Seeds 9 to 12 came last: their rows are their
-first run, and what 9 to 12 brought was mended after it (DeepSeek V4's `wo_a`, MiniMax-M3-NVFP4's
-list of modules, GPTQ of StarCoder, Whisper and Voxtral, FP8 blocks that a merged column cuts, an
-fp8_e5m2 cache of DeepSeek V2). On a B200 SGLang builds the scales of DeepSeek V4's experts in
+first run, and most of what they brought was mended after it (DeepSeek V4's `wo_a`,
+MiniMax-M3-NVFP4's list of modules, GPTQ of StarCoder, Whisper and Voxtral, Voxtral's tower, FP8
+blocks that a merged column cuts, an fp8_e5m2 cache of DeepSeek V2); seed 1 was run again with that.
+On a B200 SGLang builds the scales of DeepSeek V4's experts in
 float32 and narrows them after loading; this service counts what stays.
 A model of states alone is asked with the config that this service's command hands SGLang, which
 tells it the context.

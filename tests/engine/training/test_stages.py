@@ -133,6 +133,21 @@ def test_zero_2_copies_what_its_bucket_holds_once_the_passes_are_over():
     assert buckets == 2 * (500_000_000 + model.parameters)
 
 
+def test_adafactor_steps_flat_tensors_under_zero():
+    """It factors nothing of a vector, and makes its update twice as long as it: on one rank too."""
+    model = spec("Qwen/Qwen3-8B")
+
+    def of(name, ranks):
+        asked = {"framework": "deepspeed", "optimizer": "adafactor", "zero_stage": 2}
+        (stage,) = stages(model, work(data_parallel=ranks, **asked))
+        return part(stage.phases[2], name)
+
+    for ranks in (1, 4):
+        masters = 4 * model.parameters // ranks
+        assert of("optimizer_states", ranks) == pytest.approx(masters)
+        assert of("optimizer_temporaries", ranks) == pytest.approx(3 * masters)
+
+
 @pytest.mark.parametrize(
     ("implementation", "made"), [("fused", 0), ("foreach", 1), ("for_loop", 2)]
 )

@@ -20,6 +20,12 @@ Source: torch/optim/adamw.py, _multi_tensor_adamw, _single_tensor_adamw; DeepSpe
 (deepspeed/ops/adam/fused_adam.py)."""
 
 
+_ADAFACTOR_UPDATES = 2
+"""Tensors as long as a flat one that Adafactor makes of it at once: the squares of gradients, then
+the update, which a name still holds while its negative is added. Source: transformers
+optimization.py, Adafactor.step, of a vector: not factored."""
+
+
 class Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Buffers of data parallelism."""
 
@@ -174,6 +180,11 @@ def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:
 
 
 def _temporaries(workload: TrainingWorkload, stepped: int) -> int:
-    """Return what AdamW makes on the device of flat tensors of `stepped` bytes."""
-    on_device = workload.offload == "none" and workload.optimizer == "adamw"
-    return stepped * _FLAT_TEMPORARIES[workload.optimizer_implementation] if on_device else 0
+    """Return what AdamW and Adafactor make on the device of flat tensors of `stepped` bytes."""
+    if workload.offload != "none":
+        return 0
+    if workload.optimizer == "adafactor":
+        return _ADAFACTOR_UPDATES * stepped
+    if workload.optimizer == "adamw":
+        return stepped * _FLAT_TEMPORARIES[workload.optimizer_implementation]
+    return 0

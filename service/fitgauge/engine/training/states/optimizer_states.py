@@ -56,10 +56,26 @@ def states(parameters: Sequence[Parameter], workload: TrainingWorkload) -> State
         gradients=gradient_bytes(trained, workload),
         master_weights=master_bytes(trained, workload),
         optimizer_states=sum(
-            optimizer_bytes(parameter, workload.optimizer, form) for parameter in trained
+            optimizer_bytes(parameter, workload.optimizer, form)
+            for parameter in (_flat(trained) if _factors_nothing(workload) else trained)
         ),
         step_temporaries=step_bytes(trained, workload),
     )
+
+
+def _factors_nothing(workload: TrainingWorkload) -> bool:
+    """Return whether Adafactor steps flat tensors instead of parameters: DeepSpeed's ZeRO
+    (deepspeed/runtime/zero/stage_1_and_2.py, single_partition_of_fp32_groups)."""
+    divided = workload.framework == "deepspeed" and workload.zero_stage > 0
+    return divided and workload.optimizer == "adafactor"
+
+
+def _flat(parameters: Sequence[Parameter]) -> list[Parameter]:
+    """Return the parameters as parts of a flat tensor, of which no matrix is left to factor."""
+    return [
+        msgspec.structs.replace(parameter, shape=(parameter.elements,), count=1)
+        for parameter in parameters
+    ]
 
 
 def average_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
@@ -211,6 +227,8 @@ def step_bytes(trained: Sequence[Parameter], workload: TrainingWorkload) -> int:
         size_of(parameter.elements, wide if form.masters else _state_dtype(parameter, form))
         for parameter in trained
     ]
+    if _factors_nothing(workload):
+        return 0  # its temporaries are those of flat tensors: zero.py
     implementation = "fused" if form.masters else workload.optimizer_implementation
     if not sizes or optimizer in (
         "sgd",

@@ -71,5 +71,7 @@ def test_gpus_that_the_degrees_do_not_divide_are_unsupported(train):
     fields = {"framework": "megatron", "method": "full", "tensor_parallel": 8}
     answer = train(gpu="8x H100", **fields, resume_gpu_count=3)
     assert answer.resume.verdict == "unsupported"
+    assert "parallel ranks need" in answer.resume.why
+    assert f"is impossible: {answer.resume.why}" in answer.summary
     assert answer.resume.required_bytes is None
     assert answer.resume.checkpoint == "unverified"

@@ -123,4 +123,6 @@ def _resume_in_words(resumed: Resume) -> str:
         "converts": "the checkpoint must be converted first",
         "unverified": "how the checkpoint loads was not verified",
     }[resumed.checkpoint]
+    if resumed.verdict == "unsupported":
+        return f"Resumed on {gpus} it {verdict}: {resumed.why}"
     return f"Resumed on {gpus} it {verdict}{needed}; {checkpoint}."

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from msgspec import UNSET, UnsetType, structs
 
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.run_schemas import CheckpointUse, Resume
@@ -50,8 +51,9 @@ def resume(
     use, why = _use(trained)
     try:
         resumed = estimate(structs.replace(request, **fields), count)
-    except IMPOSSIBLE:
-        return Resume(gpu_count=count, verdict="unsupported", checkpoint=use, why=why)
+    except IMPOSSIBLE as error:
+        reason = error.reason if isinstance(error, UnsupportedError) else error.detail
+        return Resume(gpu_count=count, verdict="unsupported", checkpoint=use, why=reason)
     return Resume(
         gpu_count=count,
         verdict=resumed.verdict,

@@ -131,4 +131,7 @@ class Resume(Struct, kw_only=True):
         CheckpointUse,
         Meta(description="loads: as it is; converts: after a conversion; unverified: not read."),
     ]
-    why: Annotated[str, Meta(description="Why, with the code that loads it.")]
+    why: Annotated[
+        str,
+        Meta(description="Why, with the code that loads it; of unsupported, why none can."),
+    ]

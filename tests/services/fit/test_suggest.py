@@ -418,7 +418,23 @@ def test_what_is_tight_is_told_with_what_makes_it_sure(check_fit: Check) -> None
     assert answer.summary.endswith(f" To be sure, {answer.suggestions[0].change}.")
 
 
-def test_less_than_was_asked_is_not_in_the_first_sentence(check_fit: Check) -> None:
+def test_where_nothing_here_does_all_the_first_sentence_says_what_more_or_less_does(
+    check_fit: Check,
+) -> None:
+    asked = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"
+    answer = check_fit(
+        model=asked, gpu="3090", quantization="awq", context_length=32768, settings="auto"
+    )
+    more, less = (
+        next(one.change for one in answer.suggestions if name in one.request)
+        for name in ("gpu_count", "context_length")
+    )
+    assert answer.summary.startswith(
+        f"{asked} does not fit on one RTX 3090; to fit, {more}, or {less}. As asked, "
+    )
+
+
+def test_what_needs_other_settings_too_is_not_in_the_first_sentence(check_fit: Check) -> None:
     answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", concurrency=16)
-    assert answer.verdict == "does_not_fit"
-    assert "to fit" not in answer.summary
+    first, *_ = answer.summary.split(". ")
+    assert first == "Qwen/Qwen3-32B does not fit on one RTX 4090; to fit, take 6 GPUs"

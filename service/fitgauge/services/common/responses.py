@@ -1,6 +1,6 @@
 """Convert an Estimate to the response schemas."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
@@ -19,7 +19,7 @@ from fitgauge.services.common.schemas import (
     Suggestion,
     TermAnswer,
 )
-from fitgauge.services.common.smallest import change_here
+from fitgauge.services.common.smallest import change_here, change_to_fit
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 """GPU counts tried when fewer do not suffice."""
@@ -104,7 +104,7 @@ def summary(
     settings: str = "",
     at_once: int | None = None,
     with_host: str = "",
-    changes: Iterable[Suggestion] = (),
+    changes: Sequence[Suggestion] = (),
 ) -> str:
     """Return a summary of a few sentences, with the memory that decides.
 
@@ -139,14 +139,14 @@ def summary(
             holds = f"It holds {_count(own, 'such request')} at once"
             holds += f"{more if limits.max_concurrency > own else ''}; {longest}"
         return f"{model} fits on {gpus}{settings}: {needs} of {have}. {holds}{end}"
-    change = change_here(changes)
     deciding = " and ".join(term_in_words(term) for term in deciding_terms(fullest))
     if judged == "tight":
+        change = change_here(changes)
         return (
             f"{model} on {gpus}{settings} is tight ({probability:.0%} likely): {needs} of {have};"
             f" {left or deciding} decide.{f' To be sure, {change}.' if change else ''}{end}"
         )
-    why = _obstacle(estimate, left)
+    why, change = _obstacle(estimate, left), change_to_fit(changes)
     head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "

@@ -47,6 +47,23 @@ def change_here(suggestions: Iterable[Suggestion]) -> str:
     return ""
 
 
+def change_to_fit(suggestions: Sequence[Suggestion]) -> str:
+    """Return `change_here`; where there is none, more of the GPUs that do all that is asked or the
+    least that is given up: 'take 2 GPUs, or lower context_length to 11,776 tokens'. Empty for
+    none."""
+    here = change_here(suggestions)
+    if here:
+        return here
+    by_less: dict[bool, str] = {}
+    for one in suggestions:
+        more, less = "gpu_count" in one.request, bool(_LESS & one.request.keys())
+        words = one.change.partition(": ")[0]
+        is_short = " GiB" not in words and ", with " not in words
+        if one.verdict == "fits" and one.launch and more != less and is_short:
+            by_less.setdefault(less, words)
+    return ", or ".join(by_less[less] for less in sorted(by_less))
+
+
 def _is_here(suggestion: Suggestion) -> bool:
     return not _MORE & suggestion.request.keys()
 

@@ -1,7 +1,7 @@
 """Parts of a training answer: summary, memory of a GPU, phases, other methods and the size of a
 checkpoint."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -13,7 +13,7 @@ from fitgauge.engine.training.states.offload import checkpoint_bytes
 from fitgauge.engine.training.workload import Method, PhaseName
 from fitgauge.services.common import responses
 from fitgauge.services.common.schemas import Suggestion
-from fitgauge.services.common.smallest import change_here
+from fitgauge.services.common.smallest import change_here, change_to_fit
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
 from fitgauge.services.training_fit.framework_variants import widened
 from fitgauge.services.training_fit.result import TrainingEstimate
@@ -98,7 +98,7 @@ def summary(
     trained: TrainingEstimate,
     accelerator: Accelerator,
     most: int | None,
-    changes: Iterable[Suggestion],
+    changes: Sequence[Suggestion],
 ) -> str:
     """Return the verdict in a few sentences. most: sequences of such a length that fit in one
     forward pass of a GPU. changes: those that make it fit."""
@@ -129,13 +129,13 @@ def summary(
         if most is not None and most > workload.micro_batch_size:
             more = f" Up to {most} such sequences fit in a micro-batch."
         return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{more}{end}"
-    change = change_here(changes)
     if trained.verdict == "tight":
+        change = change_here(changes)
         likely = f"{trained.probability:.0%} likely"
         sure = f" To be sure, {change}." if change else ""
         return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{sure}{end}"
     head = f"{model.id} does not fit on {gpus}"
-    if change:
+    if change := change_to_fit(changes):
         head += f"; to fit, {change}. As asked"
     return f"{head}: {training}; {decides}.{end}"
 

@@ -163,3 +163,37 @@ def test_an_engine_that_takes_a_share_takes_of_what_others_leave(ask):
 def test_the_most_users_are_said_first_in_german(ask):
     text = "Wie viele gleichzeitige Nutzer schafft eine L40S mit Llama 3.1 8B bei 8k Kontext?"
     assert "requests at once at most. " in ask(text).answer["summary"]
+
+
+def test_gpus_side_by_side_are_told_by_their_speed_in_one_format(ask):
+    text = "what's better for qwen3 coder 30b a3b: 2x 5060 ti 16gb or 1x 3090?"
+    first, *_ = ask(text).answer["summary"].split(". 1")
+    assert first.startswith("Tokens a second of one request, weights q5_k_m: 1 x RTX 3090 about ")
+    assert "), 2 x RTX 5060 Ti 16GB about " in first
+
+
+def test_formats_side_by_side_are_told_without_speeds(ask):
+    summary = ask("compare bf16 and fp8 for qwen3 14b on a 4090").answer["summary"]
+    assert summary.startswith("1 of 2 fit")
+
+
+def test_models_on_one_gpu_that_is_not_named_are_added_up(ask):
+    answer = ask("How much VRAM for whisper large v3 + llama 3.1 8b on the same gpu?")
+    first, second = (
+        one["needs"][0]["required_bytes"]["expected"] / 2**30 for one in answer.answers
+    )
+    total = f"{first:.1f} + {second:.1f} = {first + second:.1f} GiB"
+    assert answer.answer["summary"].startswith(f"At once they need {total}. ")
+
+
+def test_the_longest_context_below_the_usual_one_is_the_answer_too(ask):
+    answer = ask("How much context can I get with mistral small 3.2 q4 on 16gb?").answer
+    tokens = answer["understood_as"]["context_length"]
+    assert (answer["verdict"], tokens < 8192) == ("fits", True)
+    assert answer["summary"].startswith(f"{tokens:,} tokens of context at most. ")
+    assert f" -c {tokens} " in answer["launch"]["command"]
+
+
+def test_an_engine_that_serves_is_no_trainer(ask):
+    missing = ask("Can an M4 Max 128GB do LoRA on a 32B model with mlx?").missing
+    assert missing == ["engine: mlx serves; training is estimated in PyTorch."]

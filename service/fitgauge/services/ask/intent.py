@@ -76,6 +76,7 @@ NEED = re.compile(
 
 _COMPARE = re.compile(
     r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
+    r"|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
     r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면"
     r"|\bmejor\b|\bmelhor\b|\bo (?:una?|dos|tres)\b|\bили\b|それとも|または",
     re.IGNORECASE,

@@ -76,8 +76,11 @@ def most_of(
 ) -> tuple[FitRequest, str] | None:
     """Return the request for the most that a text asks for, so that the command holds it, and a
     sentence that says it with a space behind it; None where it asks for no such thing, or
-    nothing fits."""
-    if answer.verdict != "fits" or answer.limits is None:
+    nothing fits. Where the usual context does not surely fit, it is the one that is suggested."""
+    if answer.verdict != "fits":
+        wants = understood.context_length is None and _CONTEXT.search(text) is not None
+        return _shorter(request, answer) if wants else None
+    if answer.limits is None:
         return None
     tokens, requests = answer.limits.max_context_length, answer.limits.max_concurrency
     if understood.context_length is None and tokens and _CONTEXT.search(text):
@@ -87,4 +90,14 @@ def most_of(
         most = structs.replace(request, concurrency=requests)
         noun = "request" if requests == 1 else "requests"
         return most, f"{requests:,} {noun} at once at most. "
+    return None
+
+
+def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] | None:
+    """Return the request with the suggested context, and a sentence that says it; None without."""
+    for one in answer.suggestions:
+        tokens = one.request.get("context_length")
+        if one.verdict == "fits" and tokens:
+            changed = structs.replace(request, **one.request)
+            return changed, f"{tokens:,} tokens of context at most. "
     return None

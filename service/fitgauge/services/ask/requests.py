@@ -209,6 +209,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":
+        if (engine := fields.get("engine")) and fields.get("method") not in _SAMPLING:
+            notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
             notes.append(_TIME_NEEDS_GPU)

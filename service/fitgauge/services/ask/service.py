@@ -22,8 +22,15 @@ from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
-from fitgauge.services.ask.speeds import speed_in_words, wants_rate
-from fitgauge.services.ask.tables import format_to_take, lacks_format, together, wants_one_gpu
+from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words, wants_rate
+from fitgauge.services.ask.tables import (
+    format_to_take,
+    lacks_format,
+    needs_together,
+    side_by_side,
+    together,
+    wants_one_gpu,
+)
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
@@ -53,7 +60,7 @@ class AskService:
         QueueFullError where too many long questions wait."""
         reading = self._reader.read(request.question)
         missing: list[str] = []
-        answers: list[dict[str, Any]] = []
+        results: list[msgspec.Struct] = []
         launch: Launch | UnsetType = UNSET
         operation = reading.operation
         for one in questions(reading):
@@ -62,7 +69,7 @@ class AskService:
                 continue
             try:
                 result, remarks = await self._answered(reading, one.request)
-                answers.append(msgspec.to_builtins(result))
+                results.append(result)
                 missing += remarks
                 launch = await self._launch(reading, result)
                 if isinstance(result, FitAnswer):
@@ -71,6 +78,9 @@ class AskService:
                 raise
             except FitgaugeError as error:
                 missing.append(_advice(error))
+        answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
+        if wants_one_gpu(reading.text) and (lead := needs_together(results)):
+            answers[0]["summary"] = lead + answers[0]["summary"]
         return AskAnswer(
             operation=operation,
             understood=reading.understood,
@@ -199,9 +209,19 @@ class AskService:
             assert isinstance(other, CompareAnswer)
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
+        lead = speeds_in_words(await self._side_by_side(reading, table))
         if wants_one_gpu(reading.text):
-            table = structs.replace(table, summary=together(table) + table.summary)
-        return table, remarks
+            lead = together(table)
+        return structs.replace(table, summary=lead + table.summary), remarks
+
+    async def _side_by_side(self, reading: Reading, table: CompareAnswer) -> list[FitAnswer]:
+        """Return the answers of the GPUs that a text sets side by side for one model."""
+        answers = []
+        for request in side_by_side(reading.understood, table):
+            answer = await self._answers["check_fit"](request)
+            assert isinstance(answer, FitAnswer)
+            answers.append(answer)
+        return answers
 
     async def _launch(self, reading: Reading, answer: msgspec.Struct) -> Launch | UnsetType:
         """Return what starts the widest format that fits, where a table is one of formats."""

@@ -2,7 +2,7 @@
 answer, where the question is what it is."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fitgauge.engine.quantity import rough
 from fitgauge.services.ask.facts import Fact
@@ -59,6 +59,26 @@ def speed_in_words(answer: FitAnswer) -> str:
     speed = answer.speed
     rate = rate_in_words(speed.tokens_per_second_per_request, speed.load.concurrency)
     return f"{rate[0].upper()}{rate[1:]}. "
+
+
+def speeds_in_words(answers: Sequence[FitAnswer]) -> str:
+    """Return the speeds of one model on several GPUs, the fastest first, as a sentence with a
+    space behind it; empty where fewer than two are known."""
+    rates = [
+        (one.gpu, one.speed.tokens_per_second_per_request)
+        for one in answers
+        if one.gpu is not None and one.speed is not None
+    ]
+    if len(rates) < 2:
+        return ""
+    rates.sort(key=lambda pair: -pair[1].expected)
+    parts = [
+        f"{gpu.count} x {gpu.name} about {rough(rate.expected)}"
+        f" ({rough(rate.low)} to {rough(rate.high)})"
+        for gpu, rate in rates
+    ]
+    stored = answers[0].understood_as["quantization"]
+    return f"Tokens a second of one request, weights {stored}: {', '.join(parts)}. "
 
 
 def wanted_speeds(text: str, speeds: Iterable[Fact]) -> list[Fact]:

@@ -3,8 +3,11 @@
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.ask.schemas import Understood
+from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
@@ -17,6 +20,9 @@ _ONE_GPU = re.compile(
     r"|同一[张块台]|同时",
     re.IGNORECASE,
 )
+
+_FEW_GPUS = 4
+"""GPUs whose speeds are set side by side."""
 
 
 def lacks_format(request: CompareRequest, table: CompareAnswer) -> bool:
@@ -33,16 +39,38 @@ def format_to_take(understood: Understood, table: CompareAnswer) -> FitRequest |
     best = next((row for row in rows if row.verdict == "fits"), None)
     if best is None or understood.model is None:
         return None
+    return _as_question(best, understood)
+
+
+def _as_question(row: CompareRow, understood: Understood) -> FitRequest:
+    """Return the question that a row of a table answers."""
     return FitRequest(
-        model=understood.model,
-        gpu=understood.gpu,
-        gpu_count=best.gpu_count,
-        engine=best.engine,
-        quantization=None if best.quantization == AS_PUBLISHED else best.quantization,
-        context_length=best.context_length,
-        concurrency=best.concurrency,
+        model=understood.model or row.model,
+        gpu=row.gpu,
+        gpu_count=row.gpu_count,
+        engine=row.engine,
+        quantization=None if row.quantization == AS_PUBLISHED else row.quantization,
+        context_length=row.context_length,
+        concurrency=row.concurrency,
         kv_cache_dtype=understood.kv_cache_dtype,
     )
+
+
+def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitRequest]:
+    """Return a question for each GPU of a table of one model on a few GPUs: in the widest format
+    of those that most of them hold. None for another table, or where only one GPU holds it."""
+    rows = [row for row in table.items if row.verdict == "fits"]
+    gpus = {(row.gpu, row.gpu_count) for row in table.items}
+    loads = {(row.model, row.context_length, row.concurrency) for row in table.items}
+    if understood.model is None or len(loads) > 1 or not 1 < len(gpus) <= _FEW_GPUS:
+        return []
+    by_format: dict[str | None, list[CompareRow]] = {}
+    for row in rows:
+        by_format.setdefault(row.quantization, []).append(row)
+    held = max(by_format.values(), key=len, default=[])
+    if not 1 < len(held) <= len(gpus):
+        return []
+    return [_as_question(row, understood) for row in held]
 
 
 def wants_one_gpu(text: str) -> bool:
@@ -65,6 +93,20 @@ def together(table: CompareAnswer) -> str:
         f"At once they {verb} on {rows[0].gpu_count} x {rows[0].gpu}: {parts} = {sum(needs):.1f} of"
         f" {budget:.1f} GiB. Each alone: "
     )
+
+
+def needs_together(answers: Sequence[Struct]) -> str:
+    """Return what several models need at once, of answers without a GPU, in a sentence with a
+    space behind it; empty for other answers."""
+    needs = [
+        one.needs[0].required_bytes.expected / GIB
+        for one in answers
+        if isinstance(one, FitAnswer) and one.needs
+    ]
+    if len(needs) < 2 or len(needs) < len(answers):
+        return ""
+    parts = " + ".join(f"{need:.1f}" for need in needs)
+    return f"At once they need {parts} = {sum(needs):.1f} GiB. "
 
 
 def _most(rows: Sequence[CompareRow]) -> float:

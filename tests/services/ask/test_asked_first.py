@@ -194,6 +194,13 @@ def test_the_longest_context_below_the_usual_one_is_the_answer_too(ask):
     assert f" -c {tokens} " in answer["launch"]["command"]
 
 
+def test_the_flag_of_the_context_is_its_name_too(ask):
+    answer = ask("What max_model_len should I set for Qwen3-30B-A3B-FP8 on an L40S?").answer
+    tokens = answer["understood_as"]["context_length"]
+    assert answer["summary"].startswith(f"{tokens:,} tokens of context at most. ")
+    assert f"--max-model-len {tokens}" in answer["launch"]["command"]
+
+
 def test_an_engine_that_serves_is_no_trainer(ask):
     missing = ask("Can an M4 Max 128GB do LoRA on a 32B model with mlx?").missing
     assert missing == ["engine: mlx serves; training is estimated in PyTorch."]

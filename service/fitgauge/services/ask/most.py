@@ -13,7 +13,8 @@ from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingReque
 _CONTEXT = re.compile(
     r"\b(?:what|which|how (?:long|much|big|large|many)|max(?:imum|imal)?|longest|largest|biggest)\b"
     r"[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
-    r"|\b(?:max|maximum) (?:model len(?:gth)?|tokens)\b|\bhow many tokens (?:of context|can)\b"
+    r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
+    r"|\bhow many tokens (?:of context|can)\b"
     r"|\b(?:contexto|contesto) (?:m[aá]ximo|massimo)\b|\bcontexte maxim\w+|\bmaximale\w* kontext"
     r"|最大コンテキスト|최대 ?컨텍스트"
     r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)",

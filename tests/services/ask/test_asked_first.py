@@ -204,3 +204,11 @@ def test_the_flag_of_the_context_is_its_name_too(ask):
 def test_an_engine_that_serves_is_no_trainer(ask):
     missing = ask("Can an M4 Max 128GB do LoRA on a 32B model with mlx?").missing
     assert missing == ["engine: mlx serves; training is estimated in PyTorch."]
+
+
+def test_a_list_for_unlike_gpus_is_of_the_first(ask):
+    answer = ask("I have a 3090, a 3060 12gb and a 2070 super. What can I run?")
+    assert answer.answer["gpu"]["name"] == "RTX 3090"
+    assert answer.missing == [
+        "gpus: the list is of 3090 alone; name a model to divide it over all."
+    ]

@@ -98,6 +98,12 @@ _IN_EACH = re.compile(
     re.IGNORECASE,
 )
 """Machines of which each has the GPUs that follow."""
+_NODES_OF = re.compile(
+    rf"\b(?P<count>an?|\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:single\s+|full\s+)?nodes?\s+(?:of|with)\s+"
+    r"(?!\d)",
+    re.IGNORECASE,
+)
+"""Whole nodes of a GPU that is named without a number."""
 _LISTED = re.compile(
     r"\b(?:GPU|Device)\s+(\d{1,2}):\s|\|\s*(\d{1,2})\s+(?:NVIDIA|Tesla|Quadro|GeForce|AMD)\b",
     re.IGNORECASE,
@@ -222,7 +228,13 @@ class _Choice:
         if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
             count *= machines
         match = self._gpus.find(first.value.name)
-        if count is None and machines > 1 and match is not None:
+        of_nodes = _NODES_OF.search(self._text)
+        if match is not None and of_nodes is not None:
+            word = of_nodes["count"].lower()
+            nodes = int(word) if word.isdigit() else NUMBER_WORDS.get(word, 1)
+            if count is None or count == nodes:
+                count = nodes * (match.accelerator.node_size or 1)
+        elif count is None and machines > 1 and match is not None:
             count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
             near = bare = list(self._facts)

@@ -242,6 +242,11 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "concurrencies": fields.get("concurrency"),
         }
     elif reading.operation == "list_models_that_fit":
+        if fields.get("gpus") and not fields.get("gpu"):
+            fields["gpu"] = fields["gpus"][0]
+            notes.append(
+                f"gpus: the list is of {fields['gpu']} alone; name a model to divide it over all."
+            )
         fields |= (
             _training_list(fields, notes)
             if training

@@ -83,7 +83,7 @@ def _framework_warnings(trained: TrainingEstimate) -> Iterator[Note]:
         yield Note(
             "sharded-not-replicated",
             "framework",
-            "A copy on every GPU (DDP) does not fit: FSDP shards the parameters.",
+            "A copy on every GPU (DDP) does not surely fit: FSDP shards the parameters.",
         )
     if trained.laid_out:
         yield Note(

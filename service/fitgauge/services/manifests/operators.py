@@ -3,8 +3,8 @@ InferenceSet, the production stack's VLLMRuntime.
 
 Source: substratusai/kubeai internal/modelcontroller/engine_vllm.go and engine_ollama.go (url,
 args), charts/kubeai/values.yaml (resourceProfiles, named by GPU); kaito-project/kaito
-pkg/model/interface.go (_KAITO_FLAGS, tensor parallel over a node's GPUs and stages
-over nodes), presets/workspace/inference/vllm/inference_api.py (the config's `vllm` goes over
+pkg/model/interface.go (its share and the context's `auto`, tensor parallel over a node's GPUs and
+stages over nodes), presets/workspace/inference/vllm/inference_api.py (the config's `vllm` goes over
 them), presets/workspace/models/supported_models.yaml (presets); vllm-project/production-stack
 operator/config/samples/."""
 
@@ -103,9 +103,9 @@ def kaito_workspace(document: Block, named: References) -> Iterator[Container]:
     flags |= _configured(text_at(inference, "config"), named)
     machine = text_at(resource, "instanceType")
     profile = text_at(resource, "partition", "profile")
-    limits = (
-        Block({f"nvidia.com/mig-{profile}": text_of("1", profile.line)}) if profile else Block()
-    )
+    limits = Block()
+    if profile is not None:
+        limits[f"nvidia.com/mig-{profile}"] = text_of("1", profile.line)
     model = text_of(_KAITO_PRESETS.get(preset, preset), preset.line)
     yield Container(
         name=owner_of(document),
@@ -116,7 +116,7 @@ def kaito_workspace(document: Block, named: References) -> Iterator[Container]:
             *(text_of(f"{flag}={value}", value.line) for flag, value in flags.items()),
         ],
         environment={},
-        resources=Block({"limits": Block(limits)}),
+        resources=Block({"limits": limits}),
         pod=Block({"nodeSelector": Block({_INSTANCE_LABEL: machine})}) if machine else Block(),
         group_size=count,
         takes_all_gpus=True,

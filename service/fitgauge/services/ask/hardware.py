@@ -29,6 +29,13 @@ _HAD = re.compile(
 _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
 )
+_SUFFICES = re.compile(
+    r"\benough\b|\bsuffic\w+|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|\breich(?:t|en)\b"
+    r"|\bgenüg\w+|\bsuffi(?:t|sent)\b|\bbastan?\b|\balcanzan?\b|\bхват(?:ит|ает)\b|\bдостаточно\b"
+    r"|够|足り|충분",
+    re.IGNORECASE,
+)
+"""Words by which the memory of a text is what somebody has."""
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
 _WITHOUT_GPU = re.compile(r"(?:\b(?:no|without(?: an?)?|ohne|sans|sin)|没有|无)\s*$")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
@@ -353,6 +360,8 @@ class _Choice:
         if _LACKED.search(before) or (_NEEDED.search(before) and not _ON_ONE.search(before)):
             return False
         if self._terse or not self._text[fact.end :].strip(" ?!.。？！"):
+            return True
+        if fact.start == 0 or (_SUFFICES.search(self._text) and not _CAPACITY.search(self._text)):
             return True
         return one.named or one.count is not None or _HAD.search(before) is not None
 

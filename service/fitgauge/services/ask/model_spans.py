@@ -7,7 +7,7 @@ from fitgauge.catalog.name_parts import DESCRIPTIVE, KINDS
 from fitgauge.services.ask.formats import FORMAT, read_formats_within
 from fitgauge.services.ask.gpu_spans import is_gpu_word
 from fitgauge.services.ask.names import UNBUNDLED, is_size, is_version, joined
-from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, Scan
+from fitgauge.services.ask.scan import GPU_CLASSIFIERS, MACHINES, MEMORY_UNITS, Scan
 
 _COUNT = re.compile(r"\d+k?")
 _TOWER = re.compile(r"[ -](?:vision|multimodal|vlm)$", re.IGNORECASE)
@@ -214,6 +214,8 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
     dash, bits = scan.peek(index + 1), scan.peek(index + 2)
+    if word.isdigit() and dash is not None and dash.low in MEMORY_UNITS:
+        return False  # "8b 16 GB"
     if dash and bits and dash.low == "-" and bits.low in ("bit", "bits"):
         return False  # "DeepSeek R1 2.51-bit"
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):

@@ -17,6 +17,8 @@ _MIXTURE = re.compile(r"(\d{1,3}x\d{1,4}(?:\.\d{1,3})?b)([a-z].*)?")
 _PRODUCT = re.compile(
     r"(\d{1,3}) ?[*x] ?(\d{1,3}) ?(?:gi?b?)? ?= ?(\d{1,5}) ?gi?b?(?![a-z0-9])", re.IGNORECASE
 )
+_FACTORS = re.compile(r"([2-9]|1\d)\s?[x×*]\s?(\d{1,3})(?![\w.])(?!\s*gi?b)", re.IGNORECASE)
+"""GPUs times the memory of each, without a unit."""
 _LONGEST_PRODUCT = 24
 _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
 _NUMBERED = frozenset({
@@ -110,11 +112,18 @@ def _end_of_range(scan: Scan, index: int) -> int | None:
 
 
 def _read_product(scan: Scan, index: int) -> int | None:
-    """Read GPUs and the memory of each from what they have together: "8*24=192G"."""
+    """Read GPUs and the memory of each from what they have together: "8*24=192G", "48GB (2x24)"."""
     start = scan.pieces[index].start
     match = _PRODUCT.match(scan.text, start, start + _LONGEST_PRODUCT)
-    if match is None or int(match[1]) * int(match[2]) != int(match[3]):
+    if match is not None and int(match[1]) * int(match[2]) != int(match[3]):
         return None
+    if match is None:
+        match = _FACTORS.match(scan.text, start, start + _LONGEST_PRODUCT)
+        if match is None:
+            return None
+        total = int(match[1]) * int(match[2])
+        if re.search(rf"\b{total}\s?gi?b", scan.text, re.IGNORECASE) is None:
+            return None
     if int(match[2]) not in scan.gpus.memories or int(match[2]) < _SMALLEST_MEMORY:
         return None
     scan.emit("COUNT", int(match[1]), index, index)

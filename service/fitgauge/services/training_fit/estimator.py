@@ -142,7 +142,8 @@ class TrainingEstimator:
         filled = with_defaults(request, method, subject.accelerator, count, spec)
         workload = training_workload(filled, spec, count)
         trained = self.estimate(filled, workload, subject)
-        if _is_copied_unsaid(trained) and workload.framework == "transformers":
+        unsure = trained.verdict != "fits" and _is_copied_unsaid(trained)
+        if unsure and workload.framework == "transformers":
             sharded = structs.replace(workload, framework="fsdp", zero_stage=3)
             other = self.estimate(filled, sharded, subject)
             if trained.verdict == "does_not_fit" or other.verdict == "fits":
@@ -158,7 +159,7 @@ class TrainingEstimator:
         is_sft = trained.setup.algorithm == "sft"
         if workload.framework != "megatron" or not is_sft or not _is_copied_unsaid(trained):
             return {}
-        if trained.verdict == "tight":
+        if trained.verdict != "does_not_fit":
             return {}
         if any(getattr(request, name) is not None for name in _DEGREES):
             return {}
@@ -184,12 +185,10 @@ _DEGREES = (
 
 
 def _is_copied_unsaid(trained: TrainingEstimate) -> bool:
-    """Return whether a copy on every GPU does not surely fit, and the request sets no other
-    layout."""
+    """Return whether every GPU holds a copy, and the request sets no layout."""
     request, workload = trained.request, trained.workload
     return (
-        trained.verdict != "fits"
-        and request.zero_stage is None
+        request.zero_stage is None
         and request.data_parallel is None
         and 1 < workload.gpus == workload.data_parallel
     )

@@ -8,6 +8,7 @@ from msgspec import structs
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
+from fitgauge.services.common.smallest import is_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _CONTEXT = re.compile(
@@ -95,10 +96,12 @@ def most_of(
 
 
 def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] | None:
-    """Return the request with the suggested context, and a sentence that says it; None without."""
+    """Return the request with the context that is suggested for the same model on the same GPUs,
+    and a sentence that says it; None without."""
     for one in answer.suggestions:
         tokens = one.request.get("context_length")
-        if one.verdict == "fits" and tokens:
+        is_same = is_here(one) and "model" not in one.request
+        if one.verdict == "fits" and tokens and is_same:
             changed = structs.replace(request, **one.request)
             return changed, f"{tokens:,} tokens of context at most. "
     return None

@@ -18,7 +18,7 @@ def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bo
     """Return whether a model fits on the GPUs that were named, or does with a change that takes
     neither more of them nor the host's memory."""
     return verdict in ("fits", "tight") or any(
-        one.verdict == "fits" and _is_here(one) for one in suggestions
+        one.verdict == "fits" and is_here(one) for one in suggestions
     )
 
 
@@ -30,7 +30,7 @@ def first_step(
     fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]
     if offers_host:
         return next(iter(fitting), None)
-    return next(filter(_is_here, fitting), next(iter(fitting), None))
+    return next(filter(is_here, fitting), next(iter(fitting), None))
 
 
 _LESS = frozenset({"context_length", "concurrency", "sequence_length"})
@@ -41,8 +41,8 @@ def change_here(suggestions: Iterable[Suggestion]) -> str:
     """Return the first change with which the GPUs that were named do all that is asked, in words:
     'take a 4-bit checkpoint (AWQ)'; empty for none."""
     for one in suggestions:
-        is_here = _is_here(one) and not _LESS & one.request.keys()
-        if one.verdict == "fits" and one.launch and is_here:
+        does_all = is_here(one) and not _LESS & one.request.keys()
+        if one.verdict == "fits" and one.launch and does_all:
             return one.change.partition(": ")[0]
     return ""
 
@@ -64,7 +64,8 @@ def change_to_fit(suggestions: Sequence[Suggestion]) -> str:
     return ", or ".join(by_less[less] for less in sorted(by_less))
 
 
-def _is_here(suggestion: Suggestion) -> bool:
+def is_here(suggestion: Suggestion) -> bool:
+    """Return whether a change takes neither more GPUs than were named nor the host's memory."""
     return not _MORE & suggestion.request.keys()
 
 

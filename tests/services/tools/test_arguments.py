@@ -45,6 +45,15 @@ def more(tool, **sent):
         ),
         ({"options": "max_num_seqs=16, enforce_eager"}, SWITCHED),
         ({"options": "--max-num-seqs 16 --enforce-eager"}, SWITCHED),
+        ({"options": "kv_cache_dtype=fp8"}, {"kv_cache_dtype": "fp8"}),
+        ({"options": "kv_cache_dtype=fp8 tp=2"}, {"kv_cache_dtype": "fp8", "tensor_parallel": 2}),
+        ({"options": "tp=2,fp8"}, {"tensor_parallel": 2, "quantization": "fp8"}),
+        (
+            {"options": "enable_lora=true, max_loras=8, max_lora_rank=64"},
+            {"lora_slots": 8, "lora_rank": 64},
+        ),
+        ({"options": "--enable-lora"}, {"lora_slots": 1}),
+        ({"options": "block_size=16, swap_space=4"}, {}),
         ({"options": {"max_num_seqs": "16"}}, {"max_num_seqs": 16}),
         ({"options": '{"max_num_seqs": 16}'}, {"max_num_seqs": 16}),
         ({"options": "tp: 2; max_model_len: 8k"}, {"tensor_parallel": 2, "context_length": 8192}),
@@ -71,6 +80,8 @@ def test_a_serving_call_is_understood(sent, expected):
         ({"method": "LoRA", "load_in_4bit": "true"}, {"method": "qlora"}),
         ({"attn_implementation": "flash_attention_2"}, {"attention": "flash"}),
         ({"bf16": True}, {"precision": "mixed_bf16"}),
+        ({"block_size": 1024}, {"sequence_length": 1024}),
+        ({"options": "precision=bf16"}, {"precision": "bf16"}),
         ({"use_liger_kernel": True}, {"kernels": "liger"}),
         ({"fsdp": True}, {"framework": "fsdp"}),
         (
@@ -146,3 +157,21 @@ def test_every_alias_means_a_field_that_exists():
 
 def test_names_are_compared_without_case_and_separators():
     assert plain("Max-Model_len ") == "maxmodellen"
+
+
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS.values() if tool.options])
+def test_the_options_that_a_tool_gives_as_examples_are_the_fields_they_name(tool):
+    pairs = dict(pair.split("=") for pair in tool.options.split(", "))
+    read = parse(tool, {**tool.example, "options": tool.options}).fields
+    assert {name: str(read[name]).strip("[]") for name in pairs} == pairs
+
+
+@pytest.mark.parametrize("formats", ["awq,fp8", "fp8,awq", "fp8, awq, bf16"])
+def test_formats_of_a_list_are_all_its_values(formats):
+    sent = {"models": "7b", "gpus": "H100", "options": f"quantizations={formats}, engines=vllm"}
+    read = parse(TOOLS["compare_fit"], sent).fields
+    assert (read["quantizations"], read["engines"]) == (formats, "vllm")
+
+
+def test_a_plan_takes_the_trainer_that_the_fit_takes():
+    assert fields("plan_training", **SERVING, trainer="axolotl")["framework"] == "axolotl"

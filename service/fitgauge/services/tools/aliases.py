@@ -39,9 +39,10 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
         "ctx_size context n_ctx num_ctx max_context max_context_length context_window "
         "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
-        "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens block_size "
-        "length input_length"
+        "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens length "
+        "input_length"
     ),
+    ("sequence_length",): "block_size",
     _REQUESTS: (
         "concurrency concurrencies micro_batch_size batch_size batch bs "
         "per_device_train_batch_size per_gpu_batch_size train_micro_batch_size_per_gpu "
@@ -62,7 +63,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "engine engines backend inference_engine serving_engine runtime server framework "
         "inference_framework"
     ),
-    ("trainer", "framework"): "training_framework library tool backend engine trainer_name",
+    ("trainer", "framework"): "trainer training_framework library tool backend engine trainer_name",
     ("method",): (
         "training_method finetuning_type finetune_type tuning fine_tuning peft peft_method "
         "training_type stage tuner finetuning_method mode adapter"
@@ -88,7 +89,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
     ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
-    ("cpu_offload_gib",): "cpu_offload_gb cpu_offload swap_space",
+    ("cpu_offload_gib",): "cpu_offload_gb cpu_offload",
     ("kv_offload_gib",): "kv_offload kv_offload_gb kv_cache_offload hicache_size",
     ("disaggregation",): "disaggregation_mode role serving_role pd_role",
     ("host_memory_gib",): "host_memory_gb host_ram ram ram_gb system_ram system_memory cpu_memory",
@@ -119,7 +120,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     ("optimizer",): "optim optimiser",
     ("precision",): "mixed_precision training_precision half_precision compute_dtype",
-    ("lora_rank",): "r rank lora_r adapter_rank lora_dim",
+    ("lora_rank",): "r rank lora_r adapter_rank lora_dim max_lora_rank",
     ("lora_targets",): "target_modules lora_target_modules lora_target",
     ("zero_stage",): "zero deepspeed_stage zero_optimization_stage deepspeed_zero_stage deepspeed",
     ("offload",): "offload_optimizer optimizer_offload cpu_offload zero_offload",
@@ -223,6 +224,7 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
 """Other words by field, and the fields that they stand for."""
 
 _FLAGS: Mapping[str, Mapping[str, Value]] = {
+    "enable_lora": {"lora_slots": 1},
     "load_in_4bit": {"method": "qlora", "quantization": "4bit"},
     "load_in_8bit": {"quantization": "int8"},
     "use_qlora": {"method": "qlora"},
@@ -262,7 +264,8 @@ _WITHOUT_EFFECT = """
     dataset dataset_name dataset_size output_dir save_steps logging_steps trust_remote_code
     lora_alpha lora_dropout alpha dropout port host api_key token hf_token user format_output
     response_format verbose stream language units explain explanation reasoning thought
-    download_dir disable_log_requests served_model_name tokenizer chat_template tool_call_parser
+    download_dir swap_space disable_log_requests served_model_name tokenizer chat_template
+    tool_call_parser
     enable_prefix_caching prefix_caching enable_chunked_prefill detail limit os
     operating_system cpu cpu_cores packing shuffle region currency name_of_user notes note comment
     description

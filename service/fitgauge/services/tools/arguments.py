@@ -34,7 +34,7 @@ _MOST = 60
 
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
 _COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
-_PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]")
+_PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]|(?<=\w)\s+(?=[\w-]+=)")
 _QUOTES = " \t'\""
 _FLAG = re.compile(r"(?:^|\s)--?[a-zA-Z]")
 
@@ -71,15 +71,24 @@ class _Reader:
             if not self._take(key, sent[key]):
                 self.notes.append(f"ignored {key[:40]}: no such parameter")
 
-    def is_name(self, text: str) -> bool:
-        """Return whether a text is the name of an argument."""
+    def is_name(self, text: str, after: str = "") -> bool:
+        """Return whether a text is the name of an argument. after: the argument whose value it
+        follows; the words of a list are values, also where they are switches ("awq, fp8")."""
         word = plain(text)
-        return word in map(plain, self._accepted) or word in FIELDS or word in SWITCHES
+        if word in SWITCHES:
+            fields = FIELDS.get(plain(after), [after])
+            return not any(self._takes_several(name) for name in fields)
+        return word in map(plain, self._accepted) or word in FIELDS
+
+    def _takes_several(self, name: str) -> bool:
+        field = self._accepted.get(name)
+        return field is not None and field.kind in ("texts", "integers")
 
     def take_options(self, sent: Mapping[str, Any]) -> None:
         """Read `options`. Raises InvalidRequestError for an unknown key, with the keys."""
         before = dict(self.fields)
-        unknown = [key for key in sent if not self._take(key, sent[key])]
+        in_order = sorted(sent, key=lambda key: plain(key) in SWITCHES)
+        unknown = [key for key in in_order if not self._take(key, sent[key])]
         self.options = {name: value for name, value in self.fields.items() if name not in before}
         if unknown:
             keys = option_keys(self._tool)
@@ -158,6 +167,8 @@ class _Reader:
         if name is None:
             self.notes.append(f"ignored {key}: no effect here")
             return
+        if isinstance(meant[name], int) and name in self.fields:
+            return  # a number that is sent says more than the switch
         if meant[name] == "qlora" and plain(str(self.fields.get(name))) == "lora":
             del self.fields[name]  # LoRA over a base in 4 bit
         self._put(key, name, meant[name])
@@ -278,7 +289,7 @@ def _split(name: str, text: str, accepted: Mapping[str, Field]) -> tuple[str, di
     return text.strip(), besides
 
 
-def _pairs(options: object, is_name: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+def _pairs(options: object, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of `options`: text, flags of a command, JSON, or an object."""
     if isinstance(options, str) and options.strip().startswith(("{", "[")):
         try:
@@ -294,12 +305,13 @@ def _pairs(options: object, is_name: Callable[[str], bool]) -> Iterator[tuple[st
         yield from _flags(options) if _FLAG.search(options) else _of_text(options, is_name)
 
 
-def _of_text(text: str, is_name: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
+def _of_text(text: str, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:
     """Yield the pairs of `key=value, key value`; a name alone is true."""
     for part in _PAIR.split(text):
         key, separator, value = re.sub(r"\s*[=:]\s*", "\0", part, count=1).partition("\0")
         pieces = value.split(",")
-        values = [piece for piece in pieces if not is_name(piece)]
+        # What follows the sign is a value, also where it is a name elsewhere ("fp8", "lora").
+        values = [piece for at, piece in enumerate(pieces) if at == 0 or not is_name(piece, key)]
         if separator:
             yield key.strip(_QUOTES), ",".join(values).strip(_QUOTES)
         else:
@@ -309,7 +321,7 @@ def _of_text(text: str, is_name: Callable[[str], bool]) -> Iterator[tuple[str, A
                 yield _name_and_value(piece.strip(_QUOTES), is_name)
 
 
-def _name_and_value(text: str, is_name: Callable[[str], bool]) -> tuple[str, Any]:
+def _name_and_value(text: str, is_name: Callable[..., bool]) -> tuple[str, Any]:
     """Return "kv cache fp8" as a name and its value; a name alone is true."""
     words = text.split()
     for end in range(len(words) - 1, 0, -1):

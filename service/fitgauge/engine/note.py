@@ -99,6 +99,7 @@ NoteCode = Literal[
     "speeds-at-peak",
     # logs and utilization
     "flag-ignored",
+    "log-without-format",
     "log-without-gpu",
     "throughput-above-peak",
     "throughput-conflict",

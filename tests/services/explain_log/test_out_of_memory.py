@@ -276,3 +276,30 @@ def test_harmless_words_of_a_served_log_are_no_failure(explain):
     answer = explain(log, gpu="H100")
     assert answer.outcome == "served"
     assert not answer.fixes
+
+
+def test_a_format_that_no_log_names_is_the_engines_usual_one_and_said(explain):
+    """16-bit weights of 50 GiB were assumed, which nobody loads on a GPU of 24 GB."""
+    log = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 24000.00 MiB on device 0: failed"
+    answer = explain(f"{log}: out of memory", model="google/gemma-3-27b-it", gpu="RTX 3090")
+    assert answer.understood_as["quantization"] == "q4_k_m"
+    assert "log-without-format" in [note.code for note in answer.warnings]
+
+
+def test_a_format_that_the_launch_names_holds_for_the_model_that_a_caller_names(explain):
+    log = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 24000.00 MiB on device 0: failed"
+    command = "llama-server -hf ggml-org/gemma-3-27b-it-GGUF:Q5_K_M -c 65536"
+    answer = explain(
+        f"{log}: out of memory", model="google/gemma-3-27b-it", gpu="RTX 3090", command=command
+    )
+    assert answer.understood_as["quantization"] == "q5_k_m"
+    assert "log-without-format" not in [note.code for note in answer.warnings]
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_no_message_says_both_that_weights_are_too_many_and_that_all_fits(explain, name):
+    """The estimate and the verdict were of two formats."""
+    text, _ = MESSAGES[name]
+    gpu = "M3 Max 36GB" if name in ("mlx", "mps") else "RTX 4090"
+    said = " ".join(explain(text, model="Qwen/Qwen3-32B", gpu=gpu).causes)
+    assert not ("alone" in said and "By the estimate it fits" in said)

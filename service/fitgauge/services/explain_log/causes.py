@@ -199,9 +199,6 @@ def _start(measured: Measured) -> Iterator[str]:
     held, in_use, left = measured.value("total"), measured.value("in_use"), measured.value("free")
     if held and in_use and left is not None and held - in_use - left > 0.5 * GIB:
         yield f"{gib(held - in_use - left)} are used by other processes on that GPU."
-    failed = measured.value("requested")
-    if failed and measured.value("allocated") is None:
-        yield f"one allocation of {gib(failed)} failed."
     unused = measured.value("reserved_unallocated")
     if unused and unused > 0.5 * GIB:
         remedy = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True helps"

@@ -148,9 +148,8 @@ def _needed(launched: Launched, *, host: bool) -> Iterable[str]:
         f" {gib(launched.may_use)}."
     )
     if largest and largest[0].bytes > launched.may_use:
-        yield (
-            f"{largest[0].name} alone is more than that: only less of it, or more GPUs, will do."
-        )
+        name = largest[0].name.replace("_", " ").capitalize()
+        yield f"{name} alone: more than that, so only less of it, or more GPUs, will do."
     if launched.verdict == "fits" and not host:
         yield (
             "By the estimate it fits: the load was higher than assumed, another process holds"

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import UNSET, structs
 
+from fitgauge.catalog.format_names import take_formats
 from fitgauge.catalog.gpu_match import GpuMatch
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
@@ -25,6 +26,7 @@ from fitgauge.services.explain_log.schemas import (
     LogReading,
 )
 from fitgauge.services.explain_log.truth_row import case
+from fitgauge.services.fit.checkpoints import default_format
 from fitgauge.services.fit.echo import understood_as
 from fitgauge.services.fit.query import FitEstimate
 from fitgauge.services.fit.service import FitService
@@ -58,6 +60,10 @@ class LogExplainer:
         checked, request = None, reading.serving
         if request is not None and model is not None and match is not None:
             request = structs.replace(request, quantization=_quantization(request, model))
+            if request.quantization is None and log.outcome in RAN_OUT:
+                form, unnamed = _format_loaded(reading, model)
+                request = structs.replace(request, quantization=form)
+                notes += unnamed
             if _takes_maximum(reading, request):
                 request = structs.replace(request, context_length=model.spec.max_context_length)
             try:
@@ -178,6 +184,20 @@ def _quantization(request: FitRequest, model: Model) -> str | None:
     if scheme is not None and scheme.form:
         return None
     return request.quantization or model.named_format
+
+
+def _format_loaded(reading: ParsedLog, model: Model) -> tuple[str | None, list[Note]]:
+    """Return the format that a launch named, else the one that its engine usually loads, 4-bit
+    files under llama.cpp, with a note; None: as published."""
+    scheme = published(model.spec)
+    if scheme is not None and scheme.form:
+        return None, []
+    named = take_formats((reading.log.model or "").lower())[1]
+    usual = default_format(model, reading.engine)
+    if named or usual is None:
+        return named or None, []
+    message = f"The log names no format of the weights: {usual} is assumed. Send it with the model."
+    return usual, [Note("log-without-format", "model", message)]
 
 
 def _named(request: FitRequest | None, match: GpuMatch | None) -> FitRequest | None:

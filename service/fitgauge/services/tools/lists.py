@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from fitgauge.services.compare.schemas import CompareRow
 from fitgauge.services.compare.summary import in_words
@@ -267,6 +267,7 @@ def log_answer(call: Arguments, answer: LogAnswer) -> ToolAnswer:
         gpu=answer.gpu.name if answer.gpu else UNSET,
         gpu_count=answer.gpu.count if answer.gpu else UNSET,
         engine=answer.engine or UNSET,
+        quantization=_text(answer.understood_as, "quantization"),
         context_length=number(answer.understood_as, "context_length"),
         parts_gib={name: gib(size) for name, size in largest} or UNSET,
         fixes=[_log_fix(fix) for fix in answer.fixes][:_LOG_FIXES] or UNSET,
@@ -274,6 +275,11 @@ def log_answer(call: Arguments, answer: LogAnswer) -> ToolAnswer:
         warnings=shown_warnings(answer.warnings) or UNSET,
     )
     return bounded(short)
+
+
+def _text(understood: Mapping[str, object], name: str) -> str | UnsetType:
+    value = understood.get(name)
+    return value if isinstance(value, str) else UNSET
 
 
 def _log_fix(fix: LogFix) -> Fix:

@@ -179,6 +179,7 @@ export default {
   'code.language-model-unknown': '多模态模型中语言模型的家族未知。',
   'code.layers-omitted': '用于预测后续 token 的层未计入。',
   'code.layers-share-weights': '各层共享权重。',
+  'code.log-without-format': '日志没有写明权重的格式：按引擎通常使用的格式假定。',
   'code.log-without-gpu': '日志没有写明 GPU：按其显存大小假定一种。',
   'code.one-request-at-a-time': '推理引擎对该模型一次只处理一个请求：其余等待。',
   'code.memory-outside-share': '结论取决于推理引擎份额之外的显存。',

@@ -153,6 +153,25 @@ def test_what_means_nothing_for_certain_is_refused_with_a_hint(text):
     assert refusal.value.field == "gpu"
 
 
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("RTX 4900", "RTX 4090"), ("RTX 3900", "RTX 3090"), ("A10G 48GB", "A10G"),
+        ("A100 160GB", "A100 80GB SXM"), ("M1 36GB", "Apple M1 16GB"),
+    ],
+)  # fmt: skip
+def test_the_nearest_is_the_same_name_in_another_size_then_a_slip_of_the_finger(text, nearest):
+    with pytest.raises(UnknownAcceleratorError) as refusal:
+        find(text)
+    assert refusal.value.send == {"gpu": nearest}
+
+
+def test_a_macs_chip_is_known_by_a_memory_that_the_plain_one_is_not_sold_with():
+    found = find("MacBook Pro M3 36GB")
+    assert found.accelerator.name == "Apple M3 Pro 36GB"
+    assert "it could also be Apple M3 Max 36GB" in found.note
+
+
 def test_near_matches_exist_and_resemble_the_text():
     with pytest.raises(UnknownAcceleratorError) as refusal:
         find("RTX 4095")

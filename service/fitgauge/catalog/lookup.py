@@ -11,6 +11,7 @@ from fitgauge.catalog.gpu_phrases import parts, phrases
 from fitgauge.catalog.instances import Offer, Offers
 from fitgauge.catalog.memory_sizes import largest_first, size_distance, sizes_as_words, sold_with
 from fitgauge.catalog.memory_sizes import note as size_note
+from fitgauge.catalog.near_gpus import near_gpus
 from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.engine.quantity import GB
 from fitgauge.errors import (
@@ -131,19 +132,9 @@ class Lookup:
                 )
         if match := self._phrase(text):
             return match
-        from rapidfuzz import fuzz, process  # of names that are not there alone
-
-        names = {row.name: row.name.lower() for row in self._accelerators.all()} | {
-            offer.instance: offer.instance.lower()
-            for offer in self._offers.all()
-            if " " not in offer.instance
-        }
-        near = tuple(
-            name
-            for _, _, name in process.extract(
-                text, names, scorer=fuzz.QRatio, limit=5, score_cutoff=50
-            )
-        )
+        spelling = read(text, self._vocabulary)._replace(sizes=())
+        of_the_name = self._matching(spelling, 0) if spelling.words else []
+        near = near_gpus(text, of_the_name, self._accelerators.all(), self._offers.all())
         raise UnknownAcceleratorError(
             f"Unknown accelerator {text!r}.",
             hint=_HINT,
@@ -254,7 +245,7 @@ class Lookup:
 
     def _lenient_matches(self, spelling: Spelling) -> list[Accelerator]:
         """Return the rows of a spelling, else of one that differs in what people mix up: the
-        laptop's GPU by its size, GTX and RTX."""
+        laptop's GPU and the Mac's chip by their size, GTX and RTX."""
         if not spelling.words:
             return self._sold_by(spelling)
         brands = {"gtx": "rtx", "rtx": "gtx"}
@@ -265,7 +256,15 @@ class Lookup:
                     continue
                 if rows := self._matching(spelling._replace(words=words | more), _LOOSE_TOLERANCE):
                     return rows
-        return []
+        return self._chips_of_size(spelling)
+
+    def _chips_of_size(self, spelling: Spelling) -> list[Accelerator]:
+        """Return the Pro, Max and Ultra chips of a generation that are sold with a size that the
+        plain one is not: "M3 36GB"."""
+        chips = ("pro", "max", "ultra") if spelling.sizes else ()
+        named = [spelling._replace(words=spelling.words | {chip}) for chip in chips]
+        rows = [row for one in named for row in self._matching(one, _SIZE_TOLERANCE)]
+        return [row for row in rows if row.vendor == "Apple"]
 
     def _sold_by(self, spelling: Spelling) -> list[Accelerator]:
         """Return the machines of unified memory that a vendor and a size name: "96GB Mac"; the

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fitgauge.engine.quantity import gib
 from notes import values
 
 ASKED = {"model": "Qwen/Qwen3-0.6B", "gpu": "RTX 4090"}
@@ -38,6 +39,17 @@ def test_assumed_values_sent_with_the_request_give_the_same_estimate(train, fiel
     again = train(**asked, **assumed)
     assert again.terms == answer.terms
     assert not assumed.keys() & values(again.assumed).keys()
+
+
+@pytest.mark.parametrize("trainer", ["trl", "unsloth", "axolotl"])
+def test_what_checkpointing_off_needs_is_what_is_needed_when_it_is_asked_for(train, trainer):
+    """Unsloth offloads what it checkpoints, and nothing where it does not."""
+    asked = {"trainer": trainer, "method": "qlora", "sequence_length": 4096}
+    said = next(
+        one.message for one in train(**asked).assumed if one.field == "activation_checkpointing"
+    )
+    needed = train(**asked, activation_checkpointing="none").per_gpu.required_bytes.expected
+    assert f"(off: {gib(needed)})" in said
 
 
 def test_assumed_values_are_those_of_understood_as(train):

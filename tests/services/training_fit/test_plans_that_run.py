@@ -106,13 +106,6 @@ def test_adapters_on_experts_have_no_dropout_unless_it_is_sent(train, plan, trai
     assert train(trainer="ms-swift", **asked).understood_as["lora_dropout"] == 0.05
 
 
-def test_where_no_layout_fits_what_needs_less_is_said(plan):
-    asked = {"model": "Qwen/Qwen3-14B", "gpu": "RTX 4090", "gpu_count": 3}
-    assert "try lora or qlora, " in plan(method="full", **asked).summary
-    long = {"method": "lora", "sequence_length": 16384, **asked}
-    assert "try qlora, offload" in plan(**long).summary
-
-
 def test_a_layout_names_the_ranks_of_its_experts(plan):
     answer = plan(model=MIXTURE, gpu="H100", framework="megatron", expert_parallel=8)
     assert "experts over 8" in answer.plans[0].layout

@@ -20,6 +20,7 @@ from fitgauge.services.tools.schemas import Fix, Option, ToolAnswer, Value
 from fitgauge.services.tools.wording import (
     bounded,
     counted,
+    fixes,
     gib,
     gpus,
     number,
@@ -220,10 +221,11 @@ def plan_answer(call: Arguments, answer: TrainingPlanAnswer) -> ToolAnswer:
         answer=one_decimal(answer.summary),
         model=answer.model.id,
         gpu=answer.gpu.name,
-        gpu_count=first.gpu_count if first else UNSET,
+        gpu_count=first.gpu_count if first else answer.gpu.count,
         method=str(answer.understood_as.get("method", "full")),
         options=[_plan_option(plan, answer.gpu.name) for plan in answer.plans[:4]],
         more=max(0, answer.total - 4) or UNSET,
+        fixes=fixes(TOOLS["plan_training"], call, answer.suggestions) or UNSET,
         command=first.launch.command if first else UNSET,
         assumed=[
             *call.notes,

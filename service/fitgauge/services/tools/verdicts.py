@@ -24,6 +24,7 @@ from fitgauge.services.tools.wording import (
     readings,
     short_name,
     shown_warnings,
+    unrepeated,
 )
 from fitgauge.services.training_fit.around import around_in_words
 from fitgauge.services.training_fit.schemas import TrainingAnswer
@@ -67,12 +68,8 @@ def fit_answer(
         f"{one.setting} {_plain(one.value)} instead of {_plain(one.default)}"
         for one in answer.chosen
     ]
-    short.assumed = [
-        *notes,
-        *call.notes,
-        *readings(answer.read_as),
-        *assumed(answer.assumed),
-    ] or UNSET
+    said = [*notes, *call.notes, *readings(answer.read_as)]
+    short.assumed = unrepeated([*said, *assumed(answer.assumed)]) or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     _sizes(short, answer)
     if answer.verdict == "unsupported":
@@ -143,11 +140,8 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
             answer.fit_probability,
         )
         short.answer += one_decimal(around_in_words(answer))
-    short.assumed = [
-        *call.notes,
-        *readings(answer.read_as),
-        *assumed(answer.assumed, _TRAINING_FIELDS),
-    ] or UNSET
+    said = [*call.notes, *readings(answer.read_as)]
+    short.assumed = unrepeated([*said, *assumed(answer.assumed, _TRAINING_FIELDS)]) or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
 

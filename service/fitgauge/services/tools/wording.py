@@ -102,6 +102,11 @@ def assumed(
     return [texts[name] for name in order]
 
 
+def unrepeated(texts: Sequence[str]) -> list[str]:
+    """Return the texts without those that one before says already."""
+    return [text for at, text in enumerate(texts) if not any(text in one for one in texts[:at])]
+
+
 def _assumption(row: Assumption) -> str:
     match = _NOT_SET.match(row.message)
     text = one_decimal(match["rest"] if match else row.message.rstrip("."))

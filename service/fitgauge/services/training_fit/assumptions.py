@@ -46,6 +46,8 @@ _LOSSES = {
 
 _ON: Opposite = ("on", {"activation_checkpointing": "full"})
 _OFF: Opposite = ("off", {"activation_checkpointing": "none"})
+_OFF_ON_GPU: Opposite = ("off", {"activation_checkpointing": "none", "activation_offload": False})
+"""Off under a tool that offloads what it checkpoints, and nothing else."""
 _FUSED: Opposite = ("fused with the head", {"loss": "fused"})
 _WHOLE_LOGITS: Opposite = ("over whole logits", {"loss": "full"})
 _ADAMW: Opposite = ("AdamW", {"optimizer": "adamw"})
@@ -140,6 +142,8 @@ def _settings(
     workload = trained.workload
     kind, loss, optimizer = workload.activation_checkpointing, workload.loss, workload.optimizer
     other = _OFF if kind != "none" else _ON
+    if workload.activation_offload and sent.activation_offload is None:
+        other = _OFF_ON_GPU
     yield "activation_checkpointing", kind, _CHECKPOINTING[kind], other
     yield ("precision", workload.precision, *_precision(sent, workload))
     if trained.setup.algorithm == "sft":

@@ -12,6 +12,8 @@ from fitgauge.engine.training.search.layouts import (
     Plan,
 )
 from fitgauge.engine.training.workload import Method, TrainingWorkload
+from fitgauge.services.common.schemas import Suggestion
+from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_plan.choices import tool_of
 from fitgauge.services.training_plan.schemas import (
     TrainingPlanRequest,
@@ -32,23 +34,45 @@ class MethodPlans:
     """Which settings are a tool's."""
 
 
-_SMALLER: Mapping[Method, str] = {"full": "lora or qlora, ", "lora": "qlora, ", "dora": "qlora, "}
-"""Methods that need less than another."""
+SMALLER: Mapping[Method, tuple[Method, ...]] = {
+    "full": ("lora", "qlora"),
+    "lora": ("qlora",),
+    "dora": ("qlora",),
+}
+"""Methods that need less than another, the nearest first."""
 _OTHERWISE = "more or larger GPUs, or a shorter sequence_length"
 
 
-def summary(model: Model, accelerator: Accelerator, searched: MethodPlans, *, many: bool) -> str:
-    """Return the result of one method in words, with its name where there are `many`."""
+def summary(
+    model: Model,
+    accelerator: Accelerator,
+    searched: MethodPlans,
+    smaller: Sequence[Suggestion] = (),
+    *,
+    many: bool,
+) -> str:
+    """Return the result of one method in words, with its name where there are `many`. smaller:
+    what a method does that needs less, where this one has no plan."""
     counts, method = searched.choices.counts, f"{searched.base.method}: " if many else ""
     if not searched.plans:
         if len(counts) > 1:
             tried = f"up to {counts[-1]} x {accelerator.name}"
         else:
             tried = f"{counts[0]} x {accelerator.name}"
-        remedy = (
-            "" if many else f": try {_SMALLER.get(searched.base.method, '')}offload, {_OTHERWISE}"
-        )
-        return f"{method}No layout of {model.id} fits on {tried}{remedy}."
+        none = f"{method}No layout of {model.id} fits on {tried}"
+        if many:
+            return f"{none}."
+        title = METHOD_TITLES[searched.base.method]
+        if smaller:
+            best = smaller[-1]
+            verb = "does" if best.verdict == "fits" else "is tight"
+            return (
+                f"{none} by {title}; {best.change} {verb} ({gib(best.required_bytes)} on the"
+                " fullest GPU)."
+            )
+        tried_too = [METHOD_TITLES[one] for one in SMALLER.get(searched.base.method, ())]
+        titles = " or ".join(filter(None, (", ".join([title, *tried_too[:-1]]), *tried_too[-1:])))
+        return f"{none} by {titles}: try offload, {_OTHERWISE}."
     first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
     tried = ", the fewest of the counts tried" if len(counts) > 1 else ""
     return (

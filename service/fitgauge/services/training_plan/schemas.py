@@ -12,6 +12,7 @@ from fitgauge.services.common.schemas import (
     GpuAnswer,
     ModelAnswer,
     RankAnswer,
+    Suggestion,
     Text,
 )
 from fitgauge.services.training_fit.run_schemas import TrainingRun
@@ -151,6 +152,10 @@ class TrainingPlanAnswer(Struct, kw_only=True):
     ]
     plans: Annotated[
         list[PlanAnswer], Meta(description="The plans, the best by the objective first.")
+    ]
+    suggestions: Annotated[
+        list[Suggestion],
+        Meta(description="Where there is no plan: methods that need less, the nearest first."),
     ]
     total: Annotated[int, Meta(description="Plans of all pages.")]
     next_offset: NextOffset

@@ -1,5 +1,7 @@
 """plan_training: which layouts train this model, on how many GPUs?"""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET, UnsetType, convert, structs
 
 from fitgauge.catalog.gpu_match import GpuMatch
@@ -18,13 +20,15 @@ from fitgauge.engine.training.search.layouts import (
 )
 from fitgauge.engine.training.search.lower_bounds import Floors
 from fitgauge.engine.training.states.offload import checkpoint_bytes
-from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common import responses as answers
 from fitgauge.services.common.long_questions import Checkpoint, no_checkpoint
 from fitgauge.services.common.pages import take_page
+from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.unsupported import hint
 from fitgauge.services.training_fit import loading
+from fitgauge.services.training_fit.assumptions import METHOD_TITLES
 from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
@@ -51,6 +55,7 @@ from fitgauge.services.training_plan.choices import (
 )
 from fitgauge.services.training_plan.launch import plan_launch
 from fitgauge.services.training_plan.responses import (
+    SMALLER,
     MethodPlans,
     echo,
     in_turns,
@@ -110,11 +115,15 @@ class Planner:
             len(plans),
             lambda plan: self._plan(request, model, accelerator, plan, run_of(plan)[0]),
         )
-        choices = searched[0].choices
+        choices, many = searched[0].choices, len(methods) > 1
+        smaller: list[Suggestion] = []
+        if not plans and not many:
+            others = SMALLER.get(searched[0].base.method, ())
+            smaller = self._by_other_methods(others, request, model, match, checkpoint)
         return TrainingPlanAnswer(
             summary=" ".join(
                 [
-                    *(summary(model, accelerator, one, many=len(methods) > 1) for one in searched),
+                    *(summary(model, accelerator, one, smaller, many=many) for one in searched),
                     *(run_in_words(one.run) for one in listed[:1] if one.run is not UNSET),
                 ]
             ),
@@ -126,6 +135,7 @@ class Planner:
             global_batch_size=choices.global_batch_size,
             min_gpu_count=min((plan.workload.gpus for plan in plans), default=None),
             plans=listed,
+            suggestions=smaller,
             total=len(plans),
             next_offset=following,
             warnings=[
@@ -138,6 +148,36 @@ class Planner:
                 *(note for plan in plans[:1] for note in run_of(plan)[1]),
             ],
             understood_as=echo(searched, request, model, accelerator),
+        )
+
+    def _by_other_methods(
+        self,
+        methods: Sequence[Method],
+        request: TrainingPlanRequest,
+        model: Model,
+        match: GpuMatch,
+        checkpoint: Checkpoint,
+    ) -> list[Suggestion]:
+        """Return the first plan of each method that has one, up to the first that surely fits."""
+        found: list[Suggestion] = []
+        for method in methods:
+            asked = structs.replace(request, method=method)
+            try:
+                plans = self._search(asked, model, match, checkpoint).plans
+            except InvalidRequestError:
+                continue  # not with the other settings
+            found += [self._suggestion(method, plan, match.accelerator) for plan in plans[:1]]
+            if found and found[-1].verdict == "fits":
+                break
+        return found
+
+    def _suggestion(self, method: Method, plan: Plan, accelerator: Accelerator) -> Suggestion:
+        gpus = "one GPU" if plan.workload.gpus == 1 else f"{plan.workload.gpus} GPUs"
+        return Suggestion(
+            change=f"{METHOD_TITLES[method]} on {gpus} ({layout_text(plan.workload)})",
+            verdict="fits" if self._verdict(plan, accelerator) == "fits" else "tight",
+            required_bytes=plan.required.expected,
+            request={"method": method},
         )
 
     def _search(

@@ -30,6 +30,6 @@ def near_gpus(
         offer.instance: offer.instance.lower() for offer in offers if " " not in offer.instance
     }
     alike = process.extract(text, names, scorer=fuzz.QRatio, limit=_LOOKED_AT, score_cutoff=_LEAST)
-    alike.sort(key=lambda found: (-found[1], OSA.distance(text, found[0])))
+    alike.sort(key=lambda match: (-match[1], OSA.distance(text, match[0])))
     ordered = [*(row.name for row in of_the_name), *(name for _, _, name in alike)]
     return tuple(dict.fromkeys(ordered))[:_NEAR]

@@ -68,8 +68,8 @@ def fit_answer(
         f"{one.setting} {_plain(one.value)} instead of {_plain(one.default)}"
         for one in answer.chosen
     ]
-    said = [*notes, *call.notes, *readings(answer.read_as)]
-    short.assumed = unrepeated([*said, *assumed(answer.assumed)]) or UNSET
+    first = [*notes, *call.notes, *readings(answer.read_as)]
+    short.assumed = unrepeated([*first, *assumed(answer.assumed)]) or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     _sizes(short, answer)
     if answer.verdict == "unsupported":
@@ -140,8 +140,8 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
             answer.fit_probability,
         )
         short.answer += one_decimal(around_in_words(answer))
-    said = [*call.notes, *readings(answer.read_as)]
-    short.assumed = unrepeated([*said, *assumed(answer.assumed, _TRAINING_FIELDS)]) or UNSET
+    first = [*call.notes, *readings(answer.read_as)]
+    short.assumed = unrepeated([*first, *assumed(answer.assumed, _TRAINING_FIELDS)]) or UNSET
     short.warnings = shown_warnings(answer.warnings) or UNSET
     return bounded(short)
 

@@ -159,17 +159,17 @@ class Planner:
         checkpoint: Checkpoint,
     ) -> list[Suggestion]:
         """Return the first plan of each method that has one, up to the first that surely fits."""
-        found: list[Suggestion] = []
+        suggestions: list[Suggestion] = []
         for method in methods:
-            asked = structs.replace(request, method=method)
+            other = structs.replace(request, method=method)
             try:
-                plans = self._search(asked, model, match, checkpoint).plans
+                plans = self._search(other, model, match, checkpoint).plans
             except InvalidRequestError:
                 continue  # not with the other settings
-            found += [self._suggestion(method, plan, match.accelerator) for plan in plans[:1]]
-            if found and found[-1].verdict == "fits":
+            suggestions += [self._suggestion(method, plan, match.accelerator) for plan in plans[:1]]
+            if suggestions and suggestions[-1].verdict == "fits":
                 break
-        return found
+        return suggestions
 
     def _suggestion(self, method: Method, plan: Plan, accelerator: Accelerator) -> Suggestion:
         gpus = "one GPU" if plan.workload.gpus == 1 else f"{plan.workload.gpus} GPUs"

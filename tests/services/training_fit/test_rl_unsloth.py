@@ -56,7 +56,8 @@ def test_vllm_reads_the_weights_that_are_trained_on(train):
 def test_standby_frees_the_cache_while_the_policy_is_trained(train):
     asked = {**GRPO, "method": "qlora", "rollout_engine": "vllm", "rollout_sleep": "level_2"}
     answer = train(**asked)
-    assert "rollout_kv_cache" not in sizes(answer, "rollout_")
+    backward = next(phase for phase in answer.phases if phase.name == "backward")
+    assert "rollout_kv_cache" not in {term.name for term in backward.terms}
     assert 'os.environ["UNSLOTH_VLLM_STANDBY"] = "1"' in answer.launch.command
 
 
@@ -87,3 +88,22 @@ def test_gpt_oss_keeps_no_scores_where_no_flash_attention_runs_either(train):
     longer = train(**asked, lora_rank=8, sequence_length=2048)
     assert longer.verdict == "tight"
     assert train(**asked, sequence_length=2048, attention="flash").verdict == "unsupported"
+
+
+def test_the_logits_of_completions_alone_are_kept_in_16_bit(train):
+    """unsloth_zoo/rl_replacements.py, chunked_hidden_states_selective_log_softmax."""
+    settings = {"method": "qlora", "prompt_length": 4096, "completion_length": 1024}
+    answer, whole = (train(**GRPO, **settings, **loss) for loss in ({}, {"loss": "full"}))
+    assert answer.understood_as["loss"] == "chunked"
+    assert "UNSLOTH_RETURN_LOGITS" not in answer.launch.command
+
+    def backward(one):
+        return next(phase.bytes for phase in one.phases if phase.name == "backward")
+
+    logits = 8 * 1025 * 151_936
+    assert backward(whole) - backward(answer) > 8 * logits
+    assert not [one for one in answer.suggestions if one.request.get("loss") == "fused"]
+
+
+def test_the_loss_of_other_algorithms_reads_whole_logits(train):
+    assert train(**{**GRPO, "algorithm": "dpo"}, method="qlora").understood_as["loss"] == "full"

@@ -50,8 +50,9 @@ def _loss(request: TrainingRequest, spec: ModelSpec) -> Loss:
     algorithm, sent = parse_algorithm(request.algorithm), request.loss or "full"
     if algorithm == "sft" or sent in ("full", "in_place"):
         return sent
-    fuses = algorithm in tool_running(request, algorithm).fuses_loss
-    return sent if sent == "fused" and fuses else "full"
+    tool = tool_running(request, algorithm)
+    takes = {"fused": tool.fuses_loss, "chunked": tool.chunks_loss}.get(sent, ())
+    return sent if algorithm in takes else "full"
 
 
 def puts_base_whole(request: TrainingRequest) -> bool:

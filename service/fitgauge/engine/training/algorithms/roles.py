@@ -53,7 +53,8 @@ def frozen_workload(
     stage = 0
     if workload.zero_stage == 3 or workload.framework in ("fsdp", "megatron"):
         stage = workload.zero_stage
-    loss: Loss = "log_probs" if reference else "none"
+    scored: Loss = "chunked" if workload.loss == "chunked" else "log_probs"
+    loss: Loss = scored if reference else "none"
     return replace(
         policy_workload(workload, setup),
         zero_stage=stage,

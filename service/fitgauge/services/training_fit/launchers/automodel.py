@@ -15,7 +15,7 @@ from fitgauge.services.training_fit.launchers.common import (
 )
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, SUPERVISED, Default, Tool
 
 _FILE = "automodel.yaml"
 _COMPONENTS = "nemo_automodel.components"
@@ -170,7 +170,7 @@ AUTOMODEL = Tool(
             "nemo_automodel/_transformers/kernel_patches.py, DEFAULT_ATTN_IMPLEMENTATION"),
         Default("loss", "full",
             "examples/llm_finetune/llama3_2/llama3_2_1b_squad.yaml, loss_fn: MaskedCrossEntropy",
-            supervised=True),
+            algorithms=SUPERVISED),
         Default("keeps_output", True,
             "nemo_automodel/recipes/llm/train_ft.py, _forward_backward_step: out"),
         Default("activation_checkpointing", "none",

@@ -15,7 +15,7 @@ from fitgauge.services.training_fit.launchers.common import (
     sequences_per_step,
 )
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import ADAPTERS, SUPERVISED, Default, Tool
 from fitgauge.services.training_fit.launchers.words_as_files import (
     ConfigFiles,
     flags_of,
@@ -136,7 +136,7 @@ LITGPT = Tool(
         Default("precision", "bf16", "config_hub/finetune, precision: bf16-true"),
         Default("activation_checkpointing", "full",
             "litgpt/finetune/full.py, activation_checkpointing_policy", ("full",), "several"),
-        Default("loss", "chunked", "litgpt/utils.py, chunked_cross_entropy", supervised=True),
+        Default("loss", "chunked", "litgpt/utils.py, chunked_cross_entropy", algorithms=SUPERVISED),
         Default("optimizer_implementation", "foreach",
             "litgpt/utils.py, instantiate_torch_optimizer: torch.optim.AdamW"),
         Default("lora_rank", 8, "litgpt/finetune/lora.py, lora_r", ADAPTERS),

@@ -23,6 +23,7 @@ from fitgauge.services.training_fit.launchers.tool import (
     ADAPTERS,
     FUSED_FROM,
     PREFERENCE,
+    SUPERVISED,
     Default,
     Tool,
 )
@@ -180,7 +181,7 @@ MS_SWIFT = Tool(
             "swift/arguments/base_args/quant_args.py, bnb_4bit_use_double_quant", ("qlora",)),
         Default("loss", "fused",
             "transformers integrations/liger.py, apply_liger_kernel: fused_linear_cross_entropy",
-            supervised=True, kernels="liger"),
+            algorithms=SUPERVISED, kernels="liger"),
         Default("activation_checkpointing", "full",
             "swift/trainers/arguments.py, gradient_checkpointing"),
         Default("lora_rank", 8, "swift/arguments/tuner_args.py, lora_rank", ADAPTERS),

@@ -30,6 +30,7 @@ WordsOf = Callable[[Model, TrainingWorkload, Setup], list[object]]
 NotesOf = Callable[[Model, TrainingWorkload, Setup], Iterable[Note]]
 """Settings that a command has no flag for, each by `lacking`."""
 ADAPTERS = ("lora", "dora", "qlora")
+SUPERVISED: tuple[Algorithm, ...] = ("sft",)
 PREFERENCE = frozenset({"sft", "reward", "dpo", "kto", "orpo", "simpo"})
 """Algorithms that sample nothing in training."""
 
@@ -80,8 +81,8 @@ class Default:
     """On how many GPUs it applies."""
     parameters: float = 0
     """Least size of the model [parameters]."""
-    supervised: bool = False
-    """For algorithm sft only."""
+    algorithms: tuple[Algorithm, ...] = ()
+    """Algorithms it applies to; empty for all."""
     accumulates: bool = True
     """With several micro-batches too."""
     families: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class Default:
         return (
             (self.gpus == "any" or (self.gpus == "several") == (count > 1))
             and (not self.methods or method in self.methods)
-            and (not self.supervised or word_of(request.algorithm or "sft") == "sft")
+            and (not self.algorithms or word_of(request.algorithm or "sft") in self.algorithms)
             and spec.parameters >= self.parameters
             and (not self.families or spec.model_type in self.families)
             and (self.accumulates or (request.micro_batches or 1) == 1)
@@ -230,6 +231,8 @@ class Tool:
     training."""
     fuses_loss: frozenset[Algorithm] = frozenset({"sft"})
     """Algorithms whose loss its command fuses with the head; others have whole logits."""
+    chunks_loss: frozenset[Algorithm] = frozenset()
+    """Algorithms besides sft whose loss it takes in chunks."""
     applies_expert_adapters: bool = False
     """It applies adapters of experts to the tokens instead of adding them to the weights."""
     loads_by_transformers: bool = False

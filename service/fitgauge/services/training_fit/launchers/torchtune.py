@@ -9,7 +9,13 @@ from fitgauge.services.training_fit.launchers.adapter_names import target_module
 from fitgauge.services.training_fit.launchers.common import base_format, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written, yaml_of
 from fitgauge.services.training_fit.launchers.run_settings import RunNames
-from fitgauge.services.training_fit.launchers.tool import ADAPTERS, Change, Default, Tool
+from fitgauge.services.training_fit.launchers.tool import (
+    ADAPTERS,
+    SUPERVISED,
+    Change,
+    Default,
+    Tool,
+)
 from fitgauge.services.training_fit.launchers.torchtune_file import settings_of, tuned_model
 
 _OPTIMIZERS = {
@@ -162,7 +168,7 @@ TORCHTUNE = Tool(
         Default("activation_checkpointing", "full",
             "recipes/configs, enable_activation_checkpointing"),
         Default("loss", "chunked", "recipes/configs, loss: LinearCrossEntropyLoss",
-            supervised=True),
+            algorithms=SUPERVISED),
         Default("optimizer", "paged_adamw_8bit",
             "recipes/configs/llama3_1/8B_full_single_device.yaml, optimizer", ("full",), "one"),
         Default("optimizer_in_backward", True,
@@ -188,7 +194,7 @@ TORCHTUNE = Tool(
     ),
     moved=(
         Default("loss", "full", "recipes/configs, loss: torch.nn.CrossEntropyLoss",
-            supervised=True, until=Change((2024, 8, 28), (0, 3))),
+            algorithms=SUPERVISED, until=Change((2024, 8, 28), (0, 3))),
         Default("lora_targets", ["q_proj", "k_proj", "v_proj"],
             "recipes/configs/llama3_1/70B_lora.yaml of 0.3, lora_attn_modules", ADAPTERS,
             "several", _LARGE, until=_WIDER),

@@ -13,6 +13,7 @@ from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES,
 from fitgauge.services.training_fit.launchers.tool import (
     ADAPTERS,
     PREFERENCE,
+    SUPERVISED,
     Default,
     RolloutDefaults,
     Tool,
@@ -163,8 +164,7 @@ UNSLOTH = Tool(
     computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
-    # unsloth/models/rl_replacements.py: GRPO's accumulated loss reads hidden states
-    fuses_loss=frozenset({"sft", "grpo"}),
+    chunks_loss=frozenset({"grpo"}),
     # unsloth_zoo/temporary_patches/moe_utils.py, _should_use_separated_lora
     applies_expert_adapters=True,
     # unsloth/models/loader.py, gpu_memory_utilization; unsloth_zoo/vllm_utils.py,
@@ -195,7 +195,14 @@ UNSLOTH = Tool(
             checkpointed=True),
         Default("loss", "fused",
             "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss",
-            supervised=True),
+            algorithms=SUPERVISED),
+        Default("loss", "full",
+            "unslothai/unsloth#3411: a run that took as much as whole logits do",
+            algorithms=("grpo",), families=("gpt_oss",)),
+        Default("loss", "chunked",
+            "unsloth_zoo/rl_replacements.py, chunked_hidden_states_selective_log_softmax: compiled,"
+            " of the completions' hidden states",
+            algorithms=("grpo",)),
         Default("kernels", "unsloth",
             "unsloth/models/loader.py, dispatch_model; kernels/rms_layernorm.py, rope_embedding.py,"
             " fast_lora.py", ADAPTERS, families=_FAST),

@@ -223,6 +223,40 @@ def test_no_layout_holds_less_than_its_floor(name, settings):
                 assert least <= need(model)(workload).required.expected
 
 
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "openai/gpt-oss-20b"])
+@pytest.mark.parametrize(
+    "degrees",
+    [{"tensor": (2,)}, {"context": (4,)}, {"pipeline": (2,)}, {"tensor": (2,), "context": (2,)}],
+)
+@pytest.mark.parametrize("settings", [{}, {"sequence_parallel": True, "method": "lora"}])
+def test_no_layout_under_fsdp_holds_less_than_its_floor(name, degrees, settings):
+    model, base = spec(name), replace(BASE, **settings)
+    floors, seen = Floors(model, base, PROFILE), 0
+    for layout in layouts(model, base, chosen(frameworks=("fsdp",), **degrees), 8):
+        for kind in ("none", "full"):
+            workload = replace(layout, activation_checkpointing=kind)
+            states, needed = floors.states(layout), training_need(model, workload, PROFILE)
+            floor = floors.need(workload, states)
+            assert states.bytes <= floor <= needed.required.expected, workload
+            seen += 1
+    assert seen
+
+
+def test_fsdp_divides_long_sequences_and_what_is_fixed_alone():
+    def degrees(**settings):
+        base = replace(BASE, sequence_length=settings.pop("tokens", 4096))
+        choices = chosen(frameworks=("fsdp",), **settings)
+        return {
+            (one.tensor_parallel, one.pipeline_parallel, one.context_parallel)
+            for one in layouts(spec("Qwen/Qwen3-8B"), base, choices, 8)
+        }
+
+    assert degrees() == {(1, 1, 1)}
+    assert degrees(tokens=32_768) == {(1, 1, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8)}
+    assert degrees(tokens=32_768, splits_sequences=False) == {(1, 1, 1)}
+    assert degrees(tensor=(4,), pipeline=(2,)) == {(4, 2, 1)}
+
+
 @pytest.mark.parametrize("name", FLOORED)
 @pytest.mark.parametrize("settings", [{"sequence_length": 32_768}, {"attention": "flash"}])
 def test_a_tape_of_fewer_ranks_or_of_fewer_sequences_bounds_what_more_hold(name, settings):

@@ -109,3 +109,51 @@ def test_adapters_on_experts_have_no_dropout_unless_it_is_sent(train, plan, trai
 def test_a_layout_names_the_ranks_of_its_experts(plan):
     answer = plan(model=MIXTURE, gpu="H100", framework="megatron", expert_parallel=8)
     assert "experts over 8" in answer.plans[0].layout
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"framework": "fsdp", "tensor_parallel": 2},
+        {"framework": "fsdp", "context_parallel": 4, "sequence_length": 32_768},
+        {"framework": "fsdp", "context_parallel": 2, "sequence_length": 32_768, "method": "lora"},
+        {"framework": "torchtitan", "tensor_parallel": 4},
+        {"trainer": "torchtitan", "tensor_parallel": 2, "context_parallel": 2},
+    ],
+    ids=str,
+)
+def test_plans_under_fsdp_divide_tensors_and_sequences_as_training_fit_judges(
+    plan, train, settings
+):
+    answer = plan(model=QWEN, gpu="8 x H100", **settings)
+    assert answer.plans
+    for one in answer.plans:
+        degrees = {name: value for name, value in settings.items() if name.endswith("parallel")}
+        assert one.settings.items() >= degrees.items()
+        judged = train(**one.settings)
+        assert judged.per_gpu.required_bytes == one.required_bytes
+
+
+def test_trl_says_that_its_script_divides_no_tensors_under_fsdp(plan):
+    answer = plan(model=QWEN, gpu="8 x H100", framework="fsdp", tensor_parallel=2)
+    lacking = [one.message for one in answer.warnings if one.field == "tensor_parallel"]
+    assert any("DistributedConfig(tp_size=2)" in message for message in lacking)
+
+
+@pytest.mark.parametrize("framework", [None, "fsdp"])
+def test_a_plan_takes_the_trainer_as_training_fit_does(plan, framework):
+    asked = {"model": QWEN, "gpu": "8 x A100 80GB"}
+    answer = plan(**asked, trainer="LLaMA-Factory", framework=framework)
+    assert answer.understood_as["trainer"] == "llama-factory"
+    assert {one.settings["trainer"] for one in answer.plans} == {"llama-factory"}
+    assert "llamafactory-cli" in answer.plans[0].launch.command or "src/train.py" in (
+        answer.plans[0].launch.command
+    )
+    if framework:
+        assert {one.settings["framework"] for one in answer.plans} == {"fsdp"}
+    named = plan(**asked, framework="llama-factory")
+    if framework is None:
+        assert [one.required_bytes for one in named.plans] == [
+            one.required_bytes for one in answer.plans
+        ]
+    assert plan(**answer.understood_as).plans == answer.plans

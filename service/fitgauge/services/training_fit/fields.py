@@ -234,24 +234,13 @@ class ImageFields(ParallelismFields, kw_only=True):
 
 
 class AlgorithmFields(ImageFields, kw_only=True):
-    """Preference and RL training, and the tool that runs it."""
+    """Preference and RL training."""
 
     algorithm: Annotated[
         Switch | None,
         Meta(
             description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.",
             examples=["grpo"],
-        ),
-    ] = None
-    trainer: Annotated[
-        Switch | None,
-        Meta(
-            description=(
-                "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
-                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo,"
-                " nemo-automodel, verl or openrlhf. Of an algorithm but sft by default trl, for"
-                " its placement alone."
-            )
         ),
     ] = None
     reference: Annotated[

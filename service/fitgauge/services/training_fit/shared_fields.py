@@ -80,6 +80,17 @@ class MethodFields(ModelFields, kw_only=True):
             examples=["unsloth"],
         ),
     ] = None
+    trainer: Annotated[
+        Switch | None,
+        Meta(
+            description=(
+                "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
+                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo,"
+                " nemo-automodel, verl or openrlhf. Of an algorithm but sft by default trl, for"
+                " its placement alone."
+            )
+        ),
+    ] = None
     trainer_version: Annotated[
         Annotated[str, Meta(pattern=r"^v?\d+([.-]\d+){1,3}", max_length=40)] | None,
         Meta(

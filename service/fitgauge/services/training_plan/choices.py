@@ -22,6 +22,7 @@ from fitgauge.services.training_fit import parsing as words
 from fitgauge.services.training_fit.launchers.command import checkpoints_selectively
 from fitgauge.services.training_fit.launchers.registry import (
     find_tool,
+    tool_of,
     with_tool_defaults,
 )
 from fitgauge.services.training_fit.launchers.tool import Tool
@@ -97,9 +98,9 @@ def between(request: TrainingPlanRequest, choices: Choices, count: int) -> Itera
             yield structs.replace(choices, counts=(middle,), global_batch_size=batch)
 
 
-def tool_of(request: TrainingPlanRequest) -> Tool | None:
-    """Return the tool that the request names as its framework."""
-    return find_tool(request.framework)
+def named_framework(request: TrainingPlanRequest) -> str | None:
+    """Return the framework that the request names, which is no tool."""
+    return request.framework if find_tool(request.framework) is None else None
 
 
 def _frameworks(
@@ -108,10 +109,10 @@ def _frameworks(
     """Return the frameworks to plan for: the one under a tool, on several GPUs where their number
     is open, with those of the `possible` ones that shard under it; DeepSpeed or FSDP where
     transformers uses them for the request."""
-    if request.framework is None:
+    tool, named = tool_of(request), named_framework(request)
+    if tool is None and named is None:
         return ()
-    tool = tool_of(request)
-    under = tool.framework_on(count or 2) if tool else words.framework(request.framework)
+    under = tool.framework_on(count or 2) if tool and named is None else words.framework(named)
     settings = TrainingRequest(
         model=request.model,
         gpu=request.gpu,
@@ -121,7 +122,7 @@ def _frameworks(
         context_parallel=request.context_parallel,
     )
     own = asked_framework(settings)
-    if tool is None or own != "transformers" or count == 1:
+    if tool is None or named is not None or own != "transformers" or count == 1:
         return (own,)
     return (own, *(name for name in tool.shards_with if name in possible))
 
@@ -156,17 +157,30 @@ def split_choices(
     """Return the choices for one GPU and those for several, where only several shard: adapters
     without a framework, and tools with another framework on several GPUs."""
     tool = tool_of(request)
-    changes = tool is not None and bool(tool.framework_on_several or tool.shards_with)
+    changes = (
+        tool is not None
+        and named_framework(request) is None
+        and bool(tool.framework_on_several or tool.shards_with)
+    )
     moved = request.zero_stage is not None or base.offload != "none"
     if (
         1 not in choices.counts
         or moved
-        or not (changes or (base.uses_adapters and request.framework is None))
+        or not (changes or (base.uses_adapters and tool is None and request.framework is None))
     ):
         return [choices]
     several = tuple(count for count in choices.counts if count > 1)
     alone = structs.replace(choices, counts=(1,), frameworks=("transformers",))
     return [alone, *([structs.replace(choices, counts=several)] if several else [])]
+
+
+_DEFAULTS_SEARCHED = (
+    "zero_stage",
+    "activation_checkpointing",
+    "activation_offload",
+    "tensor_parallel",
+)
+"""Fields that a plan searches whatever a tool takes for them."""
 
 
 def shared_settings(
@@ -183,23 +197,40 @@ def shared_settings(
     )
     sent = structs.replace(in_its_formats(settings, accelerator), framework=request.framework)
     method = words.method(request.method)
-    filled = with_tool_defaults(as_published(sent, method, model.spec), method, 2, model.spec)
-    searched = dict.fromkeys(("zero_stage", "activation_checkpointing", "activation_offload"))
-    return sent, structs.replace(filled, **searched, offload=request.offload)
+    named = structs.replace(
+        as_published(sent, method, model.spec), tensor_parallel=request.tensor_parallel
+    )
+    filled = with_tool_defaults(named, method, 2, model.spec)
+    return sent, structs.replace(
+        filled, **dict.fromkeys(_DEFAULTS_SEARCHED), offload=request.offload
+    )
 
 
 def base_workload(
     request: TrainingPlanRequest, filled: TrainingRequest, model: Model, choices: Choices
 ) -> TrainingWorkload:
     """Return the workload that all plans share, on one GPU."""
-    of_no_tool = structs.replace(filled, framework=None, trainer=None, trainer_version=None)
+    of_no_tool = structs.replace(
+        filled, framework=None, trainer=None, trainer_version=None, sequence_parallel=None
+    )
     base = training_workload(of_no_tool, model.spec, 1)
     return structs.replace(
         base,
+        sequence_parallel=bool(filled.sequence_parallel),
         framework=choices.frameworks[0],
         pipeline_schedule=request.pipeline_schedule or "1f1b",
         loads_whole=puts_base_whole(filled),
     )
+
+
+def splits_sequences(request: TrainingPlanRequest, base: TrainingWorkload) -> bool:
+    """Return whether what starts a plan under FSDP carries context parallelism, which accelerate
+    does: a tool by a command of its own."""
+    tool = tool_of(request)
+    if tool is None:
+        return True
+    layout = structs.replace(base, framework="fsdp", fsdp_version=2, context_parallel=2)
+    return tool.command is not None and tool.supports(layout)
 
 
 def started(request: TrainingPlanRequest, base: TrainingWorkload) -> TrainingWorkload:
@@ -232,15 +263,15 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
     expert = choices.expert[0] if choices.expert else 1
     zero = choices.zero_stages[0] if choices.zero_stages else 0
     for framework in choices.frameworks:
-        if framework != "megatron" and product > 1:
+        if framework not in ("megatron", "fsdp") and product > 1:
             detail = f"Plans under {framework} use data parallelism only."
-            raise impossible_degrees(
-                detail, "Send framework megatron, or leave the degrees out.", "framework"
-            )
+            hint = "Send framework fsdp or megatron, or leave the degrees out."
+            raise impossible_degrees(detail, hint, "framework")
         layout = structs.replace(
             base,
             **degrees,
             framework=framework,
+            fsdp_version=base.fsdp_version if product == 1 else 2,
             expert_parallel=expert,
             zero_stage=zero,
             data_parallel=most // product,

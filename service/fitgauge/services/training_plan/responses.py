@@ -14,7 +14,8 @@ from fitgauge.engine.training.search.layouts import (
 from fitgauge.engine.training.workload import Method, TrainingWorkload
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.training_fit.assumptions import METHOD_TITLES
-from fitgauge.services.training_plan.choices import tool_of
+from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_plan.choices import named_framework
 from fitgauge.services.training_plan.schemas import (
     TrainingPlanRequest,
 )
@@ -122,9 +123,10 @@ def echo(
     filled["method"] = base.method if len(searched) == 1 else "any"
     if len({one.base.precision for one in searched}) == 1:
         filled["precision"] = base.precision
-    if request.framework is not None:
-        tool = tool_of(request)
-        filled["framework"] = tool.name if tool else choices.frameworks[0]
+    if (tool := tool_of(request)) is not None:
+        filled["trainer" if request.trainer else "framework"] = tool.name
+    if named_framework(request) is not None:
+        filled["framework"] = choices.frameworks[0]
     filled |= {name: getattr(base, name) for name in shared}
     filled["max_gpu_count" if len(choices.counts) > 1 else "gpu_count"] = choices.counts[-1]
     # one that is left out is larger on counts that are no power of two

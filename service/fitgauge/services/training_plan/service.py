@@ -33,9 +33,7 @@ from fitgauge.services.training_fit.degree_candidates import whole_nodes
 from fitgauge.services.training_fit.echo import workload_fields
 from fitgauge.services.training_fit.framework_variants import other_choices, widened
 from fitgauge.services.training_fit.launchers.command import unsupported_settings
-from fitgauge.services.training_fit.launchers.registry import (
-    defaults_note,
-)
+from fitgauge.services.training_fit.launchers.registry import defaults_note, tool_of
 from fitgauge.services.training_fit.quantized_checkpoints import notes as quantized_notes
 from fitgauge.services.training_fit.ranks import training_rank_answers
 from fitgauge.services.training_fit.result import fullest
@@ -50,8 +48,8 @@ from fitgauge.services.training_plan.choices import (
     refuse_impossible,
     shared_settings,
     split_choices,
+    splits_sequences,
     started,
-    tool_of,
 )
 from fitgauge.services.training_plan.launch import plan_launch
 from fitgauge.services.training_plan.responses import (
@@ -188,6 +186,7 @@ class Planner:
         accelerator, choices = match.accelerator, choices_of(request, model, match)
         sent, filled = shared_settings(request, model, accelerator)
         base = base_workload(request, filled, model, choices)
+        choices = structs.replace(choices, splits_sequences=splits_sequences(request, base))
         refused = refusal(started(request, base), accelerator)
         if refused is not None:
             hint_text, field = hint(refused), refused.parameter

@@ -8,9 +8,9 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit.echo import workload_fields
-from fitgauge.services.training_fit.launchers.registry import moved_defaults
+from fitgauge.services.training_fit.launchers.registry import moved_defaults, tool_of
 from fitgauge.services.training_fit.launchers.tool import Default
-from fitgauge.services.training_plan.choices import shared_settings, tool_of
+from fitgauge.services.training_plan.choices import shared_settings
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 Fields = dict[str, str | int | float | bool]

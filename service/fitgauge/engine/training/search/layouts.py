@@ -47,6 +47,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Pipeline parallel degrees."""
     context: tuple[int, ...] = ()
     """Context parallel degrees."""
+    splits_sequences: bool = True
+    """Whether FSDP is tried with context parallelism where none is fixed."""
     expert: tuple[int, ...] = ()
     """Expert parallel degrees."""
     zero_stages: tuple[int, ...] = ()
@@ -219,9 +221,10 @@ def layouts(
                         base,
                         framework=framework,
                         tensor_parallel=tensor,
-                        sequence_parallel=framework == "megatron" and tensor > 1,
+                        sequence_parallel=tensor > 1 and _divides_stream(base, framework),
                         pipeline_parallel=pipeline,
                         context_parallel=context,
+                        fsdp_version=base.fsdp_version if tensor == context == 1 else 2,
                         expert_parallel=expert,
                         data_parallel=data,
                         zero_stage=zero,
@@ -232,19 +235,27 @@ def layouts(
                         yield layout
 
 
+def _divides_stream(base: TrainingWorkload, framework: Framework) -> bool:
+    """Return whether tensor-parallel ranks divide the stream between layers too."""
+    return framework == "megatron" or (framework == "fsdp" and base.sequence_parallel)
+
+
 def _degrees(
     spec: ModelSpec, base: TrainingWorkload, choices: Choices, framework: Framework, count: int
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (tensor, pipeline, context) parallel degrees whose product divides `count`: under
-    Megatron tensor within a node, stages alike, context for long sequences; the others' trainers
-    start data parallelism alone."""
+    Megatron tensor within a node, stages alike, context for long sequences; under FSDP context
+    too (of its version 2: accelerate/parallelism_config.py), and what is fixed; the others'
+    trainers start data parallelism alone."""
     layers = max(1, spec.layers)
+    of_length = (1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,)
     if framework == "megatron":
         tensors = choices.tensor or tuple(tensor_widths(spec, MOST_TENSOR))
         pipelines = choices.pipeline or stage_counts(layers, count)
-        contexts = choices.context or (
-            (1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,)
-        )
+        contexts = choices.context or of_length
+    elif framework == "fsdp":
+        tensors, pipelines = choices.tensor or (1,), choices.pipeline or (1,)
+        contexts = choices.context or (of_length if choices.splits_sequences else (1,))
     else:
         tensors, pipelines, contexts = (
             tuple(n for n in degrees or (1,) if n == 1)

@@ -28,6 +28,7 @@ from fitgauge.services.training_fit.launchers.unsloth import UNSLOTH
 from fitgauge.services.training_fit.launchers.verl import VERL
 from fitgauge.services.training_fit.launchers.words_as_files import FilesOf
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_fit.shared_fields import SharedFields
 
 TOOLS: tuple[Tool, ...] = (
     TRL,
@@ -105,7 +106,7 @@ def tool_named(text: str) -> Tool:
     )
 
 
-def tool_of(request: TrainingRequest) -> Tool | None:
+def tool_of(request: SharedFields) -> Tool | None:
     """Return the tool a request names as its trainer, else as its framework; None without one.
     NeMo is Automodel with PyTorch's own frameworks, else Megatron-Bridge.
 

@@ -64,6 +64,12 @@ def trl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[
 
 def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iterator[Note]:
     yield from unsupported_by_trainer(model, workload, setup)
+    if workload.framework == "fsdp" and workload.tensor_parallel > 1:
+        yield lacking(
+            "tensor_parallel",
+            "TRL loads every tensor whole, of which accelerate divides none: load the model with"
+            f" DistributedConfig(tp_size={workload.tensor_parallel}) in code.",
+        )
     yield from fused_by_liger(workload)
     if workload.uses_adapters and model.spec.task != "generate" and setup.algorithm == "sft":
         yield lacking(

@@ -197,7 +197,7 @@ UNSLOTH = Tool(
             "unsloth/models/llama.py, CausalLM_fast_forward: unsloth_fused_ce_loss",
             algorithms=SUPERVISED),
         Default("loss", "full",
-            "unslothai/unsloth#3411: a run that took as much as whole logits do",
+            "examples of its users: unslothai/unsloth issue 3411, as much as whole logits take",
             algorithms=("grpo",), families=("gpt_oss",)),
         Default("loss", "chunked",
             "unsloth_zoo/rl_replacements.py, chunked_hidden_states_selective_log_softmax: compiled,"

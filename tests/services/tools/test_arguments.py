@@ -174,4 +174,4 @@ def test_formats_of_a_list_are_all_its_values(formats):
 
 
 def test_a_plan_takes_the_trainer_that_the_fit_takes():
-    assert fields("plan_training", **SERVING, trainer="axolotl")["framework"] == "axolotl"
+    assert fields("plan_training", **SERVING, trainer="axolotl")["trainer"] == "axolotl"

@@ -15,7 +15,7 @@ def offline(endpoint: str) -> HubUnreachableError:
 def unreachable(endpoint: str, why: str) -> HubUnreachableError:
     """Return the error of a Hub that gives no answer, or none that can be read."""
     return HubUnreachableError(
-        f"No answer from {endpoint}: {why}",
+        f"No answer from {endpoint}: {why.rstrip('.')}.",
         hint="Retry shortly, or check HF_ENDPOINT and the proxy.",
     )
 

@@ -53,3 +53,8 @@ def test_a_row_with_an_error_is_counted_and_not_named(summary):
 def test_a_page_speaks_of_its_own_rows_alone(summary, page, start):
     text = summary(models=["Qwen/Qwen3-8B"], gpus=["RTX 3050 4GB", "H100"], **page)
     assert text.startswith(start)
+
+
+def test_one_request_is_not_several(summary):
+    text = summary(models=["Qwen/Qwen3-8B"], gpus=["H100"], concurrencies=[1, 16])
+    assert text.startswith("2 of 2 fit: 1 request (")

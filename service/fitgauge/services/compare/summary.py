@@ -46,7 +46,9 @@ def _value(row: CompareRow, name: str) -> str:
     value = getattr(row, name)
     if name == "context_length":
         return f"{value:,} tokens"
-    return f"{value} requests" if name == "concurrency" else str(value)
+    if name == "concurrency":
+        return "1 request" if value == 1 else f"{value} requests"
+    return str(value)
 
 
 def _in_words(row: CompareRow, fields: Sequence[str]) -> str:

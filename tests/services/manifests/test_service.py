@@ -196,6 +196,27 @@ def test_a_model_that_nothing_names_can_be_set(check):
     assert server.verdict is not None
 
 
+@pytest.mark.parametrize("written", ["/data/converted/hf3-11", "pvc://claim/llm-folder"])
+def test_a_path_whose_last_part_is_no_model_can_be_given_one(check, written):
+    (server,) = check(deployment(f"--model, {written}")).servers
+    assert (server.verdict, rules(server)[0]) == (None, "no-answer")
+    assert f"only {written!r}. Use --model." in server.summary
+    (server,) = check(deployment(f"--model, {written}"), model="Qwen/Qwen3-8B").servers
+    assert server.request["model"] == "Qwen/Qwen3-8B"
+    assert server.verdict is not None
+    assert "path" not in " ".join(remark.message for remark in server.remarks)
+
+
+def test_a_path_that_names_a_model_is_not_replaced(check):
+    (server,) = check(deployment("--model, /models/Qwen3-8B"), model="Qwen/Qwen3-32B").servers
+    assert server.request["model"] == "Qwen3-8B"
+
+
+def test_a_placeholder_is_no_models_name(check):
+    (server,) = check(deployment("--model, '<model-path>'")).servers
+    assert server.summary.endswith("only '<model-path>'. Use --model.")
+
+
 def test_a_gpu_that_nothing_names_can_be_set(check):
     text = deployment("Qwen/Qwen3-8B", product="something")
     (server,) = check(text).servers

@@ -28,6 +28,7 @@ from fitgauge.services.manifests.yaml_text import Text, text_at
 
 _GGUF = re.compile(r"[-._](?P<quantization>(?:UD-)?(?:I?Q\d[A-Z0-9_]{0,8}|BF16|F16|F32|MXFP4))$")
 _PART = re.compile(r"-\d{5}-of-\d{5}$")
+_PLACEHOLDER = re.compile(r"[$<>{}]")
 _IMAGE = "oci://"
 """A model in an image, whose tag names it where one repository has many."""
 _SIZE = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
@@ -50,6 +51,10 @@ class Question(NamedTuple):
     """Whether the engine takes the longest context that fits."""
     notes: tuple[Note, ...]
     """What it leaves out."""
+    path: Text | None = None
+    """The path whose last part is taken for the model's name; None for another name."""
+    model_instead: str | None = None
+    """The model that the caller names for a path that names none."""
 
 
 class MissingModelError(ValueError):
@@ -59,7 +64,7 @@ class MissingModelError(ValueError):
 
     def __init__(self, line: int, path: str | None) -> None:
         only = f", only {path!r}" if path else ""
-        super().__init__(f"The manifest names no model of the Hub{only}.")
+        super().__init__(f"The manifest names no model of the Hub{only}. Use --model.")
         self.line = line
 
 
@@ -105,7 +110,17 @@ def question(
         "Name the model with --model and the GPU with --gpu.",
     )
     notes += [Note(command.line, note.message) for note in dropped]
-    return Question(request, available, ranks, command.fits_context, tuple(notes))
+    written = container.model or command.model
+    is_path = written is not None and "/" in written and request.model == _file_name(written)[0]
+    return Question(
+        request,
+        available,
+        ranks,
+        command.fits_context,
+        tuple(notes),
+        written if is_path else None,
+        overrides.get("model"),
+    )
 
 
 def _fields_of_command(
@@ -182,11 +197,8 @@ def model_fields(
         )
         return {"model": name}
     name, quantization = _file_name(written)
-    if name.lower() in ("models", "model", "") or "$" in name:
+    if name.lower() in ("models", "model", "") or _PLACEHOLDER.search(name):
         raise MissingModelError(written.line, written)
-    if "/" not in written:
-        return {"model": name, "quantization": quantization}
-    notes.append(Note(written.line, f"The model is read from its path: {name}."))
     return {"model": name, "quantization": quantization}
 
 

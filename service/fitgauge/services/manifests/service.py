@@ -13,7 +13,7 @@ from fitgauge.catalog.engines import Engines
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.rope_scaling import OPTION
-from fitgauge.errors import FitgaugeError
+from fitgauge.errors import FitgaugeError, UnknownModelError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.schemas import FitRequest, Verdict
@@ -151,7 +151,7 @@ class ManifestChecker:
         try:
             built = question(container, command, gpus, self._catalog, self._engines, overrides)
         except MissingModelError as error:
-            answer.summary = f"{error} Use --model."
+            answer.summary = str(error)
             answer.remarks = [Remark("no-answer", error.line, answer.summary)]
             return _Pending(answer, None, server)
         except FitgaugeError as error:
@@ -172,16 +172,24 @@ class ManifestChecker:
         """Fill in the answer to a server's question."""
         if pending.question is None:
             return
-        answer, request = pending.answer, pending.question.request
+        answer = pending.answer
         try:
-            model = await self._describe(request.model)
+            request, model = await self._named(pending.question)
             if not pending.question.fits_context:
                 request = _with_context(request, model)
             fit = await self._answer_of(request, answer)
+        except MissingModelError as error:
+            answer.summary = str(error)
+            answer.remarks.insert(0, Remark("no-answer", error.line, answer.summary))
+            return
         except FitgaugeError as error:
             answer.summary = f"{error.detail} {error.hint}"
             answer.remarks.insert(0, Remark("no-answer", answer.line, answer.summary))
             return
+        path = pending.question.path
+        if path is not None and request.model == pending.question.request.model:
+            read = f"The model is read from its path: {request.model}."
+            answer.remarks.append(Remark("not-read", path.line, read))
         answer.request = _sent(request)
         _add_disk(answer, pending.server, model)
         few = next((one for one in answer.remarks if one.rule == "too-few-gpus"), None)
@@ -205,6 +213,20 @@ class ManifestChecker:
         if answer.verdict in _RULES and few is None:
             rule = _RULES[answer.verdict]
             answer.remarks.insert(0, Remark(rule, answer.line, answer.summary))
+
+    async def _named(self, question: Question) -> tuple[FitRequest, ModelDetail]:
+        """Return the question, with its model: the caller's where the last part of a path is no
+        model's name. Raises MissingModelError where the caller names none."""
+        request, path = question.request, question.path
+        try:
+            return request, await self._describe(request.model)
+        except UnknownModelError:
+            if path is None:
+                raise
+        if question.model_instead is None:
+            raise MissingModelError(path.line, str(path))
+        request = structs.replace(request, model=question.model_instead)
+        return request, await self._describe(request.model)
 
     async def _answer_of(self, request: FitRequest, answer: ServerAnswer) -> FitAnswer:
         """Return the answer to a question; without a quantization that no request has a name for,

@@ -111,7 +111,7 @@ class ServingQuestions:
         snapshot = self._models.snapshot
         gpu = find_gpu(catalog, snapshot, request.gpu, request.model, unlike=True)
         model = await self._models.find(request.model)
-        filled = with_named_format(request, model)
+        filled = await self._with_draft_id(with_named_format(request, model))
         implied = engine_of_name(request, model) or engine_of_format(filled, gpu)
         if implied is not None:
             filled = structs.replace(filled, engine=implied.value)
@@ -205,7 +205,7 @@ class ServingQuestions:
         fitgauge.errors."""
         dependencies = CacheDependencies(catalog, request.model)
         model = await self._models.find(request.model)
-        filled = with_named_format(request, model)
+        filled = await self._with_draft_id(with_named_format(request, model))
         if filled.draft_model:
             model = await self._drafted(model, filled, filled.draft_model)
         answer = await self._long.run(
@@ -219,15 +219,22 @@ class ServingQuestions:
         ]
         return dependencies._replace(model=model), answer
 
-    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
-        """Return the model with its draft model, attached as the engine does, else as a default
-        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors, with
-        `draft_model` as their field."""
+    async def _with_draft_id(self, request: FitRequest) -> FitRequest:
+        """Return the question with the repository of its draft model, as the command names it.
+        Raises the errors of fitgauge.errors, with `draft_model` as their field."""
+        if not request.draft_model:
+            return request
         try:
-            draft = await self._models.find(name)
+            draft = await self._models.find(request.draft_model)
         except FitgaugeError as error:
             error.field = "draft_model"
             raise
+        return structs.replace(request, draft_model=draft.id)
+
+    async def _drafted(self, model: Model, request: FitRequest, name: str) -> Model:
+        """Return the model with its draft model, attached as the engine does, else as a default
+        one does: a suggestion may change the engine. Raises the errors of fitgauge.errors."""
+        draft = await self._models.find(name)
         engines = (words.engine(request.engine), *DEFAULT_ENGINES)
         attach = next(filter(None, (ENGINES[engine].with_draft for engine in engines)))
         return structs.replace(model, spec=attach(model.spec, draft.spec, draft.id))

@@ -169,3 +169,11 @@ def test_a_draft_that_cannot_be_is_refused_by_its_own_field(
 def test_a_draft_changes_nothing_of_another_engine_and_that_is_said(check_fit: Check) -> None:
     answer = check_fit(**DRAFTED, speculative_tokens=3, engine="tgi")
     assert ("engine-ignores-field", "draft_model") in codes(answer.warnings)
+
+
+def test_a_checkpoint_in_the_asked_format_drafts_with_the_same_model(check_fit: Check) -> None:
+    question = {"model": "Qwen/Qwen3-32B", "quantization": "awq", "gpu": "A100 80GB"}
+    answer = check_fit(**question, draft_model="qwen3 0.6b", speculative_tokens=3)
+    assert "draft_weights" in terms(answer)
+    assert answer.launch.command.startswith("vllm serve Qwen/Qwen3-32B-AWQ ")
+    assert '"model":"Qwen/Qwen3-0.6B"' in answer.launch.command

@@ -89,6 +89,7 @@ class Estimator:
             checkpoint = CheckpointChoice(model, quantization)
         else:
             checkpoint = self._checkpoints.choose(model, quantization, profile.engine, siblings)
+        checkpoint = checkpoint._replace(model=_drafting_as(model, checkpoint.model))
         if request.pooling:
             checkpoint = checkpoint._replace(model=self._pooled(checkpoint.model, profile.engine))
         settled = structs.replace(request, quantization=quantization)
@@ -358,3 +359,11 @@ def _held_bytes(stage: StageEstimate) -> int:
     """Return the expected weights and cache of one pipeline stage [bytes]."""
     weights = [term for term in stage.fixed if term.name == "weights"]
     return sum(term.bytes for term in (*weights, *stage.cache))
+
+
+def _drafting_as(model: Model, loaded: Model) -> Model:
+    """Return what is loaded in place of a model with the draft model that was attached to that."""
+    draft = model.spec.draft
+    if draft is None or loaded.spec.draft is not None:
+        return loaded
+    return structs.replace(loaded, spec=structs.replace(loaded.spec, draft=draft))

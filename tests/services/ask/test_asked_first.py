@@ -57,6 +57,38 @@ def test_the_most_is_asked_for_in_other_languages(ask):
     assert "requests at once at most. " in ask(text).answer["summary"]
 
 
+def test_the_most_of_each_of_several_formats_is_said_first(ask):
+    answer = ask("awq vs fp8 for llama 3.3 70b on 2 x l40s - how many users each?").answer
+    assert answer["summary"].startswith("Requests at once at most: awq ")
+    assert ", fp8 " in answer["summary"].partition(". ")[0]
+
+
+def test_the_copies_that_are_asked_for_are_said_first(ask):
+    text = "We have 16 H100s. How many replicas of Qwen3-235B-A22B-FP8 with 32k context fit?"
+    answer = ask(text).answer
+    each = answer["limits"]["min_gpu_count"]
+    assert answer["summary"].startswith(f"{16 // each} copies at most, each on {each} GPUs. ")
+    alone = ask(text.replace("16", "2")).answer["summary"]
+    assert alone.startswith(f"No copy fits: one takes {each} GPUs. ")
+
+
+def test_an_out_of_memory_of_a_training_is_not_told_by_what_serving_needs(ask):
+    text = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total"
+        " capacity of 23.64 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this"
+        " process has 22.51 GiB memory in use. -- lora training llama-3.1-8b"
+    )
+    answer = ask(text)
+    assert answer.operation == "explain_log"
+    assert "weights" not in answer.answer["summary"]
+
+
+def test_a_gpu_that_is_unknown_is_answered_by_its_memory(ask):
+    answer = ask("Could an M4000 8GB run a 7B?")
+    assert answer.understood.gpu == "8GB"
+    assert answer.missing == ["gpu: M4000 is not in the catalog; the answer is of any GPU of 8GB."]
+
+
 def test_where_nothing_fits_no_most_is_said(ask):
     answer = ask("What max context does Llama 3.1 70B have on a 3060 12GB?").answer
     assert answer["verdict"] == "does_not_fit"

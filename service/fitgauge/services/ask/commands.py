@@ -24,6 +24,8 @@ _VALUE = re.compile(r"[a-z]+")
 _LISTED_NUMBER = re.compile(r"((?:[a-z]+\d\w*|\d[\d.]*k?))[,;]")
 """A value with the comma of the sentence around the command."""
 _NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
+_SWITCHES = frozenset({"on", "off", "auto"})
+"""Values of flags, where another flag follows: "-fa on -c 8192"."""
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
 _AT_START = r"(?<![\w.~/-])"
@@ -130,7 +132,8 @@ def _arguments(text: str, start: int, row: Engine) -> tuple[list[str], int]:
         words.append(match[1] + _unquoted(match[2] or ""))
         end, (word, stop) = stop, next(tokens, nothing)
         word = _LISTED_NUMBER.sub(r"\1", word)
-        if word and not match[2] and _is_value(word):
+        is_switch = word in _SWITCHES and _FLAG.match(text[stop:].lstrip()) is not None
+        if word and not match[2] and (is_switch or _is_value(word)):
             words.append(_unquoted(word))
             end, (word, stop) = stop, next(tokens, nothing)
     return words, end

@@ -16,6 +16,11 @@ FORMAT = re.compile(
 MIXED = re.compile(r"_k_xl(?![a-z0-9])")
 """Unsloth's own mixtures of types ("UD-Q4_K_XL"), which are about as large as the usual file."""
 
+_WITHOUT_MIX = {"q2": "_k", "q6": "_k", "q8": "_0"}
+"""The usual file of those of whose bits there is one."""
+_LOADED_AS = {"fp4": "nvfp4"}
+"""What a format is as it is served: vLLM and SGLang read no other FP4 of so short a name."""
+
 _FRACTION = re.compile(r"(\d\.\d{1,2})-?(?:bits?)?")
 _USUAL_FILES = (
     *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "Q2_K", "IQ3_XXS"),
@@ -50,7 +55,7 @@ def _ggml_at(scan: Scan, piece: Piece) -> tuple[str, int] | None:
     name = "_".join(part for part in (glued or match).groups() if part)
     if "_" not in name:
         name = take_formats(name)[1] or name
-    return MIXED.sub("_k_m", name), piece.start + match.end()
+    return MIXED.sub(lambda _: _WITHOUT_MIX.get(name[:2], "_k_m"), name), piece.start + match.end()
 
 
 def read_format_of(scan: Scan, piece: Piece) -> None:
@@ -58,7 +63,14 @@ def read_format_of(scan: Scan, piece: Piece) -> None:
     match = re.search(rf"(?<![a-z0-9]){FORMAT.pattern}(?![a-z0-9])", piece.low)
     if match:
         scan.tokens.append(
-            Token("FORMAT", match[0], match[0], piece.start, piece.end, scan.sentence)
+            Token(
+                "FORMAT",
+                _LOADED_AS.get(match[0], match[0]),
+                match[0],
+                piece.start,
+                piece.end,
+                scan.sentence,
+            )
         )
 
 
@@ -74,7 +86,7 @@ def read_format(scan: Scan, index: int) -> int | None:
         return scan.emit("FORMAT", name, index, last)
     if FORMAT.fullmatch(low):
         name = re.sub(r"^([48])-?bits?$", r"int\1", low)
-        name = "bnb" if name.startswith("bitsandbytes") else name
+        name = "bnb" if name.startswith("bitsandbytes") else _LOADED_AS.get(name, name)
         return scan.emit("FORMAT", name, index, index)
     if (fraction := _FRACTION.fullmatch(low)) is not None:
         after = scan.peek(index + 1)

@@ -20,6 +20,11 @@ WIDTHS = frozenset({"int4", "int8"})
 """What "4 bit" says besides a format: "GPTQ 4bit" is GPTQ."""
 
 _INSTEAD = re.compile(r"(?:\bnot|\bwithout|n't|不用|非|不)\s*(?:\w+\s)?$")
+_RULED_OUT = re.compile(
+    r"\s+(?:is|are)(?:n't| not| no)\s+(?:an? )?(?:option|possible|allowed|supported|acceptable)"
+    r"|\s+is (?:out|ruled out)\b"
+)
+"""Words behind it that say the same."""
 _BEFORE = 24
 """Characters before a word that say that it is not wanted."""
 
@@ -28,13 +33,14 @@ AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
-_LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
+LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
 """The same in a text that compares."""
 
 
 def is_refused(text: str, fact: Fact) -> bool:
     """Return whether a text says that it does not want something: "without quantization"."""
-    return _INSTEAD.search(text[max(0, fact.start - _BEFORE) : fact.start].lower()) is not None
+    before = text[max(0, fact.start - _BEFORE) : fact.start].lower()
+    return bool(_INSTEAD.search(before) or _RULED_OUT.match(text.lower(), fact.end))
 
 
 def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[Fact]:
@@ -75,7 +81,7 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
     ]
     wanted = wanted_formats(text, named, training=False)
     groups = [wanted[:1]]
-    against = _LISTED if compares(text) else AGAINST
+    against = LISTED if compares(text) else AGAINST
     for before, after in itertools.pairwise(wanted):
         if against.search(text[before.end : after.start]):
             groups.append([])

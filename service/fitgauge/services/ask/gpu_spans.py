@@ -14,6 +14,9 @@ _SERIES = re.compile(r"N[CD]m?[ _-]?[A-Z]{1,2}\d{2,3}X?[ _-]v\d\b", re.IGNORECAS
 _CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
 """What follows a vendor of GPUs where a CPU of it is named."""
 
+_DESKTOPS = frozenset({"framework desktop"})
+"""Machines with one GPU, whose words alone name none."""
+
 _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 """Cloud names of TPUs end in how many chips or cores a slice has."""
 
@@ -74,7 +77,8 @@ def read_gpu(scan: Scan, index: int) -> int | None:
         place += 1
     if not anchored:
         text = scan.text[first.start : scan.pieces[last].end]
-        if last > index + 1 and any(map(str.isdigit, text)) and scan.gpus.find(text):
+        has_number = last > index + 1 and any(map(str.isdigit, text))
+        if (has_number or text.lower() in _DESKTOPS) and scan.gpus.find(text):
             return scan.emit("GPU", text, index, last)
         if _is_mac(scan, index, last):
             size = re.match(r"(\d{1,4})\s?gi?b", text, re.IGNORECASE)

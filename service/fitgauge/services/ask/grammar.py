@@ -56,6 +56,7 @@ output: OUTPUT | OUTPUT NUM | OUTPUT NUM TOKENS | NUM OUTPUT | NUM TOKENS OUTPUT
 users: USERS | USERS NUM | NUM USERS
      | USERS counted part*     -> hardware_after
 batch: BATCH | BATCH NUM | NUM BATCH
+     | BATCH NUM TOKENS       -> tokens
      | BATCH counted part*     -> hardware_after
 samples: NUM SAMPLES | SAMPLES
 epochs: EPOCHS | EPOCHS NUM | NUM EPOCHS

@@ -7,12 +7,18 @@ import msgspec
 
 from fitgauge.engine.quantity import GB
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.gpu_counts import (
+    count_in_all,
+    count_of_each,
+    count_with_added,
+    counts_side_by_side,
+    whole_nodes,
+)
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
 from fitgauge.services.ask.machines import in_laptop
 from fitgauge.services.ask.model_choice import end_of_contrast
 from fitgauge.services.ask.names import GpuNames
-from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
@@ -30,37 +36,17 @@ _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
 )
 _SUFFICES = re.compile(
-    r"\benough\b|\bsuffic\w+|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|\breich(?:t|en)\b"
-    r"|\bgenüg\w+|\bsuffi(?:t|sent)\b|\bbastan?\b|\balcanzan?\b|\bхват(?:ит|ает)\b|\bдостаточно\b"
-    r"|够|足り|충분",
+    r"\benough\b|\bsuffic\w+|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|够|足り|충분",
     re.IGNORECASE,
 )
 """Words by which the memory of a text is what somebody has."""
 _OWN = re.compile(r"\b(?:have|has|got|my|own|only|our)\b|我|只有|手上|现有|本地")
-_WITHOUT_GPU = re.compile(r"(?:\b(?:no|without(?: an?)?|ohne|sans|sin)|没有|无)\s*$")
+_WITHOUT_GPU = re.compile(r"(?:\b(?:no|without(?: an?)?)|没有|无)\s*$")
 _AVOIDED = re.compile(r"\b(?:instead of|rather than)\b[^.,;?!，]{0,24}$")
 _LACKED = re.compile(r"\b(?:without|not|less than|more than|than)\s*(?:\w+\s)?$")
 
 _SLICE = re.compile(r"\b\dg\.\d{1,3}gb\b", re.IGNORECASE)
 """A slice of a GPU as MIG names it."""
-_ADDED = re.compile(
-    r"\b(?:add|buy|get|put|plug|use|with|adding|buying|getting)\s+(?:in\s+)?(?:a\s+|an\s+|one\s+)?"
-    r"(?:(?P<two>second|2nd|another|more|extra)|(?P<three>third|3rd)|(?P<four>fourth|4th))\b"
-    r"|\ban? (?P<named>second|2nd)\b|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
-    re.IGNORECASE,
-)
-"""Something that comes to what is there."""
-_ANOTHER_GPU = re.compile(
-    r"\W*(?:$|[.,;?!，。？！]|(?:one|gpus?|cards?|graphics|geforce|nvidia|amd)\b"
-    r"|of (?:them|those|these)\b)",
-    re.IGNORECASE,
-)
-"""What follows it where it is a GPU and not "more context"; else a GPU's name does."""
-_COUNTS = re.compile(
-    r"\b([1-9])\s?x?\s*(?:or|vs\.?|versus|oder|ou|或者?|还是)\s*([2-9])\s?(?:x\b|(?=(?:x\s)?[a-z]+\d))",
-    re.IGNORECASE,
-)
-"""Two numbers of one GPU: "1x or 2x H100"."""
 _IN_ONE = re.compile(
     r"\b(?:together|combin\w+|mix\w*|split|across|both|alongside|plus)\b"
     r"|\bsame (?:pc|machine|rig|box)\b|llama\.?cpp|ollama|kobold|lm ?studio|混",
@@ -85,9 +71,13 @@ _CHIPS = ("", " pro", " max", " ultra")
 
 _LIKE_A_GPU = re.compile(
     r"\b(?:geforce |nvidia |amd |intel )?(?:rtx|gtx|gt|rx|quadro|tesla|radeon|arc)"
-    r" ?[a-z]?\d{3,4}[a-z]?(?: ?(?:ti|super|xt))?\b",
+    r" ?[a-z]?\d{3,4}[a-z]?(?: ?(?:ti|super|xt))?\b"
+    r"|\b[a-z]{1,2}\d{3,4}\b(?=\W{1,2}\d{1,3} ?gi?b\b)",
     re.IGNORECASE,
 )
+"""What is written like the name of a GPU: with a brand, or before its memory."""
+_ITS_MEMORY = re.compile(r"\W{1,2}(\d{1,3}) ?gi?b\b", re.IGNORECASE)
+"""Behind such a name."""
 
 _ROUNDED = 0.06
 """How far memory may be from what a GPU is sold with: "12G" of 11."""
@@ -97,30 +87,6 @@ _OLD = 4
 
 _TOLERANCE = 0.05
 """How far a memory size may be from a whole number to be that of a GPU [GB]."""
-
-_MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
-_IN_EACH = re.compile(
-    rf"(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
-    r"(?:each|every one)\s+(?:of them\s+)?(?:with|has|having|of|contain\w*)\b",
-    re.IGNORECASE,
-)
-"""Machines of which each has the GPUs that follow."""
-_NODES_OF = re.compile(
-    rf"\b(?P<count>an?|\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:single\s+|full\s+)?nodes?\s+(?:of|with)\s+"
-    r"(?!\d)",
-    re.IGNORECASE,
-)
-"""Whole nodes of a GPU that is named without a number."""
-_LISTED = re.compile(
-    r"\b(?:GPU|Device)\s+(\d{1,2}):\s|\|\s*(\d{1,2})\s+(?:NVIDIA|Tesla|Quadro|GeForce|AMD)\b",
-    re.IGNORECASE,
-)
-"""A GPU in the list that a driver or an engine prints, with its index."""
-_ONE_OF = re.compile(
-    r"\b(?:use|using|used|on)\s+(?:only\s+|just\s+)?one of (?:them|these|those)\b"
-    r"|(?:使用|用|只用).{0,2}其中(?:一|1)[张块片]",
-    re.IGNORECASE,
-)
 
 _MACHINE = 80
 """Characters of a text that names the GPUs of one machine, at most."""
@@ -140,16 +106,18 @@ def choose(
     hardware, options = choice.hardware()
     if hardware is not None:
         name, count = name_of(hardware, gpus)
-        if name and (counts := _COUNTS.search(text)) is not None:
-            return None, [f"{number}x {name}" for number in counts.groups()], None
+        if name and (counts := counts_side_by_side(text)):
+            return None, [f"{number}x {name}" for number in counts], None
         return name and in_laptop(text, name, count, gpus), [], count
     named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]
     if not options:
         return None, names, None
-    if len({count or 1 for _, count in named}) > 1:
+    counted = [count for _, count in named]
+    if len({count or 1 for count in counted}) > 1:
         return None, [f"{count}x {name}" if count else name for name, count in named], None
-    return None, names, max((fact.value.count or 0 for fact in facts), default=0) or None
+    stated = [*counted, *(fact.value.count for fact in facts), count_of_each(text)]
+    return None, names, max((count for count in stated if count), default=None)
 
 
 class _Choice:
@@ -235,20 +203,20 @@ class _Choice:
         if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
             count *= machines
         match = self._gpus.find(first.value.name)
-        of_nodes = _NODES_OF.search(self._text)
-        if match is not None and of_nodes is not None:
-            word = of_nodes["count"].lower()
-            nodes = int(word) if word.isdigit() else NUMBER_WORDS.get(word, 1)
+        nodes = whole_nodes(self._text)
+        if match is not None and nodes is not None:
             if count is None or count == nodes:
                 count = nodes * (match.accelerator.node_size or 1)
         elif count is None and machines > 1 and match is not None:
             count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
             near = bare = list(self._facts)
-        if (added := self._added()) and (count or 1) < added:
+        if (added := count_with_added(self._text, [fact.start for fact in self._facts])) and (
+            count or 1
+        ) < added:
             count = added
         if machines == 1:
-            count = self._in_all(count)
+            count = count_in_all(self._text, count)
         if (part := _SLICE.search(self._text)) is not None:
             first = self._sliced(first, part[0])
         memory = next((one.memory for one in named if one.memory is not None), None)
@@ -288,27 +256,6 @@ class _Choice:
             and fact.sentence in self._questions
         ]
 
-    def _in_all(self, count: int | None) -> int | None:
-        """Return how many GPUs there are, where the text says so otherwise than by a number of
-        GPUs: in each of several machines, in a list with indices, or one of those it counts."""
-        if _ONE_OF.search(self._text):
-            return 1
-        if (match := _IN_EACH.search(self._text)) is not None:
-            machines = match["count"].lower()
-            return (count or 1) * (NUMBER_WORDS.get(machines) or int(machines))
-        listed = {int(match[1] or match[2]) for match in _LISTED.finditer(self._text)}
-        return max(listed) + 1 if count is None and 0 in listed else count
-
-    def _added(self) -> int | None:
-        """Return how many GPUs there are with one that is added; None where none is."""
-        starts = [fact.start for fact in self._facts]
-        for match in _ADDED.finditer(self._text):
-            named = any(match.end() < start <= match.end() + 2 for start in starts)
-            bare = match["named"] is None
-            if match["also"] or named or (bare and _ANOTHER_GPU.match(self._text, match.end())):
-                return {"three": 3, "four": 4}.get(str(match.lastgroup), 2)
-        return None
-
     def _sliced(self, fact: Fact, part: str) -> Fact:
         """Return a GPU as the slice of it that the text names elsewhere: "3g.40gb on an H100"."""
         name = f"{fact.value.name} {part}"
@@ -330,11 +277,12 @@ class _Choice:
         chosen = next(iter(each or in_questions or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
-            in_all = self._in_all(counts[0]) if counts else None
+            in_all = count_in_all(self._text, counts[0]) if counts else None
             return Hardware(None, in_all, None, None, True) if counts else None
         one: Hardware = chosen.value
         count = one.count if (one.count or 0) > 1 else max(counts, default=None)
-        return Hardware(None, self._in_all(count), one.memory, one.ram, one.named, one.mac)
+        count = count_in_all(self._text, count)
+        return Hardware(None, count, one.memory, one.ram, one.named, one.mac)
 
     def _before(self, fact: Fact) -> str:
         """Return what stands before a fact, in small letters."""
@@ -366,13 +314,17 @@ class _Choice:
         return one.named or one.count is not None or _HAD.search(before) is not None
 
 
-def unknown_gpu(text: str) -> str | None:
-    """Return the memory that PyTorch prints of a GPU, else what is written like the name of one,
-    where a text names none that is known."""
+def unknown_gpu(text: str) -> tuple[str | None, str]:
+    """Return the memory that PyTorch prints of a GPU, else that of what is written like the name of
+    one, else that name, where a text names none that is known; and what to say of it."""
     if capacity := _CAPACITY.search(text):
-        return f"{capacity[1] or capacity[2]}GiB"
-    match = _LIKE_A_GPU.search(text)
-    return None if match is None else match[0]
+        return f"{capacity[1] or capacity[2]}GiB", ""
+    if (match := _LIKE_A_GPU.search(text)) is None:
+        return None, ""
+    if (memory := _ITS_MEMORY.match(text, match.end())) is None:
+        return match[0], ""
+    size = f"{memory[1]}GB"
+    return size, f"gpu: {match[0]} is not in the catalog; the answer is of any GPU of {size}."
 
 
 def other_memory(facts: Sequence[Fact], gpus: GpuNames) -> Iterator[str]:

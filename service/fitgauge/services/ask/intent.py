@@ -22,7 +22,8 @@ _LARGEST_BEFORE = re.compile(
 )
 
 _OF_THE_FAMILY = re.compile(
-    r"\W*(?:models?|sizes?|versions?|variants?|can|could|should|fits?|runs?|will|would|do|is|works?)\b"
+    r"\W*(?:that |which )?(?:i|we|you|models?|sizes?|versions?|variants?|can|could"
+    r"|should|fits?|runs?|will|would|do|is|works?)\b"
     r"|\W*(?:模型|型号)",
     re.IGNORECASE,
 )
@@ -41,7 +42,7 @@ GPUS = re.compile(
     r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
     r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
     r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b|\bhow many\W*$"
-    r"|\bhow many of (?:each|them|those|these)\b"
+    r"|\bhow many (?:rtx |gtx )?\d{4}\b|\bhow many of (?:each|them|those|these)\b"
     rf"|\bhow (?:many|much)\b(?!{OTHERS})[^.?]{{0,30}}"
     r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
@@ -54,11 +55,7 @@ GPUS = re.compile(
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
     r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]"
-    r"|welche[rsn]?\s+(?:gpu|(?:grafik)?karte|hardware)|quelle\s+(?:gpu|carte)"
-    r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚|\b(?:qu[eé]|cu[aá]l|quale?|qual)\s+(?:gpu|tarjeta|scheda|placa)\b"
-    r"|как(?:ая|ую|ой|ие) gpu"
-    r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\s+"
-    r"(?:gpus?|cartes|placas|tarjetas|karten|[a-z]{1,2}\d{1,3}|(?:[rg]tx )?\d{4})\b"
+    r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚"
     r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b",
     re.IGNORECASE,
 )
@@ -66,30 +63,27 @@ GPUS = re.compile(
 NEED = re.compile(
     r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
     r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
-    r"|\bhow much (?:would|does|do|is)\b"
+    r"|\bhow much (?:would|does|do|is|need)\b"
     r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
-    r"|\bwie ?viel\b|\bcombien\b|얼마|どれくらい"
-    r"|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要"
-    r"|\bcu[aá]nt[ao]s?\b|\bquant[aoi]\b|сколько",
+    r"|얼마|どれくらい"
+    r"|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要",
     re.IGNORECASE,
 )
 
 _COMPARE = re.compile(
     r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
     r"|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
-    r"|对比|比较|还是|或者?|哪个好|\boder\b|\bou\b|아니면"
-    r"|\bmejor\b|\bmelhor\b|\bo (?:una?|dos|tres)\b|\bили\b|それとも|または",
+    r"|对比|比较|还是|或者?|哪个好|아니면|それとも|または",
     re.IGNORECASE,
 )
 
 MEMORY = re.compile(
-    r"\b(?:memory|vram|oom|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
-    r"|kv[- ]?cache|compute (?:is )?(?:needed|required)"
+    r"\b(?:memory|vram|oom\w*|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
+    r"|kv[- ]?cache|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
-    r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리|speicher|mémoire"
-    r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|\bmemori?a\b|\bcabe\b"
-    r"|\broda\b|\bentrenar\b|памят|видеокарт|поместит|запуст|raspberry|phone|android|ipad",
+    r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리"
+    r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|raspberry|phone|android|ipad",
     re.IGNORECASE,
 )
 
@@ -99,7 +93,7 @@ _TIME = re.compile(
     r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
     r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"
     r"|多久|多长时间|训练时间|多少钱"
-    r"|wie lange|combien de temps|얼마나 걸",
+    r"|얼마나 걸",
     re.IGNORECASE,
 )
 _DISK = re.compile(
@@ -116,26 +110,27 @@ _MERGE = re.compile(
 _FORMAT = re.compile(
     r"\b(?:best|which|what|right|highest|largest|biggest|recommended)\s+(?:\w+\s+){0,2}"
     r"(?:quants?|quanti[sz]ations?(?: level)?|bit ?width|bpw|gguf|precision)\b"
+    r"|\bany (?:kind of |sort of )?quant\w*"
     r"|(?:什么|哪[种个]|多少位?)的?量化|量化(?:到|成)?(?:什么|多少|几)",
     re.IGNORECASE,
 )
 
 _QUANTIZED = re.compile(
-    r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)|quantisiert"
-    r"|cuantizad",
+    r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)",
     re.IGNORECASE,
 )
 _FULL = re.compile(
     r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window|epochs?"
     r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
-    r"|\bcomplet(?:o|a|amente|ement)\b|\bvollständig|полност|\bcomplètement\b|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b))",
+    r"|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b))",
     re.IGNORECASE,
 )
 _ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
 _TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
 _PRICE = re.compile(
     r"\bcheap\w*|\b(?:less|least|most|more) (?:expensive|cost[- ]effective)|\bbest (?:value|price)"
-    r"|便宜|划算|性价比|billig|günstig|moins cher|más barat|安い",
+    r"|\b(?:what|how much)\b[^.?]{0,24}\bcosts?\b[^.?]{0,24}\b(?:run|serve|host|rent|deploy)\w*\b"
+    r"|便宜|划算|性价比|安い",
     re.IGNORECASE,
 )
 _PER_TOKEN = re.compile(
@@ -148,7 +143,7 @@ _AS_PUBLISHED = re.compile(
     r"|\bnative precision\b|不量化|非量化|全精度",
     re.IGNORECASE,
 )
-_FASTEST = re.compile(r"\bfast(?:er|est)\b|\bquicke(?:r|st)\b|更快|最快|schnell", re.IGNORECASE)
+_FASTEST = re.compile(r"\bfast(?:er|est)\b|\bquicke(?:r|st)\b|更快|最快", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(

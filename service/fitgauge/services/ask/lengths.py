@@ -1,12 +1,15 @@
 """How many tokens a question is about: of a request with its prompt and answer, or of a training
 sequence."""
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.formats_meant import AGAINST, LISTED
 from fitgauge.services.ask.grammar import in_tens
+from fitgauge.services.ask.intent import compares
 
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024
@@ -19,6 +22,8 @@ _USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
 _HOW_MANY = re.compile(r"\bhow many\b|\bnumber of\b|多少|几个", re.IGNORECASE)
 
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
+_OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGNORECASE)
+"""What may stand next to each of several lengths."""
 _WHOLE = re.compile(
     r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)"
     r"(?:(?:its|the|a|my)\s+)?(?:max(?:imum|imal)?|longest)|\b(?:full|whole|entire|native))"
@@ -64,6 +69,26 @@ def is_budget(fact: Fact) -> bool:
 def wants_whole_context(text: str) -> bool:
     """Return whether a text means all the tokens that the model reads, without their number."""
     return _WHOLE.search(text) is not None
+
+
+def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
+    """Return the contexts that a text sets side by side, in its order: "8k vs 32k"; empty for
+    one. facts: all of the text."""
+    named = [
+        fact
+        for fact in facts
+        if fact.kind in ("length", "tokens")
+        or (fact.kind == "number" and _is_in_thousands(fact, text, training=False))
+    ]
+    against = LISTED if compares(text) else AGAINST
+    groups = [named[:1]]
+    for before, after in itertools.pairwise(named):
+        between = _OF_LENGTHS.sub(" ", text[before.end : after.start])
+        if not against.fullmatch(between.strip()):
+            groups.append([])
+        groups[-1].append(after)
+    values = list(dict.fromkeys(int(fact.value) for fact in max(groups, key=len)))
+    return values if len(values) > 1 else []
 
 
 def lengths(

@@ -34,11 +34,13 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     methods = [fact for fact in facts if fact.kind == "method"]
     adapters: list[object] = []
     algorithms: list[object] = []
+    refused: list[object] = []
     for fact in methods:
         if not is_refused(text, fact):
             (adapters if fact.value in METHODS else algorithms).append(fact.value)
         elif fact.value in ("lora", "dora", "qlora"):
-            adapters.append("full")
+            refused.append("full")
+    adapters = adapters or refused
     optimizer = OPTIMIZERS.search(text)
     of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
     if not adapters and (of_all or is_full(text) or _is_full_command(text)):

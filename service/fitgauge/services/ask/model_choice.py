@@ -11,13 +11,20 @@ from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.names import ModelNames
 
 _JOINED = re.compile(
-    r"[\s,、/&]*(?:and|or|to|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
-    r"\s*(?:the |a )?"
+    r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
+    r"\s*(?:(?:the|an?)(?:\s|$))?"
 )
 """What stands between names that are on a par."""
 
 _FORM = re.compile(rf"\b(?:in |at |@ ?)?{FORMAT.pattern}(?![a-z0-9])")
 """A number format behind a name: "qwen3 14b awq and gemma 3 12b q8_0"."""
+
+_DRAFT = re.compile(
+    r"\W{0,2}(?:model )?(?:as |is |for )?(?:an? |the )?"
+    r"(?:draft(?:er|ing)?|speculator|speculative)\b",
+    re.IGNORECASE,
+)
+"""What follows the name of a draft model."""
 
 _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 """What follows the name of a data set."""
@@ -72,6 +79,14 @@ def choose_model(
     if len(largest) > 1 and (not in_questions or any(fact in largest for fact in in_questions)):
         return None, [str(fact.value) for fact in largest]
     return str(_most_said(in_questions or named, facts).value), []
+
+
+def draft_model(text: str, facts: Sequence[Fact]) -> Fact | None:
+    """Return the model that drafts tokens for another one; None where a text names no two.
+
+    facts: of models."""
+    drafts = [fact for fact in facts if _DRAFT.match(text, fact.end)]
+    return drafts[0] if drafts and len(_distinct(facts)) > 1 else None
 
 
 def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:

@@ -161,6 +161,10 @@ class _Start:
             self.titled
             or scan.models.family_in(first.low) is not None
             or (is_sized and first.low in scan.models.common)
+            or (
+                after is not None
+                and (scan.models.mended(first.low), after.low) in scan.models.pairs
+            )
             or (_has_size(scan, index + 1) and scan.models.mended(first.low) is not None)
         )
 

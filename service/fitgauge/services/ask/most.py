@@ -2,6 +2,7 @@
 once, or sequences of a micro-batch."""
 
 import re
+from collections.abc import Sequence
 
 from msgspec import structs
 
@@ -16,7 +17,7 @@ _CONTEXT = re.compile(
     r"[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
     r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
     r"|\bhow many tokens (?:of context|can)\b"
-    r"|\b(?:contexto|contesto) (?:m[aá]ximo|massimo)\b|\bcontexte maxim\w+|\bmaximale\w* kontext"
+    r"|\bcontext maximum\b"
     r"|最大コンテキスト|최대 ?컨텍스트"
     r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)",
     re.IGNORECASE,
@@ -25,13 +26,18 @@ _REQUESTS = re.compile(
     r"\bhow many\b[^.?,;]{0,16}?\b(?:users|requests|people|clients|sessions|streams|chats|agents"
     r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
     r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
+    r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
+    r"batch(?:es)?\b"
     r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
-    r"|\b(?:cu[aá]nt[ao]s|quant[aoi]s?|combien d[e'’]|wie ?viele)\s*"
-    r"(?:\w+ )?(?:usuarios|usu[aá]rios|utenti|utilisateurs|nutzer|benutzer)\b"
     r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
     re.IGNORECASE,
 )
 
+
+_COPIES = re.compile(
+    r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)",
+    re.IGNORECASE,
+)
 
 _BATCH = re.compile(
     r"\b(?:max(?:imum|imal)?|largest|biggest|what|which|how (?:big|large))\b[^.?,;]{0,16}?"
@@ -79,20 +85,59 @@ def most_of(
     """Return the request for the most that a text asks for, so that the command holds it, and a
     sentence that says it with a space behind it; None where it asks for no such thing, or
     nothing fits. Where the usual context does not surely fit, it is the one that is suggested."""
+    field = _field_asked(text, understood)
     if answer.verdict != "fits":
-        wants = understood.context_length is None and _CONTEXT.search(text) is not None
-        return _shorter(request, answer) if wants else None
-    if answer.limits is None:
+        return _shorter(request, answer) if field == "max_context_length" else None
+    most = getattr(answer.limits, field, None) if field is not None else None
+    if not most:
         return None
-    tokens, requests = answer.limits.max_context_length, answer.limits.max_concurrency
-    if understood.context_length is None and tokens and _CONTEXT.search(text):
-        longest = structs.replace(request, context_length=tokens)
-        return longest, f"{tokens:,} tokens of context at most. "
-    if understood.concurrency is None and requests and _REQUESTS.search(text):
-        most = structs.replace(request, concurrency=requests)
-        noun = "request" if requests == 1 else "requests"
-        return most, f"{requests:,} {noun} at once at most. "
+    if field == "max_context_length":
+        longest = structs.replace(request, context_length=most)
+        return longest, f"{most:,} tokens of context at most. "
+    noun = "request" if most == 1 else "requests"
+    return structs.replace(request, concurrency=most), f"{most:,} {noun} at once at most. "
+
+
+def wants_most(text: str, understood: Understood) -> bool:
+    """Return whether a text asks for the longest context or the most requests at once."""
+    return _field_asked(text, understood) is not None
+
+
+def most_of_each(
+    text: str, understood: Understood, names: Sequence[str], answers: Sequence[FitAnswer]
+) -> str:
+    """Return the longest context or the most requests at once of each of several answers, as a
+    sentence with a space behind it; empty where a text asks for neither.
+
+    names: of the answers."""
+    field = _field_asked(text, understood)
+    if field is None:
+        return ""
+    noun = "Tokens of context" if field == "max_context_length" else "Requests at once"
+    values = [getattr(one.limits, field, None) or 0 for one in answers]
+    each = ", ".join(f"{name} {value:,}" for name, value in zip(names, values, strict=True))
+    return f"{noun} at most: {each}. "
+
+
+def _field_asked(text: str, understood: Understood) -> str | None:
+    """Return the limit of an answer that a text asks for; None for none."""
+    if understood.context_length is None and _CONTEXT.search(text):
+        return "max_context_length"
+    if understood.concurrency is None and _REQUESTS.search(text):
+        return "max_concurrency"
     return None
+
+
+def copies_in_words(text: str, answer: FitAnswer) -> str:
+    """Return how many copies of a model the GPUs of a question hold, where it asks for that, as a
+    sentence with a space behind it; empty for other questions."""
+    each = answer.limits.min_gpu_count if answer.limits else None
+    if not each or answer.gpu is None or _COPIES.search(text) is None:
+        return ""
+    copies, noun = (answer.gpu.count or 1) // each, "GPU" if each == 1 else "GPUs"
+    if copies == 0:
+        return f"No copy fits: one takes {each} {noun}. "
+    return f"{copies:,} cop{'y' if copies == 1 else 'ies'} at most, each on {each} {noun}. "
 
 
 def _shorter(request: FitRequest, answer: FitAnswer) -> tuple[FitRequest, str] | None:

@@ -53,7 +53,7 @@ _MANY_MODELS = 20
 """Bundled models of a family from which on a short word is taken for a misspelling of it: with
 fewer, "best 7b" would be a Bert."""
 
-UNBUNDLED = frozenset({"rwkv", "grok", "tulu", "pixtral", "cogvlm"})
+UNBUNDLED = frozenset({"rwkv", "grok", "tulu", "pixtral", "cogvlm", "jina"})
 """Families without a bundled model: with a size or a version a name is theirs, not a size's."""
 
 _SHORT = re.compile(r"(?P<stem>[a-z]{3,4})(?P<version>(?:\d(?:\.\d)?)?)")

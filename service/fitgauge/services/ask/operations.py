@@ -29,16 +29,13 @@ _MODELS = re.compile(
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
-    r"|多少[bB]的?模型|哪个模型|어떤\s*모델|welche[ns]?\s+modelle?\b|quels?\s+mod[eè]les?\b"
-    r"|(?:どの|どんな|何の|最大の)モデル|\b(?:qu[eé]|cu[aá]les|quali?|quais)\s+mod[eè]l[oi]s?\b"
-    r"|как(?:ие|ую|ая|ой) модел"
+    r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"
 )
 
 _COUNT_OF_GPUS = re.compile(
     rf"\bhow many\b(?!{OTHERS})|\b(?:gpu|card) count\b"
     r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
-    r"|\b(?:cu[aá]nt[ao]s|quant[ao]s|wie ?viele|combien de)\b"
 )
 
 _IT_FITS = re.compile(
@@ -81,6 +78,8 @@ class Signs(NamedTuple):
     """Engines on a par."""
     formats: int
     """Formats of weights on a par."""
+    contexts: int
+    """Contexts on a par."""
     model: bool
     """Whether a model is named."""
     hardware: bool
@@ -133,7 +132,7 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
         and (counts or asks_price(low) or (signs.fastest and not signs.training))
     ):
         return "recommend_gpus"
-    several = max(signs.models, signs.engines, signs.formats) > 1 or (
+    several = max(signs.models, signs.engines, signs.formats, signs.contexts) > 1 or (
         signs.gpus > 1 and compares(low)
     )
     if several and not signs.training and signs.model and signs.hardware:

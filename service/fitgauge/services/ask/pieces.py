@@ -5,6 +5,7 @@ import unicodedata
 from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import in_latin
+from fitgauge.services.ask.languages import in_english
 
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
@@ -21,8 +22,6 @@ _SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
 
 _COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
 """A name with a sign: "Command R+"."""
-_GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
-"""As French, Russian and Japanese write them: "80 Go"."""
 
 _SWITCHED_OFF = re.compile(
     r"(?<![\w-])(?:--)?[A-Za-z]\w*_\w+[\"']?\s*[:=]\s*[\"']?(?:false|no|off|null|none)\b[\"']?",
@@ -47,26 +46,16 @@ _IN_AND_OUT = re.compile(
 )
 """A prompt and its answer: "4k in, 1k out"."""
 
-_CYRILLIC = {
-    r"видеопамят\w*": "vram",
-    r"видеокарт\w*|\bкарт(?:а|е|ы|у|ой|ах)?\b": "gpu",
-    r"оперативн\w+(?:\s+памят\w*)?|\bозу\b": "ram",
-    r"контекст\w*": "context",
-    r"токен\w*": "tokens",
-    r"\bбит\w*": "bit",
-    r"\bдв(?:а|е|ух)\b": "two",
-    r"\bтр(?:и|[её]х)\b": "three",
-    r"\bчетыр(?:е|[её]х)\b": "four",
-    r"\bдообуч\w*|\bобуч\w*": "fine-tuning",
-    r"\bполн(?:ое|ого|ый|остью)\b": "full",
-    r"\bсколько (?=gpu\b)": "how many ",
-    r"пользовател\w*": "users",
-    r"запрос\w*": "requests",
-    r"(?<=\d)\s?к\b": "k",
-}
-"""Words of settings, which no piece below is made of."""
+_RAISED = re.compile(
+    r"\b(?:from|von|de|da)\s+\d[\d.,]*[kK]?\s+(?:\w+\s+)?(?:to|auf|bis|à|a|para)\s+(?=\d)",
+    re.IGNORECASE,
+)
+"""A value that is left for another one: "from 8192 to 32768"."""
+_RESOURCE = re.compile(
+    r"\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", re.IGNORECASE
+)
+"""Kubernetes' name of GPUs before their number."""
 
-_BITS = re.compile(r"(?<=\d)\s?(?:비트|ビット|比特)")
 _LISTED_ARGUMENTS = re.compile(r"([\"'])\s*,\s*(?=[\"'])")
 """What stands between the arguments of a manifest: ["--max-model-len", "8192"]."""
 
@@ -96,22 +85,21 @@ class Piece(NamedTuple):
 
 def plain(text: str) -> str:
     """Return the text in compatible characters, without control characters, and with the families
-    of models in Latin letters."""
+    of models in Latin letters and words of other languages in English."""
     text = in_latin(unicodedata.normalize("NFKC", text))
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
     text = _COMMAND.sub("command-r-plus", text)
-    text = _GIGABYTES.sub(r"\1GB", text)
+    text = in_english(text)
     text = _AUTOCORRECTED.sub("--", text)
     text = _FULL.sub("full finetuning", text)
     text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
-    text = _BITS.sub("bit", text)
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
     text = _SHORT_CONTEXT.sub("--ctx-size", text)
+    text = _RAISED.sub("to ", text)
+    text = _RESOURCE.sub("gpus x", text)
     text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)
-    for words, meaning in _CYRILLIC.items():
-        text = re.sub(words, meaning, text, flags=re.IGNORECASE)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

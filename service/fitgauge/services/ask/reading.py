@@ -2,15 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
 from fitgauge.catalog.scope import closed_model_in
-from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.clouds import clouds_in
 from fitgauge.services.ask.commands import Pasted, pasted_command
+from fitgauge.services.ask.engines_meant import engine_meant, engines_side_by_side
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import (
     WIDTHS,
@@ -30,7 +29,6 @@ from fitgauge.services.ask.intent import (
     about_time,
     about_training,
     asks_speed,
-    compares,
     served_adapters,
     wants_largest,
 )
@@ -38,14 +36,15 @@ from fitgauge.services.ask.leftovers import leftovers
 from fitgauge.services.ask.lengths import (
     is_budget,
     lengths,
+    lengths_side_by_side,
     sized_requests,
     wants_whole_context,
 )
 from fitgauge.services.ask.machines import held_by_others
 from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
-    after_contrast,
     choose_model,
+    draft_model,
     with_size,
     without_other_words,
 )
@@ -62,8 +61,11 @@ from fitgauge.services.ask.sentences import question_sentences, without_models, 
 from fitgauge.services.ask.speeds import wanted_speeds, wants_rate
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 
-_LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
-"""Engines that are libraries that models are trained with, too."""
+_MEMORY_ALONE = re.compile(r"\d+GB")
+"""A GPU that is named by its memory."""
+
+_DRAFTED = 3
+"""Tokens that a draft model drafts in a step, where one is named: vLLM's own examples."""
 
 _DEFAULT_BUDGET = 1_000_000
 """Tokens whose time is answered where the text names no data."""
@@ -149,6 +151,8 @@ class _Choice:
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
+        self._draft: str | None = None
+        """The model that drafts tokens for the one that is meant."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
         self._questions = question_sentences(text, tokens)
         self._plain = without_publishers(without_models(text, tokens))
@@ -161,6 +165,8 @@ class _Choice:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
+        if self._draft is not None:
+            settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
         if self._command is not None:
             settings |= self._command.settings()
         terse = self._is_terse()
@@ -170,10 +176,13 @@ class _Choice:
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
-        elif not (gpu or names):
-            gpu = unknown_gpu(self._text)
-        engines = self._engines()
+        elif not names and (gpu is None or _MEMORY_ALONE.fullmatch(gpu)):
+            unknown, note = unknown_gpu(self._text)
+            gpu = gpu or unknown
+            notes += [note] if note else []
+        engines = [] if self._training else engines_side_by_side(self._text, self._of("engine"))
         formats = [] if self._training else formats_side_by_side(self._text, self._facts)
+        contexts = [] if self._training else lengths_side_by_side(self._text, self._facts)
         clouds = clouds_in(self._plain, self._gpus.clouds)
         signs = Signs(
             training=self._training,
@@ -192,6 +201,7 @@ class _Choice:
             and not any(re.match(r"\d+x ", name) for name in names),
             engines=len(engines),
             formats=len(formats),
+            contexts=len(contexts),
         )
         operation = operation_of(self._plain, signs)
         if operation is None and self._command is not None:
@@ -203,6 +213,8 @@ class _Choice:
             settings["decode_gpu"] = apart.gpus.get("decode")
         if operation == "compare_fit" and engines:
             settings |= {"engines": engines, "engine": None}
+        if operation == "compare_fit" and contexts:
+            settings |= {"context_lengths": contexts, "context_length": None}
         if operation == "compare_fit" and formats:
             settings |= {"quantizations": formats, "quantization": None}
             self._used.update(fact.start for fact in self._of("format"))
@@ -272,6 +284,9 @@ class _Choice:
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]
         facts = without_other_words(facts, self._names)
+        if not self._training and (draft := draft_model(self._text, facts)) is not None:
+            self._draft = str(draft.value)
+            facts = [fact for fact in facts if fact.value != draft.value]
         model, models = choose_model(self._text, facts, self._questions)
         if not (model or models) and is_about_memory:
             model = closed_model_in(self._text)
@@ -318,7 +333,8 @@ class _Choice:
         ):
             fields[field] = self._largest(kind)
         fields["kv_cache_dtype"] = self._first("cache")
-        fields["engine"] = self._engine()
+        engine = engine_meant(self._text, self._of("engine"))
+        fields["engine"] = self._use(engine) if engine else None
         fields["engine_version"] = engine_version(self._text, self._of("engine"))
         fields["quantization"] = self._quantization()
         return {
@@ -351,22 +367,6 @@ class _Choice:
         if about_time(self._text):
             return data | {"token_budget": _DEFAULT_BUDGET}
         return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
-
-    def _engines(self) -> list[str]:
-        """Return the engines that a text sets side by side; empty for one."""
-        named = list(dict.fromkeys(str(fact.value) for fact in self._of("engine")))
-        covered = [name for name in named if name in ENGINES]
-        several = len(covered) > 1 and not self._training and compares(self._text)
-        return covered if several else []
-
-    def _engine(self) -> object:
-        """Return the engine after "but", else the first: a library that models are trained with
-        too only where no other is named."""
-        named = self._of("engine")
-        covered = [fact for fact in named if fact.value in ENGINES] or named
-        engines = [fact for fact in covered if fact.value not in _LIBRARIES] or named
-        chosen = after_contrast(self._text, engines) or next(iter(engines), None)
-        return self._use(chosen) if chosen else None
 
     def _first(self, kind: str) -> object:
         return next((self._use(fact) for fact in self._of(kind)), None)

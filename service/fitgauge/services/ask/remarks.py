@@ -17,12 +17,12 @@ _SHARE = 0.92
 
 _CPU = re.compile(r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b")
 
+_DRAFT = (
+    re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
+    "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own MTP"
+    " head.",
+)
 _REMARKS = (
-    (
-        re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),
-        "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own"
-        " MTP head.",
-    ),
     (
         re.compile(r"\b(?:ud[-_])?q\d_k_xl\b|\b\d\.\d{1,2}[- ]?bits?\b"),
         "such files mix types in a way of their own; the answer is of the usual file of about as"
@@ -63,7 +63,9 @@ _REMARKS = (
     (
         re.compile(
             r"\bbudget\b[^.?!]{0,24}?[€£¥$]\s?\d[\d.,]*k?(?!\s*(?:/|per|an|a) ?(?:h|mo))"
-            r"|[€£]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo))|\b\d[\d.,]*k? ?(?:€|euros?\b)"
+            r"|[€£]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo))"
+            r"|\b\d[\d.,]*k? ?(?:€|(?:euros?|eur|usd|gbp|dollars|bucks)\b)"
+            r"(?!\s*(?:/|per|an|a) ?(?:h|mo))"
         ),
         "what GPUs cost to buy is not known here; prices are those of renting. Send"
         " `max_usd_per_hour` for a limit.",
@@ -98,11 +100,13 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 
-def remarks(text: str, *, has_gpu: bool) -> list[str]:
+def remarks(text: str, *, has_gpu: bool, drafted: bool) -> list[str]:
     """Return a sentence for each, with the words of the question that it is about. has_gpu:
-    whether it names a GPU, so that only a part may run on the CPU."""
+    whether it names a GPU, so that only a part may run on the CPU; drafted: whether it names a
+    draft model."""
     low = text.lower()
     if has_gpu:
         low = _CPU.sub(" ", low)
-    matches = ((pattern.search(low), sentence) for pattern, sentence in _REMARKS)
+    rows = _REMARKS if drafted else (_DRAFT, *_REMARKS)
+    matches = ((pattern.search(low), sentence) for pattern, sentence in rows)
     return [f"{match[0]}: {sentence}" for match, sentence in matches if match]

@@ -205,7 +205,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
     if reading.operation in ("check_fit", "recommend_gpus"):
-        notes += remarks(reading.text, has_gpu=_names_gpus(fields))
+        drafted = "draft_model" in fields
+        notes += remarks(reading.text, has_gpu=_names_gpus(fields), drafted=drafted)
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":
@@ -238,7 +239,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "gpus": _gpus(fields),
             "quantizations": _formats(reading),
             "engines": fields.get("engines") or _listed(fields.get("engine")),
-            "context_lengths": fields.get("context_length"),
+            "context_lengths": fields.get("context_lengths") or fields.get("context_length"),
             "concurrencies": fields.get("concurrency"),
         }
     elif reading.operation == "list_models_that_fit":
@@ -259,6 +260,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         }
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
+        if training:
+            fields.pop("model", None)  # which is estimated as it is served
     if training:
         if fields.get("quantization") in _QUARTERS and fields.get("method") == "qlora":
             fields["quantization"] = None  # the base that QLoRA quantizes by itself

@@ -53,6 +53,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     ] = None
     kv_cache_dtype: Annotated[str | None, Meta(description="Number format of the KV cache.")] = None
     context_length: Annotated[int | None, Meta(description="Tokens of a request.")] = None
+    context_lengths: Annotated[
+        list[int] | None, Meta(description="Where the question sets several side by side.")
+    ] = None
     prompt_tokens: Annotated[int | None, Meta(description="Of a request.")] = None
     output_tokens: Annotated[int | None, Meta(description="Of its answer.")] = None
     concurrency: Annotated[int | None, Meta(description="Requests at once.")] = None

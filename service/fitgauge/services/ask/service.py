@@ -1,6 +1,6 @@
 """POST /v1/ask: read a question, let the service it means answer, and say what is missing."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,12 @@ from fitgauge.services.ask.caches import cache_in_words, wants_cache
 from fitgauge.services.ask.most import (
     LONGEST_SEQUENCE,
     SEQUENCE_STEP,
+    copies_in_words,
     largest_batch,
     most_of,
+    most_of_each,
     wants_longest_sequence,
+    wants_most,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
@@ -24,9 +27,12 @@ from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words, wants_rate
 from fitgauge.services.ask.tables import (
+    as_question,
+    fitting_rows,
     format_to_take,
     lacks_format,
     needs_together,
+    row_names,
     side_by_side,
     together,
     wants_one_gpu,
@@ -156,6 +162,7 @@ class AskService:
             again = await self._answers["check_fit"](changed)
             assert isinstance(again, FitAnswer)
             result = again
+        lead += copies_in_words(reading.text, result)
         if wants_rate(reading.text):
             lead += speed_in_words(result)
         if wants_cache(reading.text):
@@ -209,15 +216,18 @@ class AskService:
             assert isinstance(other, CompareAnswer)
             table = other
             remarks.append("quantization: as published none fits, so these are the usual formats.")
-        lead = speeds_in_words(await self._side_by_side(reading, table))
+        lead = speeds_in_words(await self._each(side_by_side(reading.understood, table)))
+        if wants_most(reading.text, reading.understood) and (rows := fitting_rows(table)):
+            each = await self._each([as_question(row, reading.understood) for row in rows])
+            lead = most_of_each(reading.text, reading.understood, row_names(rows), each)
         if wants_one_gpu(reading.text):
             lead = together(table)
         return structs.replace(table, summary=lead + table.summary), remarks
 
-    async def _side_by_side(self, reading: Reading, table: CompareAnswer) -> list[FitAnswer]:
-        """Return the answers of the GPUs that a text sets side by side for one model."""
+    async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
+        """Return the answer of each of several rows of a table."""
         answers = []
-        for request in side_by_side(reading.understood, table):
+        for request in requests:
             answer = await self._answers["check_fit"](request)
             assert isinstance(answer, FitAnswer)
             answers.append(answer)

@@ -22,7 +22,7 @@ _ONE_GPU = re.compile(
 )
 
 _FEW_GPUS = 4
-"""GPUs whose speeds are set side by side."""
+"""GPUs, or rows, of each of which something is said."""
 
 
 def lacks_format(request: CompareRequest, table: CompareAnswer) -> bool:
@@ -39,10 +39,10 @@ def format_to_take(understood: Understood, table: CompareAnswer) -> FitRequest |
     best = next((row for row in rows if row.verdict == "fits"), None)
     if best is None or understood.model is None:
         return None
-    return _as_question(best, understood)
+    return as_question(best, understood)
 
 
-def _as_question(row: CompareRow, understood: Understood) -> FitRequest:
+def as_question(row: CompareRow, understood: Understood) -> FitRequest:
     """Return the question that a row of a table answers."""
     return FitRequest(
         model=understood.model or row.model,
@@ -54,6 +54,25 @@ def _as_question(row: CompareRow, understood: Understood) -> FitRequest:
         concurrency=row.concurrency,
         kv_cache_dtype=understood.kv_cache_dtype,
     )
+
+
+def fitting_rows(table: CompareAnswer) -> list[CompareRow]:
+    """Return the rows of a table that fit, where they are few enough to say something of each;
+    empty for others."""
+    rows = [row for row in table.items if row.verdict == "fits"]
+    return rows if 1 < len(rows) <= _FEW_GPUS else []
+
+
+def row_names(rows: Sequence[CompareRow]) -> list[str]:
+    """Return each row by what tells it from the others."""
+    columns = [
+        [row.model for row in rows],
+        [f"{row.gpu_count} x {row.gpu}" for row in rows],
+        [str(row.quantization) for row in rows],
+        [str(row.engine) for row in rows],
+    ]
+    telling = [column for column in columns if len(set(column)) > 1]
+    return [" ".join(parts) for parts in zip(*telling, strict=True)] or [""] * len(rows)
 
 
 def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitRequest]:
@@ -70,7 +89,7 @@ def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitReques
     held = max(by_format.values(), key=len, default=[])
     if not 1 < len(held) <= len(gpus):
         return []
-    return [_as_question(row, understood) for row in held]
+    return [as_question(row, understood) for row in held]
 
 
 def wants_one_gpu(text: str) -> bool:

@@ -1,5 +1,5 @@
-"""Words of questions about memory, in English, Chinese, Korean, German and French, by what they
-mean.
+"""Words of questions about memory, in English, Chinese, Japanese and Korean, by what they mean;
+those of other languages are in `languages`.
 
 No GPU and no model stands here: those words come from the catalog and the snapshot."""
 
@@ -19,7 +19,7 @@ _SETTINGS: Mapping[str, str] = {
         "sequences length|max length|max tokens|max input length|max context|max context length|"
         "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
         "max words|seq|contextsize|long context|seqlen|seqence length|ollama context length|"
-        "kontext|kontextlänge|contexte|max total tokens|context len|sequence"
+        "max total tokens|context len|sequence"
     ),
     "PROMPT": (
         "prompt|prompts|prompt length|prompt tokens|prompt size|prompt len|input|inputs|"
@@ -28,22 +28,23 @@ _SETTINGS: Mapping[str, str] = {
     "OUTPUT": (
         "output|outputs|output length|output tokens|output len|max new tokens|new tokens|"
         "response|completion|completions|completion length|completion tokens|max completion length|"
+        "answers|answer|replies|reply|"
         "response length|response tokens|generated tokens|generation length|max output tokens"
     ),
     "USERS": (
         "users|user|concurrent users|concurrent requests|concurrent|concurrency|concurrently|"
+        "at once|at a time|at the same time|in parallel|"
         "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
         "concurrent clients|requests|sessions|devs|developers|engineers|employees|colleagues|"
         "analysts|students|agents|coders|parallel sequences|max num seqs|max num seq|people|"
-        "num parallel|n parallel|requests concurrently|nutzer|benutzer|utilisateurs|streams|"
-        "running requests|max running requests|usuarios|usuários|utenti|"
-        "usuarios simultáneos|usuários simultâneos"
+        "num parallel|n parallel|requests concurrently|streams|"
+        "running requests|max running requests"
     ),
     "BATCH": (
         "batch|batch size|batchsize|micro batch|micro batch size|microbatch|mbs|max batch size|"
         "per device train batch size|per device batch size|batch size per device|"
         "batch size per gpu|per gpu batch size|batch per gpu|batch per device|per gpu batch|"
-        "micro batch size per gpu|train batch size|bs|batchgröße"
+        "micro batch size per gpu|train batch size|bs"
     ),
     "GLOBAL_BATCH": "global batch size|global batch|total batch size|gbs|effective batch size",
     "ACCUMULATION": "gradient accumulation|gradient accumulation steps|grad accum",
@@ -54,7 +55,10 @@ _SETTINGS: Mapping[str, str] = {
     "RANK": "lora rank|lora r|rank",
     "ZERO": "zero|zero stage|zero3|zero2|zero1",
     "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
-    "KV": "kv|cache|kv cache|kvcache|kv cache dtype|cache type k|kv cache quantization",
+    "KV": (
+        "kv|cache|kv cache|kvcache|kv cache dtype|cache type k|cache type v|ctk|ctv|"
+        "kv cache quantization"
+    ),
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
     "FIRST_TOKEN": "|".join(
         f"{name}{bound}"
@@ -87,21 +91,19 @@ _SETTINGS: Mapping[str, str] = {
     "GPUS": (
         "gpu|gpus|card|cards|graphics card|graphics cards|graphic card|graphic cards|vcard|vram|"
         "video memory|gpu memory|graphics memory|video card|video cards|gpu ram|gfx card|"
-        "unified memory|gpu vram|npu|npus|accelerators|grafikkarte|grafikkarten|carte graphique|"
-        "cartes graphiques|vram gpu|tarjeta|tarjetas|placa|placas|karte|karten|scheda|"
-        "videospeicher|grafikspeicher"
+        "unified memory|gpu vram|npu|npus|accelerators|vram gpu"
     ),
-    "RAM": "ram|system memory|cpu memory|host memory|cpu ram|system ram|arbeitsspeicher|ddr4|ddr5",
+    "RAM": "ram|system memory|cpu memory|host memory|cpu ram|system ram|ddr4|ddr5",
     "MACHINES": "node|nodes|machine|machines|server|servers|hosts",
     "HOURLY": "per hour|an hour|hour|hr|hourly|a hour|h",
-    "MONTHLY": "per month|a month|monthly|month|mo|pro monat|par mois",
+    "MONTHLY": "per month|a month|monthly|month|mo",
     "MONEY": "usd|dollars|dollar|bucks",
     "DISK": "ssd|disk|storage|hdd|nvme|swap",
     "SAMPLES": (
         "samples|sample|examples|training samples|training examples|rows|records|conversations|"
-        "dialogues|data points|datapoints|beispiele"
+        "dialogues|data points|datapoints"
     ),
-    "EPOCHS": "epochs|epoch|num train epochs|num epochs|epochen",
+    "EPOCHS": "epochs|epoch|num train epochs|num epochs",
     "OTHER": "|".join(  # machines whose numbers count nothing
         [f"raspberry pi {number}" for number in range(3, 6)]
         + ["atlas 300", "atlas 800", "atlas 900"]
@@ -195,8 +197,7 @@ TRAINING = (
     "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
     "finetunning", "funetuning", "fintuning", "fintune", "finetunig", "traing", "trainings",
     "deepspeed", "backward", "unsloth", "axolotl", "lora",
-    "qlora", "galore", "optimizer", "trainieren", "finetunen", "feintunen", "entraîner", "entrenar",
-    "treinar", "feintuning", "trl",
+    "qlora", "galore", "optimizer", "trl",
     "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
     "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",
 )  # fmt: skip
@@ -291,7 +292,8 @@ NOISE = frozenset(
         "even", "length", "size", "mode", "version", "versions", "type", "equal", "equals", "max",
         "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
         "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
-        "von", "mit", "der", "die", "das", "de", "la", "le", "avec", "installed", "old", "new",
+        "used", "von", "mit", "der", "die", "das", "de", "la", "le", "avec", "installed", "old",
+        "new",
     }
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""

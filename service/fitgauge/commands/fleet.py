@@ -137,7 +137,7 @@ def _shard(text: str | None) -> Shard:
         part = str(int(index) + 1)
     if not (part.isdigit() and total.isdigit() and 1 <= int(part) <= int(total)):
         raise click.BadParameter(
-            f"{text!r} is no part: write 3/20, or 20 where {_INDEX} is set.",
+            f"{text!r} is no part: of 20 they are 1/20 to 20/20, or 20 where {_INDEX} is set.",
             param_hint="'--shard'",
         )
     return Shard(int(part), int(total))

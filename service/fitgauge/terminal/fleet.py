@@ -8,6 +8,7 @@ from rich.table import Table
 
 from fitgauge.console import as_typed, open_console
 from fitgauge.engine.quantity import GIB
+from fitgauge.services.fleet.pools import kind
 from fitgauge.services.fleet.schemas import (
     DriftAnswer,
     DriftRow,
@@ -46,7 +47,7 @@ def show_fleet(answer: FleetAnswer, console: Console | None = None) -> None:
         table.add_row(
             escape(name),
             f"[{_VERDICTS[verdict]}]{verdict}[/]",
-            escape(_fits_on(answer.counts[name], prices)),
+            escape(_fits_on(answer.counts[name], prices) or answer.why.get(name, "")),
             *(escape(_placed(name, one)) for one in answer.plans),
         )
     console.print(table)
@@ -90,7 +91,7 @@ def _fits_on(counts: dict[str, int], prices: dict[str, float | None]) -> str:
         price = prices[item[0]]
         return (price * item[1] if price is not None else float("inf"), item[1])
 
-    named = [f"{count} x {gpu}" for gpu, count in sorted(counts.items(), key=order)]
+    named = [f"{count} x {kind(gpu)}" for gpu, count in sorted(counts.items(), key=order)]
     more = len(named) - _FITS_ON
     return ", ".join(named[:_FITS_ON]) + (f" and {more} more" if more > 0 else "")
 
@@ -99,7 +100,8 @@ def _placed(name: str, plan: Plan) -> str:
     """Return where the copies of a model run."""
     of_model: Sequence[Placement] = [one for one in plan.placements if one.name == name]
     parts = [
-        f"{one.gpu_count} x {one.gpu}" + (f", {one.replicas} times" if one.replicas > 1 else "")
+        f"{one.gpu_count} x {kind(one.gpu)}"
+        + (f", {one.replicas} times" if one.replicas > 1 else "")
         for one in of_model
     ]
     if left := plan.unplaced.get(name):
@@ -113,7 +115,9 @@ def _plan(plan: Plan, console: Console) -> None:
     for use in plan.pools:
         price = f", {use.usd_per_hour:,.2f} USD/h" if use.usd_per_hour is not None else ""
         machines = f"{use.machines} machine{'' if use.machines == 1 else 's'}"
-        console.print(f"  {use.gpus} x {escape(use.gpu)} in {machines}{price}", highlight=False)
+        console.print(
+            f"  {use.gpus} x {escape(kind(use.gpu))} in {machines}{price}", highlight=False
+        )
     if plan.gap:
         console.print(
             f"  [dim]Another plan may be up to {plan.gap:.1%} better.[/dim]", highlight=False

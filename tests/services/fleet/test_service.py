@@ -190,6 +190,26 @@ def test_the_answer_says_what_fits_and_plans_for_it(answer):
     assert whole.summary.startswith("1 of 2 models fit; fewest GPUs: 1")
 
 
+def test_a_model_that_fits_nowhere_comes_with_the_load_that_none_holds(answer):
+    loads = "[[loads]]\nname = 'chat'\n[[loads]]\nname = 'long'\ncontext_length = 32768\n"
+    gpus = "[[gpus]]\ngpu = '1x RTX 4090'\n[[gpus]]\ngpu = '1x L4'\n"
+    whole = answer(f"models = ['BAAI/bge-m3', 'Qwen/Qwen3-32B', 'Qwen/Qwen3-4B']\n{gpus}{loads}")
+    assert whole.why.keys() == {"BAAI/bge-m3", "Qwen/Qwen3-32B"}
+    assert whole.why["BAAI/bge-m3"].startswith("under long: `context_length` 32,768 exceeds")
+    assert whole.why["Qwen/Qwen3-32B"].startswith("under chat: needs 6")
+    assert whole.why["Qwen/Qwen3-32B"].endswith(" on 1 x RTX 4090")
+
+
+def test_a_count_of_one_bounds_as_any_other(answer):
+    whole = answer("models = ['70b']\n[[gpus]]\ngpu = '1x A100 80GB'\n")
+    assert (whole.fit, whole.pools[0].count) == ([], 1)
+
+
+def test_an_unknown_gpu_is_told_the_command_that_lists_them(answer):
+    whole = answer("models = ['7b']\n[[gpus]]\ngpu = 'L45'\n[[gpus]]\ngpu = 'H100'\n")
+    assert "`fitgauge gpus` lists all" in whole.faults[0].message
+
+
 def test_a_copy_holds_each_of_its_loads(answer):
     """The plan takes the largest of the counts that the loads take."""
     whole = answer(fleet_of(MODELS[-1:], ["H100"]))

@@ -1,11 +1,16 @@
 """The GPUs of a fleet: what a copy of a model may take of them, and their price."""
 
+import re
 from typing import NamedTuple
 
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.engine.accelerator import Accelerator, most_gpus
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.fleet.schemas import GpuEntry, PoolAnswer
+
+_COUNT = re.compile(r"^\s*\d+\s*[x×*]\s*(?=\S)", re.IGNORECASE)
+_ONE = re.compile(r"^\s*(?:1\s*[x×*]|one\b)", re.IGNORECASE)
+"""A count of one, which a name without a count does not say."""
 
 MOST_PER_COPY = 16
 """GPUs of one copy at most."""
@@ -43,11 +48,17 @@ class Pool(NamedTuple):
         )
 
 
+def kind(name: str) -> str:
+    """Return what rows call GPUs without the count in it: "H100" of "16x H100"."""
+    return _COUNT.sub("", name)
+
+
 def pool_of(entry: GpuEntry, catalog: Catalog) -> Pool:
     """Return the GPUs of an entry. Raises UnknownAcceleratorError."""
     match = catalog.find(entry.gpu)
     accelerator = match.accelerator
-    count = entry.count or (match.count if match.count > 1 else None)
+    is_counted = match.count > 1 or _ONE.match(entry.gpu)
+    count = entry.count or (match.count if is_counted else None)
     if match.quota is not None:
         count = match.quota if count is None else min(count, match.quota)
     per_machine = entry.per_machine or node_size(accelerator, None)

@@ -229,6 +229,9 @@ class FleetAnswer(Struct, kw_only=True, tag_field="kind", tag="answer"):
     """Models that fit so at best tightly."""
     do_not_fit: list[str]
     """Models that fit on none."""
+    why: dict[str, str] = {}
+    """What lacks of those that do not fit or are tight, by entry: the load, and the GPUs that come
+    nearest to holding it."""
     pools: list[PoolAnswer]
     """The GPUs."""
     counts: dict[str, dict[str, int]]

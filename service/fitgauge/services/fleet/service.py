@@ -33,6 +33,9 @@ _ALIKE = 64
 """Models whose cells are held for others like them: some 0.2 MiB each, with 50 kinds of GPU and
 four loads."""
 
+_IN_A_FILE = ("GET /v1/gpus", "`fitgauge gpus`")
+"""A path of the API, and the command that lists the same."""
+
 _AT_ONCE = 8
 """Models looked up at once."""
 
@@ -287,6 +290,6 @@ def fault_of(error: FitgaugeError, line: int) -> Fault:
     return Fault(
         line=line,
         code=error.code,
-        message=" ".join(filter(None, (error.detail, error.hint))),
+        message=" ".join(filter(None, (error.detail, error.hint.replace(*_IN_A_FILE)))),
         matches=list(error.matches),
     )

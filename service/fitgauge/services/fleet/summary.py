@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
+from fitgauge.engine.quantity import gib
 from fitgauge.services.fleet import packing
 from fitgauge.services.fleet.packing import Demanded, SolverMissingError
-from fitgauge.services.fleet.pools import Pool
-from fitgauge.services.fleet.schemas import Fault, FleetAnswer, ModelEntry, Plan
+from fitgauge.services.fleet.pools import Pool, kind
+from fitgauge.services.fleet.schemas import Fault, FleetAnswer, FleetRow, ModelEntry, Plan
 from fitgauge.services.fleet.service import Batch, FleetQuestion, Shard
+
+_ADVICE = " Send "
+"""What follows is for callers of the API."""
 
 _NO_SOLVER = (
     "The plan needs a solver that is not installed: pip install 'fitgauge[fleet]', or an image"
@@ -27,6 +31,7 @@ class FleetSummary:
         self._entries: list[ModelEntry] = []
         self._counts: dict[str, dict[str, int]] = {}
         self._tight: set[str] = set()
+        self._why: dict[str, str] = {}
 
     def add(self, batch: Batch) -> None:
         """Add the rows of a model; one whose GPUs are all unknown has none."""
@@ -50,6 +55,8 @@ class FleetSummary:
             all(verdict in ("fits", "tight") for verdict, _ in held) for held in pools.values()
         ):
             self._tight.add(name)
+        if not self._counts[name]:
+            self._why[name] = _why(batch.rows)
 
     def answer(self) -> FleetAnswer:
         """Return the fleet as a whole; a part of it has no plans."""
@@ -67,6 +74,7 @@ class FleetSummary:
             do_not_fit=[
                 name for name in names if not self._counts[name] and name not in self._tight
             ],
+            why=self._why,
             pools=[pool.answer for pool in self._question.pools],
             counts=self._counts,
             plans=plans,
@@ -90,6 +98,23 @@ class FleetSummary:
             return _both(demanded, self._question.pools), None
         except SolverMissingError:
             return [], _NO_SOLVER
+
+
+def _why(rows: Sequence[FleetRow]) -> str:
+    """Return what lacks of a model that fits on GPUs of no one kind: the first load that none of
+    them holds, with what comes nearest."""
+    for load in dict.fromkeys(row.load for row in rows):
+        of_load = [row for row in rows if row.load == load]
+        if any(row.verdict == "fits" for row in of_load):
+            continue
+        sized = [row for row in of_load if row.required_bytes and row.budget_bytes]
+        if not sized:
+            note = of_load[0].note
+            return f"under {load}: {note.message.split(_ADVICE)[0] if note else 'unsupported'}"
+        nearest = min(sized, key=lambda row: (row.required_bytes or 0) / (row.budget_bytes or 1))
+        sizes = f"{gib(nearest.required_bytes or 0)} of {gib(nearest.budget_bytes or 0)}"
+        return f"under {load}: needs {sizes} on {nearest.gpu_count} x {kind(nearest.gpu)}"
+    return "each load fits on some GPUs, all of them on GPUs of no one kind"
 
 
 def _both(demanded: Sequence[Demanded], pools: Sequence[Pool]) -> list[Plan]:
@@ -124,7 +149,7 @@ def left_out(faults: Sequence[Fault]) -> str:
 
 def _clause(plan: Plan) -> str:
     """Return 'fewest GPUs: 24 (16 x H100, 8 x L40S), 61.20 USD/h'."""
-    uses = ", ".join(f"{use.gpus} x {use.gpu}" for use in plan.pools) or "none"
+    uses = ", ".join(f"{use.gpus} x {kind(use.gpu)}" for use in plan.pools) or "none"
     price = f"{plan.usd_per_hour:,.2f} USD/h" if plan.usd_per_hour is not None else "no price"
     left = sum(plan.unplaced.values())
     without = f", {left} {'copy' if left == 1 else 'copies'} without GPUs" if left else ""

@@ -149,7 +149,8 @@ def test_a_bad_row_leaves_the_catalog_of_before_in_force_and_is_told(http, mount
     state = eventually(
         lambda: http.get("/v1/catalog").json(), lambda state: state["standing"] == "refused"
     )
-    assert state["own"]["refused"]["detail"] == "own.json: quotas, 'lab-x1': Expected `int` >= 0."
+    detail = state["own"]["refused"]["detail"]
+    assert detail == "own.json, line 1: quotas, 'lab-x1': it must be at least 0."
     assert state["quotas"] == {"lab-x1": 2}
     assert http.get("/health/ready").json()["catalog"] == "refused"
     assert "fitgauge_catalog_last_reload_successful 0.0" in http.get("/metrics").text
@@ -182,6 +183,6 @@ def test_a_bad_catalog_ends_the_start(tmp_path, contents):
     path = tmp_path / "own.json"
     if contents is not None:
         path.write_text(contents)
-    with pytest.raises(InvalidCatalogError, match=r"^own\.json: "):
+    with pytest.raises(InvalidCatalogError, match=r"^own\.json(, line 1)?: "):
         create_app(Settings(catalog=str(path)))
     logging.getLogger().setLevel(logging.WARNING)

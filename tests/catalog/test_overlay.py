@@ -149,26 +149,41 @@ def test_files_of_a_folder_are_one_catalog():
     assert own.find("2x lab").quota == 4
 
 
+def test_a_typo_is_told_with_its_line_and_what_it_may_mean():
+    row = '[[accelerators]]\nid = "lab-x{}"\nname = "X"\nvendor = "NVIDIA"\n'
+    sizes = "marketed_bytes = 48_000_000_000  # vendr\nusable = 47_000_000_000\n"
+    first, second = row.format(1) + sizes, row.format(2) + sizes
+    for text, told in (
+        (first + second.replace("vendor", "vendr"), "line 10: accelerators, row 2 (lab-x2): "),
+        (first + "[prices]\nh200 = '2.10'\n", "line 8: prices, 'h200': it must be a number"),
+        (first.replace("accelerators", "accelerator"), "line 1: unknown field `accelerator`."),
+    ):
+        with pytest.raises(InvalidCatalogError) as refusal:
+            parse("own.toml", text.encode())
+        assert refusal.value.detail.startswith(f"own.toml, {told}")
+        assert ("Did you mean `" in refusal.value.detail) == ("unknown" in refusal.value.detail)
+
+
 @pytest.mark.parametrize(
     "contents, told",
     [
-        ({"cards": []}, "0.json: Object contains unknown field `cards`."),
-        ({"only": "yes"}, "0.json: only: Expected `bool`, got `str`."),
+        ({"cards": []}, "0.json, line 1: unknown field `cards`."),
+        ({"only": "yes"}, "0.json, line 1: `only` must be true or false, not text."),
         (
             {"accelerators": [CARD, {**CARD, "id": "lab-x2", "marketed_bytes": "48GB"}]},
-            "accelerators, row 2 (lab-x2): marketed_bytes: ",
+            "accelerators, row 2 (lab-x2): `marketed_bytes` must be a whole number, not text.",
         ),
         (
             {"accelerators": [{**CARD, "vram": 1}]},
-            "accelerators, row 1 (lab-x1): Object contains unknown field `vram`.",
+            "accelerators, row 1 (lab-x1): unknown field `vram`.",
         ),
         (
             {"accelerators": [{"name": "X"}]},
-            "accelerators, row 1: Object missing required field `id`.",
+            "accelerators, row 1: `id` is missing.",
         ),
         (
             {"accelerators": [{"id": "H 100"}]},
-            "accelerators, row 1 (H 100): id: Expected `str` matching regex",
+            "accelerators, row 1 (H 100): `id`: Expected `str` matching regex",
         ),
         (
             {"accelerators": [{"id": "h101", "usable": 1}]},
@@ -204,9 +219,9 @@ def test_files_of_a_folder_are_one_catalog():
         ),
         (
             {"accelerators": [{**CARD, "sources": [["usable"]]}]},
-            "accelerators, row 1 (lab-x1): sources[0]: ",
+            "accelerators, row 1 (lab-x1): `sources[0]`",
         ),
-        ({"accelerators": 7}, "0.json: accelerators: Expected `array`, got `int`."),
+        ({"accelerators": 7}, "0.json, line 1: `accelerators` must be a list, not a whole number."),
         ({"only": True}, "only: true needs at least one row of accelerators."),
         (
             {"names": {"big": "RTX 9999"}},
@@ -217,28 +232,28 @@ def test_files_of_a_folder_are_one_catalog():
             {"names": {"big": "big"}},
             "names, 'big': Unknown accelerator 'big'.",
         ),
-        ({"names": {"big": 4}}, "names, 'big': Expected `str`, got `int`."),
+        ({"names": {"big": 4}}, "names, 'big': it must be text, not a whole number."),
         ({"names": {" Big": "L4", "big ": "L4"}}, "names, 'big ': named twice."),
         ({"names": {"\u202e": "L4"}}, "names, '\\u202e': The name contains control characters."),
-        ({"quotas": {"L4": -1}}, "quotas, 'L4': Expected `int` >= 0."),
-        ({"quotas": {"L4": 1.5}}, "quotas, 'L4': Expected `int`, got `float`."),
+        ({"quotas": {"L4": -1}}, "quotas, 'L4': it must be at least 0."),
+        ({"quotas": {"L4": 1.5}}, "quotas, 'L4': it must be a whole number, not a number."),
         ({"quotas": {"L4": 2, "l4-24gb": 3}}, "quotas, 'l4-24gb': L4 has a quota already."),
         ({"quotas": {"2x L4": 3}}, "quotas, '2x L4': '2x L4' means 2 GPUs."),
         ({"quotas": {"24GB": 3}}, "quotas, '24GB': '24GB' is ambiguous: "),
         ({"prices": {"L4": 0.5}}, "prices, 'L4': the price has no date."),
-        ({"as_of": "soon", "prices": {"L4": 0.5}}, "0.json: as_of: "),
+        ({"as_of": "soon", "prices": {"L4": 0.5}}, "0.json, line 1: `as_of`: "),
         (
             {"as_of": "2026-11-01", "prices": {"L4": "cheap"}},
-            "prices, 'L4': Expected `float`, got `str`.",
+            "prices, 'L4': it must be a number, not text.",
         ),
-        ({"as_of": "2026-11-01", "prices": {"L4": -0.5}}, "prices, 'L4': Expected `float` >= 0.0."),
+        ({"as_of": "2026-11-01", "prices": {"L4": -0.5}}, "prices, 'L4': it must be at least 0.0."),
         (
             {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4"}]},
-            "instances, row 1 (rack): Object missing required",
+            "instances, row 1 (rack): `",
         ),
         (
             {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "L4", "count": 0}]},
-            "instances, row 1 (rack): count: ",
+            "instances, row 1 (rack): `count` must be ",
         ),
         (
             {"instances": [{"cloud": "own", "instance": "rack", "accelerator": "H1", "count": 1}]},
@@ -250,13 +265,13 @@ def test_files_of_a_folder_are_one_catalog():
         ),
         (
             {"names": {str(number): "L4" for number in range(2001)}},
-            "0.json: names: Expected `object` of length <= 2000.",
+            "0.json, line 1: `names` must be at most 2000 long.",
         ),
     ],
 )
 def test_a_bad_row_refuses_the_catalog_with_file_row_and_field(contents, told):
     detail = refusal(contents)
-    assert detail.startswith("0.json: ")
+    assert detail.startswith(("0.json: ", "0.json, line 1: "))
     assert told in detail
 
 
@@ -280,7 +295,7 @@ def test_a_bad_row_refuses_the_catalog_with_file_row_and_field(contents, told):
 def test_what_is_no_catalog_is_refused_in_words(name, raw, told):
     with pytest.raises(InvalidCatalogError) as refused:
         overlay(bundled(), [(name, parse(name, raw))])
-    assert refused.value.detail.startswith(f"{name}: ")
+    assert refused.value.detail.startswith((f"{name}: ", f"{name}, line 1: "))
     assert told in refused.value.detail
 
 

@@ -4,6 +4,7 @@ it."""
 import json
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import Bytes
 from fitgauge.errors import InvalidCatalogError
+from fitgauge.refused_values import in_words
 
 SUFFIXES = (".toml", ".json")
 
@@ -21,6 +23,9 @@ LARGEST = 2**20
 """Bytes of all files together: as much as a ConfigMap holds."""
 
 _MOST_ROWS = 2000
+
+_ALIKE = 70
+"""Similarity in percent from which an unknown field may mean another."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=1, le=4096)]
@@ -114,11 +119,11 @@ _NAMED = re.compile(r"(?:missing required|contains unknown) field `(?P<field>[^`
 def parse(file: str, raw: bytes) -> OverlayFile:
     """Return the contents of one file. Raise InvalidCatalogError, which names file, row and
     field."""
-    contents = _decoded(file, raw)
+    text, contents = _decoded(file, raw)
     try:
         return msgspec.convert(contents, OverlayFile)
     except msgspec.ValidationError as error:
-        raise _refusal(file, contents, error) from None
+        raise _refusal(file, text, contents, error) from None
 
 
 def refused(
@@ -153,7 +158,7 @@ def schema() -> dict[str, Any]:
 _HINT = "`fitgauge catalog check FILE` validates a file; docs/own-catalog.md documents it."
 
 
-def _decoded(file: str, raw: bytes) -> dict[str, Any]:
+def _decoded(file: str, raw: bytes) -> tuple[str, dict[str, Any]]:
     if len(raw) > LARGEST:
         raise refused(file, "", f"more than {LARGEST} bytes.")
     try:
@@ -168,7 +173,7 @@ def _decoded(file: str, raw: bytes) -> dict[str, Any]:
         raise refused(file, "", f"{error}.") from None
     if not isinstance(contents, dict):
         raise refused(file, "", "the top level is not an object.")
-    return contents
+    return text, contents
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,35 +184,71 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refusal(
-    file: str, contents: dict[str, Any], error: msgspec.ValidationError
+    file: str, text: str, contents: dict[str, Any], error: msgspec.ValidationError
 ) -> InvalidCatalogError:
     """Return the error of the first invalid row: msgspec does not name the keys of a table."""
     for section, kind in _SECTIONS.items():
         entries = contents.get(section)
-        rows: list[tuple[str, object]] = []
+        rows: list[tuple[str, object, object]] = []
         if isinstance(entries, list):
             rows = [
-                (place(section, number, _name(row)), row) for number, row in enumerate(entries, 1)
+                (place(section, number, _name(row)), _name(row), row)
+                for number, row in enumerate(entries, 1)
             ]
         elif isinstance(entries, dict):
-            rows = [(f"{section}, {key[:80]!r}", {key: value}) for key, value in entries.items()]
-        for row, value in rows:
+            rows = [
+                (f"{section}, {key[:80]!r}", key, {key: value}) for key, value in entries.items()
+            ]
+        for row, name, value in rows:
             try:
                 msgspec.convert(value, kind)
             except msgspec.ValidationError as wrong:
-                return refused(file, row, _words(wrong))
-    return refused(file, "", _words(error))
+                what, key = _words(wrong, kind if isinstance(entries, list) else None)
+                return refused(f"{file}{_line(text, key, name)}", row, what)
+    what, key = _words(error, OverlayFile)
+    return refused(f"{file}{_line(text, key, None)}", "", what)
 
 
 def _name(row: object) -> object:
     return row.get("id", row.get("instance")) if isinstance(row, dict) else None
 
 
-def _words(error: msgspec.ValidationError) -> str:
-    """ "marketed_bytes: Expected `int`, got `str`." """
+def _words(error: msgspec.ValidationError, kind: type[Struct] | None) -> tuple[str, str]:
+    """Return what is wrong in words, "`count` must be a whole number, not text.", and the key at
+    fault. kind: the row, whose fields an unknown one may mean."""
     match = _AT.match(str(error))
     assert match is not None
-    field = (match["field"] or "").replace("[...]", "")
-    if field and not _NAMED.search(match["what"]):
-        return f"{field}: {match['what']}."
-    return f"{match['what']}."
+    named = _NAMED.search(match["what"])
+    if named is None:
+        field = (match["field"] or "").replace("[...]", "")
+        what = in_words(match["what"], f"`{field}`" if field else "it")
+        return f"{f'`{field}`: ' if field and what == match['what'] else ''}{what}.", field
+    if "missing" in named[0]:
+        return f"`{named['field']}` is missing.", ""
+    return f"unknown field `{named['field']}`.{_meant(named['field'], kind)}", named["field"]
+
+
+def _meant(field: str, kind: type[Struct] | None) -> str:
+    """Return which field of a row an unknown one may mean; empty for none."""
+    from rapidfuzz import fuzz, process  # of names that are not there alone
+
+    fields = [one.name for one in msgspec.structs.fields(kind)] if kind else []
+    near = process.extractOne(field.lower(), fields, scorer=fuzz.ratio, score_cutoff=_ALIKE)
+    return f" Did you mean `{near[0]}`?" if near else ""
+
+
+def _line(text: str, key: str, name: object) -> str:
+    """Return ", line 4" of a key of the row of a name, else of the name; empty where neither is
+    found."""
+    lines = [line.partition("#")[0] for line in text.splitlines()]
+    named = next(_with(str(name), lines, 0), 0) if name else 0
+    number = next(_with(key, lines, named - 1), named) if key else named
+    return f", line {number}" if number else ""
+
+
+def _with(word: str, lines: Sequence[str], start: int) -> Iterator[int]:
+    """Yield the numbers of the lines that hold a word, from an index on."""
+    pattern = re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\w-])")
+    for index, line in enumerate(lines):
+        if index >= start and pattern.search(line):
+            yield index + 1

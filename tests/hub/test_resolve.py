@@ -143,6 +143,22 @@ def test_quantization_in_the_config_needs_no_further_request(stand_in, open_hub)
     assert stand_in.count() == 2
 
 
+@pytest.mark.parametrize(("inside", "requests"), [({}, 3), ({"kv_cache_scheme": None}, 2)])
+def test_a_cache_that_a_mixed_config_leaves_out_is_looked_up(stand_in, open_hub, inside, requests):
+    settings = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", **inside}
+    repository = safetensors_repository(
+        "acme/tiny-NVFP4", llama_config(quantization_config=settings)
+    )
+    repository.files["hf_quant_config.json"] = json.dumps(
+        {"quantization": {"quant_algo": "MIXED_PRECISION", "kv_cache_quant_algo": "FP8"}}
+    ).encode()
+    stand_in.add(repository)
+    apart = {} if inside else {"hf_quant_config": {"kv_cache_quant_algo": "FP8"}}
+    found = resolved(open_hub, "acme/tiny-NVFP4").spec.quantization
+    assert found == {**settings, **apart}
+    assert stand_in.count() == requests
+
+
 def test_weights_the_hub_did_not_count_are_left_empty_with_a_warning(stand_in, open_hub):
     stand_in.add(safetensors_repository("acme/tiny", summary=False))
     model = resolved(open_hub, "acme/tiny")

@@ -198,6 +198,8 @@ def _models(architectures: Collection[str]) -> dict[str, list[Model]]:
     models: dict[str, list[Model]] = {}
     for line in MODELS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
+        if "inner_hidden_size" in row["config"]:
+            continue  # ChatGLM-6B: built as ChatGLM 2, whose weights are never loaded here
         model = Model(row["id"], row["config"], row.get("quantization"))
         for architecture in model.config.get("architectures") or ():
             if architecture in architectures:

@@ -146,7 +146,22 @@ def _model(arguments, config):  # noqa: ANN001, ANN202
     ):
         model = _initialize_model(config, load, _get_quantization_config(config, load))
         reserve_rope_cache_for_long_sequences(model, config, logging.getLogger("hunt"))
+    _narrow_scales(model)
     return model
+
+
+def _narrow_scales(model) -> None:  # noqa: ANN001
+    """Narrow the scales of MXFP4 experts that SGLang builds in float32 and keeps in 8 bit. Source:
+    mxfp4_flashinfer_trtllm_moe.py, process_weights_after_loading."""
+    import torch
+
+    for module in model.modules():
+        for name in ("w13_weight_scale_inv", "w2_weight_scale_inv"):
+            scale = getattr(module, name, None)
+            packed = getattr(getattr(module, "w13_weight", None), "dtype", None) is torch.int8
+            if packed and scale is not None and scale.dtype is torch.float32:
+                narrow = torch.empty_like(scale, dtype=torch.float8_e8m0fnu)
+                setattr(module, name, torch.nn.Parameter(narrow, requires_grad=False))
 
 
 def _sizes(model) -> dict:  # noqa: ANN001

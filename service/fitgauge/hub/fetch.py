@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fitgauge.engine.model.families import silent_on_cache
 from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError, ModelError, RenamedModelError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
@@ -101,12 +102,13 @@ def _moved(reference: Reference, description: Description) -> tuple[Note, ...]:
 async def _with_quantization(
     client: Client, trip: HubRequest, description: Description, facts: RepoMetadata
 ) -> RepoMetadata:
-    """Add hf_quant_config.json, where the repository keeps its quantization there and not in
-    config.json."""
+    """Add hf_quant_config.json, where the repository keeps its quantization, or what it says of the
+    cache, there and not in config.json."""
     if "hf_quant_config.json" not in description.files or facts.config is None:
         return facts
     config = await client.parse(read_json, facts.config, "config.json")
-    if config.get("quantization_config"):
+    settings = config.get("quantization_config")
+    if settings and not (isinstance(settings, dict) and silent_on_cache(settings)):
         return facts
     answer: Answer = await client.file(trip, "hf_quant_config.json", MAX_CONFIG)
     return msgspec.structs.replace(facts, quantization=answer.body)

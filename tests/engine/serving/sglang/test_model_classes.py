@@ -1,6 +1,7 @@
 """What SGLang's own classes and quantization methods register, against `parameter_bytes` of sglang
 0.5.23's model classes on the meta device."""
 
+import contextlib
 import copy
 
 import msgspec
@@ -9,8 +10,9 @@ import pytest
 from bundled_models import spec_of
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
-from fitgauge.engine.serving.sglang.degrees import refusal
+from fitgauge.engine.serving.sglang.degrees import check_parallel, refusal
 from fitgauge.engine.serving.sglang.weights import on_gpu, shard_weights
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from hunt.draw import FORMATS
 
@@ -19,6 +21,7 @@ from hunt.draw import FORMATS
     ("model", "tensor", "experts", "size"),
     [
         ("LiquidAI/LFM2-1.2B", 2, 1, 1_304_626_688),  # a head of its own
+        ("openai/clip-vit-base-patch32", 4, 1, 118_368_258),  # words whole
         ("openai/whisper-large-v3-turbo", 1, 1, 1_750_732_800),
         ("openai/whisper-small", 4, 1, 205_949_952),  # and the embedding whole
         ("google/gemma-3-1b-pt", 1, 1, 1_999_771_904),
@@ -76,6 +79,10 @@ def test_bytes_of_a_rank_in_a_format(model: str, form: str, tensor: int, size: i
         ("Qwen/Qwen3-30B-A3B-FP8", None, 4, "blocks of 128"),
         ("Qwen/Qwen3.5-4B", "fp8 blocks", 1, "32 features"),  # b and a in one linear
         ("Qwen/Qwen3-8B", "fp8 blocks", 1, None),
+        ("Qwen/Qwen3.5-122B-A10B", "awq", 4, "32 features"),  # b and a of a rank
+        ("Qwen/Qwen3.5-122B-A10B", "awq", 2, None),
+        ("THUDM/chatglm2-6b", "awq", 2, "6848 features"),
+        ("nvidia/NVIDIA-Nemotron-Nano-12B-v2", "awq", 8, "2832 features"),
     ],
 )
 def test_divisions_that_its_layers_refuse(
@@ -87,3 +94,23 @@ def test_divisions_that_its_layers_refuse(
     sharded = shard_weights(spec, published(spec) or Scheme(name="bf16"))
     found = refusal(spec, sharded, tensor, 1)
     assert found is None if reason is None else reason in (found or "")
+
+
+def test_gpus_without_marlins_kernels_read_awq_of_any_width() -> None:
+    spec = spec_of("Qwen/Qwen3.5-122B-A10B")
+    spec = msgspec.structs.replace(spec, quantization=copy.deepcopy(FORMATS["awq"]))
+    sharded = shard_weights(spec, published(spec) or Scheme(name="awq"))
+    assert refusal(spec, sharded, 4, 1, marlin=False) is None
+
+
+@pytest.mark.parametrize(
+    ("experts", "capability", "refused"),
+    [(2, (9, 0), True), (1, (9, 0), False), (4, (9, 0), False), (2, (10, 0), False)],
+)
+def test_cutlass_kernels_take_no_or_all_ranks_for_experts(
+    experts: int, capability: tuple[int, int], *, refused: bool
+) -> None:
+    spec = spec_of("nvidia/Nemotron-H-8B-Base-8K")
+    sharded = shard_weights(spec, Scheme(name="bf16"))
+    with pytest.raises(UnsupportedError) if refused else contextlib.nullcontext():
+        check_parallel(spec, sharded, 4, experts, capability)

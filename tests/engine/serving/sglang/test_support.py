@@ -30,6 +30,8 @@ from fitgauge.engine.serving.workload import Workload
         ("deepseek-ai/DeepSeek-V4-Flash", None, "H100", "F8_E5M2", True),
         ("nvidia/DeepSeek-V4-Flash-NVFP4", None, "H100", "auto", True),
         ("nvidia/DeepSeek-V4-Flash-NVFP4", None, "B200", "auto", False),
+        ("THUDM/chatglm-6b", None, "H100", "auto", True),
+        ("THUDM/chatglm2-6b", None, "H100", "auto", False),
     ],
 )
 def test_formats_and_caches_without_kernels(

@@ -9,7 +9,12 @@ from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture
-from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu, shard_weights
+from fitgauge.engine.serving.sglang.weights import (
+    buffer_bytes,
+    lengthened_tables,
+    on_gpu,
+    shard_weights,
+)
 from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -92,7 +97,16 @@ def test_experts_whose_blocks_a_rank_would_cut_are_refused(
         ("meta-llama/Llama-3.1-8B-Instruct", 67_108_864),
         ("deepseek-ai/DeepSeek-V3.2", 83_886_080),
         ("openai/gpt-oss-20b", 33_554_432),
+        ("google/gemma-3n-E4B-it", 67_108_864),  # a table of windows, one of the others
+        ("deepseek-ai/DeepSeek-V4-Flash", 1_073_741_824),  # two, and both in complex numbers
     ],
 )
 def test_rotary_tables_are_in_float32(model: str, size: int) -> None:
     assert buffer_bytes(spec_of(model)) == size
+
+
+@pytest.mark.parametrize(("context_length", "size"), [(8192, 68_325_376), (262_144, 104_960_000)])
+def test_rotary_tables_of_towers_are_as_long_as_the_context(context_length: int, size: int) -> None:
+    """262,400 rows of 64 and of 36 numbers; sglang registers 104,960,256 B."""
+    spec = lengthened_tables(spec_of("nvidia/Qwen3.6-27B-NVFP4"), context_length)
+    assert buffer_bytes(spec) == size

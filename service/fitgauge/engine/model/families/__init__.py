@@ -4,7 +4,7 @@ A family module exports READERS: model_type -> function(Config) -> ModelSpec. An
 without a reader is read by its config's usual names, with basis `assumed` and a note that says
 so."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -97,7 +97,8 @@ def published_quantization(
     """quantization_config of the config or its text section, else `apart`, which also counts where
     the config names no quant_method.
 
-    `expert_dtype`, which DeepSeek V4 keeps at the top level, goes with it.
+    `expert_dtype`, which DeepSeek V4 keeps at the top level, goes with it, and under
+    `hf_quant_config` what `apart` says of the cache where a mixed checkpoint's config is silent.
     """
     inside = config.values.get("quantization_config") or config.section("text_config").values.get(
         "quantization_config"
@@ -106,5 +107,23 @@ def published_quantization(
         inside = apart or inside
     if not isinstance(inside, Mapping):
         return None
+    if apart and inside is not apart and silent_on_cache(inside):
+        inside = {**inside, "hf_quant_config": dict(_cache_of(apart))}
     outside = {key: config.values[key] for key in ("expert_dtype",) if key in config.values}
     return {**inside, **outside}
+
+
+def silent_on_cache(settings: Mapping[str, Any]) -> bool:
+    """Return whether a mixed checkpoint of ModelOpt's says nothing of its cache in config.json,
+    which SGLang then looks up in hf_quant_config.json, and vLLM does not. Source: sglang 0.5.23,
+    srt/model_loader/weight_utils.py, get_quant_config."""
+    return settings.get("quant_algo") == "MIXED_PRECISION" and not any(
+        name in settings for name in ("kv_cache_quant_algo", "kv_cache_scheme")
+    )
+
+
+def _cache_of(apart: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    nested = apart.get("quantization")
+    settings = nested if isinstance(nested, Mapping) else apart
+    if "kv_cache_quant_algo" in settings:
+        yield "kv_cache_quant_algo", settings["kv_cache_quant_algo"]

@@ -48,6 +48,9 @@ def checkpoint_is_fp8(settings: Mapping[str, object]) -> bool:
     scheme = settings.get("kv_cache_scheme")
     if isinstance(scheme, Mapping):
         return scheme.get("type") == "float" and scheme.get("num_bits") == 8
+    apart = settings.get("hf_quant_config")
+    if isinstance(apart, Mapping):
+        return _is_fp8(apart.get("kv_cache_quant_algo"))
     return _is_fp8(settings.get("kv_cache_quant_algo"))
 
 

@@ -11,12 +11,21 @@ from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, TensorGroup, divided, round_up
 
 _DEGREES = range(1, 65)
+_MARLIN_SINCE = (8, 0)
+_MARLIN_OUT, _MARLIN_IN = 64, 128
+"""What the sides of an AWQ linear are multiples of where Marlin's kernels read it."""
+_BLACKWELL = 10
+"""Major number of the compute capability with TensorRT-LLM's kernels."""
 _SMALLEST_GROUP = 32
 """Source: moe_wna16.py, MoeWNA16Method.create_weights."""
 
 
 def check_parallel(
-    spec: ModelSpec, sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    tensor_parallel: int,
+    expert_parallel: int,
+    capability: tuple[int, int] | None = None,
 ) -> None:
     """Raise UnsupportedError where SGLang refuses to build the model so, with the tensor parallel
     degrees that work, or where it has no kernels for experts."""
@@ -26,9 +35,11 @@ def check_parallel(
             "SGLang has no kernels of experts in int8 on NVIDIA's GPUs.",
             ({"quantization": ("fp8", "bf16")},),
         )
+    _check_experts(spec, sharded, tensor_parallel, expert_parallel, capability)
+    marlin = capability is None or capability >= _MARLIN_SINCE
     reason, works = sharded.once(
-        ("sglang", tensor_parallel, expert_parallel),
-        lambda: _parallel(spec, sharded, tensor_parallel, expert_parallel),
+        ("sglang", tensor_parallel, expert_parallel, marlin),
+        lambda: _parallel(spec, sharded, tensor_parallel, expert_parallel, marlin=marlin),
     )
     if reason is None:
         return
@@ -44,31 +55,72 @@ def check_parallel(
     )
 
 
+_CUTLASS = frozenset({
+    "NemotronHForCausalLM", "NemotronHPuzzleForCausalLM", "NemotronH_Omni_Reasoning_V3",
+})  # fmt: skip
+"""Architectures that take FlashInfer's CUTLASS kernels of experts where TensorRT-LLM's do not run,
+whether or not a config has experts."""
+_UNQUANTIZED, _FP8 = "unquantized", "modelopt_fp8"
+_FP4 = frozenset({"modelopt_nvfp4", "modelopt_mixed"})
+
+
+def _check_experts(
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    tensor_parallel: int,
+    expert_parallel: int,
+    capability: tuple[int, int] | None,
+) -> None:
+    """Raise UnsupportedError where the kernels of experts take no or all ranks for expert
+    parallelism. Source: srt/arg_groups/moe_hook.py, handle_moe_kernel_config;
+    srt/arg_groups/model_overrides/nemotron_h.py."""
+    if spec.architecture not in _CUTLASS or expert_parallel in (1, tensor_parallel):
+        return
+    name = sharded.scheme.name if sharded.scheme.form else _UNQUANTIZED
+    major = capability[0] if capability else 0
+    by_cutlass = name in (_UNQUANTIZED, _FP8) or (name in _FP4 and major not in (8, 9))
+    if not by_cutlass or major == _BLACKWELL:
+        return
+    raise UnsupportedError(
+        "expert_parallel",
+        f"SGLang's kernels of experts take expert_parallel 1 or {tensor_parallel} of"
+        f" {tensor_parallel} ranks for this model.",
+        ({"expert_parallel": (1, tensor_parallel)},),
+    )
+
+
 def _is_int8(share: TensorGroup) -> bool:
     """Source: compressed_tensors_w8a8_int8_moe.py."""
     return share.form is not None and share.form.name == "int8_channel"
 
 
 def _parallel(
-    spec: ModelSpec, sharded: ShardedWeights, tensor: int, expert: int
+    spec: ModelSpec, sharded: ShardedWeights, tensor: int, expert: int, *, marlin: bool
 ) -> tuple[str | None, list[int]]:
     """Return (why SGLang would refuse, the tensor parallel degrees that work instead)."""
-    reason = refusal(spec, sharded, tensor, expert)
+    reason = refusal(spec, sharded, tensor, expert, marlin=marlin)
     if reason is None:
         return None, []
     whole = expert == tensor
     degrees = (
         ways
         for ways in _DEGREES
-        if refusal(spec, sharded, ways, ways if whole else expert) is None and ways % expert == 0
+        if ways % expert == 0
+        and refusal(spec, sharded, ways, ways if whole else expert, marlin=marlin) is None
     )
     return reason, list(degrees)
 
 
 def refusal(
-    spec: ModelSpec, sharded: ShardedWeights, tensor_parallel: int, expert_parallel: int
+    spec: ModelSpec,
+    sharded: ShardedWeights,
+    tensor_parallel: int,
+    expert_parallel: int,
+    *,
+    marlin: bool = True,
 ) -> str | None:
-    """Return why SGLang would refuse at construction, None where it would not."""
+    """Return why SGLang would refuse at construction, None where it would not. marlin: whether the
+    GPU has Marlin's kernels."""
     heads = spec.query_heads
     if heads > 1 and heads % tensor_parallel:
         return f"its {heads} attention heads cannot be divided by {tensor_parallel}"
@@ -84,7 +136,38 @@ def refusal(
         ways = max(1, tensor_parallel // expert_parallel) if share.experts else tensor_parallel
         if reason := _of_share(share, ways, merged=share in merged):
             return reason
-    return None
+    if not marlin:
+        return None
+    reasons = (_of_marlin(tensor, tensor_parallel) for tensor in sharded.tensors)
+    return next(filter(None, reasons), None)
+
+
+def _of_marlin(shares: tuple[TensorGroup, ...], ways: int) -> str | None:
+    """Return why an AWQ linear cannot be divided that Marlin's kernels read whole; the plain ones
+    take what they do not. shares: what is fused into it. Source: awq/awq.py, AWQMarlinConfig;
+    awq/schemes/awq_marlin.py (create_weights); marlin_utils.py, verify_marlin_supports_shape."""
+    form, first = shares[0].form, shares[0]
+    if form is None or not form.name.startswith("awq_") or first.experts:
+        return None
+    if first.split is Split.ROW:
+        out, inputs = sum(share.out for share in shares), first.inputs // ways
+    else:
+        out, inputs = sum(_rows(share, ways) for share in shares), first.inputs
+    whole = sum(share.out for share in shares)
+    group = form.group if form.group < first.inputs else 1
+    if whole % _MARLIN_OUT or first.inputs % _MARLIN_IN or first.inputs % group:
+        return None
+    if out % _MARLIN_OUT:
+        return f"{out} features on a rank are no multiple of {_MARLIN_OUT}, as AWQ's kernels need"
+    return _uneven(inputs, max(group, _MARLIN_IN)) if inputs % max(group, _MARLIN_IN) else None
+
+
+def _rows(share: TensorGroup, ways: int) -> int:
+    """Return the rows of a column on a rank."""
+    if share.split is Split.NONE:
+        return share.out
+    pieces = round_up(divided(share.pieces, ways), share.multiple)
+    return pieces * (share.out // share.pieces)
 
 
 def _of_share(share: TensorGroup, ways: int, *, merged: bool) -> str | None:

@@ -36,7 +36,7 @@ from fitgauge.engine.serving.sglang.multimodal import feature_bytes
 from fitgauge.engine.serving.sglang.pools import cache_terms, radix_pool
 from fitgauge.engine.serving.sglang.reserve import memory_in_reserve, reserve_term
 from fitgauge.engine.serving.sglang.speculative import draft_term
-from fitgauge.engine.serving.sglang.weights import buffer_bytes, on_gpu
+from fitgauge.engine.serving.sglang.weights import buffer_bytes, lengthened_tables, on_gpu
 from fitgauge.engine.serving.vllm.compute_capability import shares_memory
 from fitgauge.engine.serving.vllm.speculative import check_draft
 from fitgauge.engine.serving.weights import loading_degrees, stages_of, weights_term
@@ -95,20 +95,28 @@ def loaded_stages(
     """Return what every stage loads: weights, rotary tables, the cache of images."""
     images = feature_bytes(spec, accelerator, running_requests(spec, workload, accelerator))
     stored = on_gpu(spec, sharded, architecture(accelerator))
-    check_parallel(spec, stored, workload.tensor_parallel, workload.expert_parallel)
+    check_parallel(
+        spec,
+        stored,
+        workload.tensor_parallel,
+        workload.expert_parallel,
+        accelerator.compute_capability,
+    )
     check_draft(spec, workload)
     of_gpu = architecture(accelerator)
     tables = host_tables(spec, stored, workload, accelerator)
     check_offload(workload, tables)
+    scaled = scaled_tables(spec, workload.rope_scaling_factor)
+    lengthened = lengthened_tables(scaled, workload.context_length)
     return stored.once(
         (
             *loading_degrees(workload),
             tables,
             images,
-            workload.rope_scaling_factor,
+            lengthened.rotary_tables,
             workload.speculative_tokens > 0,
         ),
-        lambda: _loaded(spec, stored, workload, tables, images, of_gpu),
+        lambda: _loaded(spec, stored, workload, tables, images, of_gpu, lengthened),
     )
 
 
@@ -119,9 +127,10 @@ def _loaded(
     tables: Sequence[int],
     images: int,
     of_gpu: Architecture,
+    lengthened: ModelSpec,
 ) -> tuple[tuple[Term, ...], ...]:
     def buffers() -> Term:
-        size = buffer_bytes(scaled_tables(spec, workload.rope_scaling_factor))
+        size = buffer_bytes(lengthened)
         return exact_term(
             "buffers",
             size,

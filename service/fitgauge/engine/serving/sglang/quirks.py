@@ -52,6 +52,10 @@ class Quirks(NamedTuple):
     unquantized_experts: bool = False
     """Its experts are parameters of a class of its own. Source: dbrx.py, DbrxExperts."""
 
+    complex_frequencies: bool = False
+    """Its attention holds every rotary table in complex64 too, as many bytes. Source:
+    deepseek_v4.py, freqs_cis."""
+
     shared_expert_in_experts: bool = False
     """Its shared expert, as wide as a routed one, is one more of them, also under expert
     parallelism: each rank holds it. Source: qwen3_next.py, enable_cuda_shared_expert_fusion;
@@ -73,8 +77,11 @@ _LFM = Quirks(untied_head=True)
 _ROUTER = Quirks(router_in_16_bit=True)
 
 _QUIRKS: Mapping[str, Quirks] = {
+    "clip": Quirks(
+        whole=("token_embedding",), unquantized=("text_projection", "visual_projection")
+    ),
     "dbrx": Quirks(unquantized_experts=True),
-    "deepseek_v4": Quirks(unquantized_off_blackwell=("attn.wo_a",)),
+    "deepseek_v4": Quirks(unquantized_off_blackwell=("attn.wo_a",), complex_frequencies=True),
     "gemma3": _WHOLE_EMBEDDING,
     "gemma3_text": _WHOLE_EMBEDDING,
     "gemma3n": _WHOLE_EMBEDDING._replace(divided_tower=True, keys_of_all_layers=True),
@@ -108,10 +115,11 @@ _QUIRKS: Mapping[str, Quirks] = {
     ),
     "whisper": Quirks(untied_head=True, unquantized=("fc1", "fc2")),
 }
-"""By model type. Source of what is whole: gemma3_causal.py, Gemma3TextScaledWordEmbedding;
-glm4_1v.py, Glm4vPatchMerger; kimi_k25.py, MLP2; kimi_k3_vl.py, MoonViTEncoderLayer; mistral.py and
-mllama.py, multi_modal_projector. Of what is unquantized: olmo.py, OlmoAttention; stablelm.py,
-StablelmDecoderLayer; whisper.py, WhisperEncoderLayer; voxtral.py."""
+"""By model type. Source of what is whole: clip.py, CLIPTextEmbeddings; gemma3_causal.py,
+Gemma3TextScaledWordEmbedding; glm4_1v.py, Glm4vPatchMerger; kimi_k25.py, MLP2; kimi_k3_vl.py,
+MoonViTEncoderLayer; mistral.py and mllama.py, multi_modal_projector. Of what is unquantized:
+clip.py, CLIPModel; olmo.py, OlmoAttention; stablelm.py, StablelmDecoderLayer; whisper.py,
+WhisperEncoderLayer; voxtral.py."""
 
 _NONE = Quirks()
 

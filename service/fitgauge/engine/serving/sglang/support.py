@@ -6,6 +6,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.sglang import hicache
 from fitgauge.engine.serving.sglang.cache_dtype import is_sparse_latent
 from fitgauge.engine.serving.sglang.gpus import architecture
+from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -19,7 +20,8 @@ def refusal(
 ) -> UnsupportedError | None:
     """Return why SGLang does not run the workload on this accelerator; None where it does."""
     return (
-        hicache.refusal(workload)
+        first_chatglm_refusal(spec, "SGLang")
+        or hicache.refusal(workload)
         or _without_kernels(spec, accelerator)
         or _without_cache_dtype(spec, workload, accelerator)
         or _without_format(spec, workload, accelerator)

@@ -104,6 +104,26 @@ def _padded(tensor: Tensor, hidden: int, multiple: int) -> Tensor:
     return msgspec.structs.replace(tensor, shape=shape)
 
 
+_MARGIN, _ALIGNMENT = 256, 128
+"""Rows of a rotary table beyond the context, and what they are a multiple of. Source:
+srt/environ.py, SGLANG_ROPE_CACHE_SAFETY_MARGIN and SGLANG_ROPE_CACHE_ALIGN."""
+
+
+def lengthened_tables(spec: ModelSpec, context_length: int) -> ModelSpec:
+    """Return `spec` with every rotary table, those of towers too, as long as --context-length and a
+    margin. Source: srt/utils/common.py, reserve_rope_cache_for_long_sequences."""
+    rows = round_up(context_length + _MARGIN, _ALIGNMENT)
+    if all(rows <= table.positions or table.positions == 1 for table in spec.rotary_tables):
+        return spec
+    tables = tuple(
+        table
+        if table.positions == 1
+        else msgspec.structs.replace(table, positions=max(rows, table.positions))
+        for table in spec.rotary_tables
+    )
+    return msgspec.structs.replace(spec, rotary_tables=tables)
+
+
 def buffer_bytes(spec: ModelSpec) -> int:
     """Return the bytes of rotary tables, which are in float32 whatever the model is in. Source:
     srt/layers/rotary_embedding/base.py."""
@@ -112,4 +132,5 @@ def buffer_bytes(spec: ModelSpec) -> int:
         for table in spec.rotary_tables
         if table.tower or vllm.rotates(spec, table, None)
     )
-    return position_bytes(spec) + sum(tables)
+    copies = 2 if quirks(spec).complex_frequencies else 1
+    return position_bytes(spec) + copies * sum(tables)

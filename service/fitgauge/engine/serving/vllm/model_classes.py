@@ -11,6 +11,7 @@ from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.architectures import BY_TRANSFORMERS
 from fitgauge.engine.serving.vllm.quirks import Quirks, quirks
+from fitgauge.engine.unsupported import UnsupportedError
 
 
 def table_bytes(spec: ModelSpec, table: RotaryTable, version: tuple[int, ...], width: int) -> int:
@@ -41,6 +42,19 @@ def position_bytes(spec: ModelSpec) -> int:
         if tensor.name == "position_embeddings.weight"
     )
     return sum(8 * tensor.shape[0] for tensor in tables)
+
+
+def first_chatglm_refusal(spec: ModelSpec, engine: str) -> UnsupportedError | None:
+    """Return why an engine whose class is of ChatGLM 2 and 3 loads no ChatGLM-6B: its tensors,
+    tied words among them, have other names and sizes. None for other models. Source:
+    chatglm.py, load_weights, of vLLM 0.33 and of SGLang 0.5.23."""
+    if spec.architecture != "ChatGLMModel" or not spec.tied_embeddings:
+        return None
+    return UnsupportedError(
+        "engine",
+        f"{engine} has a class for ChatGLM 2 and 3, which loads no ChatGLM-6B.",
+        ({"engine": ("transformers",)},),
+    )
 
 
 def own_class(spec: ModelSpec) -> ModelSpec:

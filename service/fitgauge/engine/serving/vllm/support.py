@@ -11,6 +11,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.engine_facts import Capability, Platform
 from fitgauge.engine.serving.vllm import compute_capability, kv_offload, kv_transfer, releases
 from fitgauge.engine.serving.vllm.defaults import least_batch, removed
+from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -81,6 +82,7 @@ def refusal(
             workload.engine_version,
             requantized=workload.requantized,
         )
+        or first_chatglm_refusal(spec, "vLLM")
         or _encoder_decoder(spec, workload.engine_version)
         or _small_batch(spec, workload)
         or kv_offload.refusal(spec, workload, accelerator)

@@ -11,7 +11,8 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
-from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
+from fitgauge.engine.model.families.rotary_tables import rotary_tables
+from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds
 from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
@@ -45,9 +46,10 @@ def read_gemma3n(config: Config) -> ModelSpec:
         )
         for index, kind in enumerate(types)
     ]
-    spec = decoder(
-        config, stack, rotary_tables=2 * rotary(config, config.integer("head_dim", low=1))
+    tables = rotary_tables(
+        config, config.integer("head_dim", low=1), positions=context_length(config), local=True
     )
+    spec = decoder(config, stack, rotary_tables=tables)
     rows, width = config.integer("vocab_size_per_layer_input", low=1), count * per_layer
     table = Tensor(
         "model.embed_tokens_per_layer.weight", (rows, width), Kind.EMBEDDING, Split.VOCABULARY

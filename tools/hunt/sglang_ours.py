@@ -88,7 +88,7 @@ def compared(case: dict[str, Any], sglang: dict[str, Any], answer: Answer) -> Ou
     if plan:
         if plan.startswith(_CRASHES):
             return Outcome(case, "no answer", f"{plan} {sglang.get('place', '')}"[:400])
-        refused = ours["verdict"] == "does_not_fit"
+        refused = ours["verdict"] == "does_not_fit" or not ours["limits"].get("kv_cache_tokens")
         return Outcome(case, "agrees" if refused else REFUSED, "" if refused else plan[:160])
     if sglang["pool"].get("cell_size") == 0 and "context_length" not in case:
         return Outcome(case, "agrees")  # tokens are a context, of which each has its own default

@@ -315,6 +315,10 @@ class Engine(NamedTuple):
     supports_cpu_offload: bool = False
     """Keeps a number of bytes of every rank's layers in host memory."""
 
+    fixed_chunks: bool = False
+    """Whether a chunk of prompts is as large however few requests fill it, and what is reserved for
+    it too."""
+
     offloads_whole_gib: bool = False
     """Whether it takes that amount in whole GiB alone: a part of one counts as a whole."""
 

@@ -2,6 +2,7 @@
 requests."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,12 +48,29 @@ def kv_cache_dtype(spec: ModelSpec, requested: str) -> str:
     return spec.dtype if spec.dtype in ("F16", "BF16") else "BF16"
 
 
+class SparseRows(NamedTuple):
+    """How rows of sparse attention are stored."""
+
+    scaled: bool = True
+    """Whether those of MLA in fp8 have scales."""
+    index_dtype: str = "BF16"
+    """Canonical dtype of the indexer's key next to keys and values of several heads (MiniMax M3).
+    """
+
+
+USUAL_ROWS = SparseRows()
+
+
 def full_token_bytes(
-    mixer: Mixer, dtype: str, tensor_parallel: int, *, shared: bool = False, scaled: bool = True
+    mixer: Mixer,
+    dtype: str,
+    tensor_parallel: int,
+    *,
+    shared: bool = False,
+    rows: SparseRows = USUAL_ROWS,
 ) -> int:
     """Return the bytes of one token in one layer of a pool that holds every token, whatever its
     window. shared: layers that read another's cache have memory of their own nevertheless.
-    scaled: rows of sparse MLA in fp8 have scales.
 
     Attention: heads_rank x (head_dim + value_dim). MLA: latent + rope on every rank; with a
     sparse indexer its fp8 key and scale, and in fp8 the latent with a scale for 128 numbers and
@@ -71,11 +89,11 @@ def full_token_bytes(
                 return size
             if mixer.indexer.ratio > 1:  # keys of several tokens, in 16 bit
                 return size + 2 * mixer.indexer.dim // mixer.indexer.ratio
-            return size + _index_bytes(mixer.indexer.dim)
+            return size + size_of(mixer.indexer.dim, rows.index_dtype)
         case LatentAttention():
             if mixer.indexer is None:
                 return size_of(mixer.latent_dim + mixer.rope_dim, dtype)
-            if dtype.startswith("F8") and scaled:
+            if dtype.startswith("F8") and rows.scaled:
                 latent = (
                     mixer.latent_dim + mixer.latent_dim // 128 * INDEX_SCALE + 2 * mixer.rope_dim
                 )
@@ -174,13 +192,13 @@ def cell_formula(
     tensor_parallel: int,
     *,
     shared: bool = False,
-    scaled: bool = True,
+    rows: SparseRows = USUAL_ROWS,
 ) -> str:
     """Return the bytes of one token in all layers by their factors: layers x KV heads x
     (key + value) x bytes of a number."""
     alike: dict[str, int] = {}
     for mixer, count in mixers:
-        size = full_token_bytes(mixer, dtype, tensor_parallel, shared=shared, scaled=scaled)
+        size = full_token_bytes(mixer, dtype, tensor_parallel, shared=shared, rows=rows)
         if size:
             factors = token_factors(mixer, size, tensor_parallel)
             alike[factors] = alike.get(factors, 0) + count

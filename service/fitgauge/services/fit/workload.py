@@ -164,12 +164,13 @@ def _batch(
     context_length: int,
 ) -> tuple[int, int]:
     """Return (max_num_seqs, max_batched_tokens): as sent, else the engine's defaults, of which the
-    latter is no more than so many requests fill."""
+    latter is no more than so many requests fill, unless its chunks are fixed."""
     sequences, tokens = row.default_batch(
         accelerator, context_length, version, spec, tensor_parallel
     )
     sequences = request.max_num_seqs or sequences
-    return sequences, request.max_batched_tokens or min(tokens, sequences * context_length)
+    filled = tokens if row.fixed_chunks else min(tokens, sequences * context_length)
+    return sequences, request.max_batched_tokens or filled
 
 
 def with_settings(workload: Workload, settings: Settings, request: FitRequest) -> Workload:
@@ -178,7 +179,8 @@ def with_settings(workload: Workload, settings: Settings, request: FitRequest) -
 
     workload: that of the request. Fewer requests fill no more than so many contexts."""
     changed = dict(settings)
-    if "max_batched_tokens" not in changed and request.max_batched_tokens is None:
+    may_fill_less = request.max_batched_tokens is None and not ENGINES[workload.engine].fixed_chunks
+    if "max_batched_tokens" not in changed and may_fill_less:
         requests = settings.get("max_num_seqs", workload.max_num_seqs)
         filled = requests * workload.context_length
         changed["max_batched_tokens"] = min(workload.max_batched_tokens, filled)

@@ -10,7 +10,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.sglang.gpus import architecture, is_blackwell
-from fitgauge.engine.serving.token_pool import held
+from fitgauge.engine.serving.token_pool import SparseRows, held
 from fitgauge.engine.serving.workload import Workload
 
 _FP8 = "F8_E4M3"
@@ -67,7 +67,21 @@ _SCALED_ON_CONSUMER = "GlmMoeDsaForCausalLM"
 """The architecture whose rows have scales on consumer Blackwell GPUs."""
 
 
-def has_raw_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
+def sparse_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> SparseRows:
+    """Return how rows of sparse attention are stored: of MLA in fp8 latent and rotated key alone
+    where `_has_raw_rows`; of MiniMax M3 the indexer's key in fp8 on Hopper and compute capability
+    10 where the cache is. Source: memory_pool.py, get_minimax_sparse_index_dtype."""
+    narrow = workload.kv_cache_dtype == _FP8 and architecture(accelerator) in _NARROW_INDEX
+    return SparseRows(
+        scaled=not _has_raw_rows(spec, workload, accelerator),
+        index_dtype=_FP8 if narrow else "BF16",
+    )
+
+
+_NARROW_INDEX = ("hopper", "blackwell")
+
+
+def _has_raw_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> bool:
     """Return whether a row of sparse MLA in fp8 is latent and rotated key alone. Source:
     overrides.py, _dsa_split_backend_resolution (trtllm; flashinfer_sparse_mla of GLM on SM120);
     kv_cache_configurator.py, calculate_mla_kv_cache_dim."""

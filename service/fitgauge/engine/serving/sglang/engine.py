@@ -122,5 +122,6 @@ ENGINE = Engine(
     decode_measured=True,
     preallocates_kv_cache=True,
     supports_cpu_offload=True,
+    fixed_chunks=True,
     offloads_whole_gib=True,
 )  # fmt: skip

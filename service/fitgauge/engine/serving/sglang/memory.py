@@ -23,7 +23,7 @@ from fitgauge.engine.serving.runtime import (
     elsewhere,
 )
 from fitgauge.engine.serving.sglang import hicache
-from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, has_raw_rows
+from fitgauge.engine.serving.sglang.cache_dtype import cache_dtype, sparse_rows
 from fitgauge.engine.serving.sglang.degrees import check_parallel
 from fitgauge.engine.serving.sglang.gpus import Architecture, architecture, is_large_hopper
 from fitgauge.engine.serving.sglang.host_tables import check_offload, host_tables
@@ -190,7 +190,7 @@ def stage_memory(
             spec,
             workload,
             stage.span,
-            raw_rows=has_raw_rows(spec, workload, accelerator),
+            rows=sparse_rows(spec, workload, accelerator),
             requests=running_requests(spec, workload, accelerator),
         )
         later: tuple[Term, ...] = ()

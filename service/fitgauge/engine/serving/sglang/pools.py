@@ -22,6 +22,8 @@ from fitgauge.engine.serving.sglang.speculative import (
     priced_layers,
 )
 from fitgauge.engine.serving.token_pool import (
+    USUAL_ROWS,
+    SparseRows,
     cell_formula,
     full_token_bytes,
     held,
@@ -195,10 +197,10 @@ def radix_pool(
     workload: Workload,
     layers: range | None,
     *,
-    raw_rows: bool = False,
+    rows: SparseRows = USUAL_ROWS,
     requests: int | None = None,
 ) -> SglangPools:
-    """Return the pools of one rank's `layers` (None: all). raw_rows: see `has_raw_rows`;
+    """Return the pools of one rank's `layers` (None: all). rows: of sparse attention;
     requests: --max-running-requests, None where it is not set."""
     dtype, tensor_parallel = kv_cache_dtype(spec, workload.kv_cache_dtype), workload.tensor_parallel
     drafted = priced_layers(spec, workload)
@@ -209,9 +211,7 @@ def radix_pool(
     layers_of: tuple[list[tuple[Mixer, int]], list[tuple[Mixer, int]]] = ([], [])
     pooled = _pooled(spec, layers)
     for mixer, count in pooled:
-        size = count * full_token_bytes(
-            mixer, dtype, tensor_parallel, shared=True, scaled=not raw_rows
-        )
+        size = count * full_token_bytes(mixer, dtype, tensor_parallel, shared=True, rows=rows)
         width = 0
         if split and isinstance(mixer, Attention):
             width = mixer.window or mixer.chunk or 0
@@ -238,7 +238,7 @@ def radix_pool(
         window=window,
         context_length=workload.context_length,
         source=_source_tokens(spec),
-        formula=_cell_formula(*layers_of, dtype, tensor_parallel, scaled=not raw_rows)
+        formula=_cell_formula(*layers_of, dtype, tensor_parallel, rows)
         + (f" with {counted(drafted, 'layer')} more that draft" if drafted else ""),
         checked=checked_tokens(workload),
         running=requests or RUNNING_REQUESTS,
@@ -335,13 +335,12 @@ def _cell_formula(
     windowed: list[tuple[Mixer, int]],
     dtype: str,
     tensor_parallel: int,
-    *,
-    scaled: bool,
+    rows: SparseRows,
 ) -> str:
     """Return the bytes of one token of capacity by their factors: those of the window pool count
     by its share, unless there is no other."""
     first, second = (
-        cell_formula(mixers, dtype, tensor_parallel, shared=True, scaled=scaled)
+        cell_formula(mixers, dtype, tensor_parallel, shared=True, rows=rows)
         for mixers in (full, windowed)
     )
     if second == "0 B":

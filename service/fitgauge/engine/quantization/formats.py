@@ -33,9 +33,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Bits for each row of `out` (a bias that an engine registers with the weight)."""
     extra_bytes: int = 0
     """Bytes once a tensor (global scales, tables)."""
-    tiled_scales: bool = False
-    """Whether the scales are also held in tiles of 128 rows, of gate and up together, by 4
-    groups."""
+    tile_rows: int = 0
+    """Rows of `out` in a tile of 128 by 4 groups, in which the scales are held a second time: 64
+    where gate and up lie in one; 0 where they are held once."""
     repeats_scales: bool = False
     """Whether a rank that holds a part of `in` has the scales of all of it."""
 
@@ -48,8 +48,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             raise ValueError(f"{self.bits} bits in groups of {self.rows} x {self.group}")
 
 
-_TILE = (128, 4)
-"""Rows and groups of a tile of scales that are also held in the order of a kernel."""
+_TILE_GROUPS = 4
+"""Groups of a tile of scales that are also held in the order of a kernel."""
 
 
 def groups(out: int, inputs: int, form: Format, *, whole: bool = False) -> int:
@@ -78,9 +78,9 @@ def tensor_bytes(out: int, inputs: int, form: Format, *, whole: bool = False) ->
     )
     if form.nested:
         size += 4 * -(-shared // form.nested)
-    if form.tiled_scales:
-        tiles = -(-out // (_TILE[0] // 2)) * -(-inputs // (form.group * _TILE[1]))
-        size += tiles * (_TILE[0] // 2) * _TILE[1] * form.scale_bits // 8
+    if form.tile_rows:
+        tiles = -(-out // form.tile_rows) * -(-inputs // (form.group * _TILE_GROUPS))
+        size += tiles * form.tile_rows * _TILE_GROUPS * form.scale_bits // 8
     return size + inputs * form.input_bits // 8 + out * form.output_bits // 8
 
 

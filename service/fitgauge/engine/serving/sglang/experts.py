@@ -72,14 +72,19 @@ def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -
         return ExpertLayout(mxfp4_multiple=width, hidden_multiple=_HIDDEN)
     name = scheme.name if scheme.form else _UNQUANTIZED
     if architecture == "blackwell" and name in _TRTLLM.get(spec.architecture, ()):
-        gated = all(block.mlp.gated for block in spec.blocks if block.mlp and block.mlp.experts)
-        return ExpertLayout(multiple=64 if name == _NVFP4 and gated else 128)
+        narrow = name == _NVFP4 and has_gates(spec)
+        return ExpertLayout(multiple=64 if narrow else 128)
     return ExpertLayout(scales_twice=name in (_NVFP4, _MIXED))
 
 
-def doubled_scales(form: Format) -> Format:
-    """Return a format with the scales of NVFP4 held twice, in tiles the second time. Source:
-    modelopt_quant.py (w13_blockscale_swizzled)."""
+def has_gates(spec: ModelSpec) -> bool:
+    """Return whether all experts have a gate."""
+    return all(block.mlp.gated for block in spec.blocks if block.mlp and block.mlp.experts)
+
+
+def doubled_scales(form: Format, *, gated: bool) -> Format:
+    """Return a format with the scales of NVFP4 held twice, in tiles the second time. gated: whether
+    gate and up share a tile. Source: modelopt_quant.py (w13_blockscale_swizzled)."""
     if form.name != "nvfp4":
         return form
-    return msgspec.structs.replace(form, tiled_scales=True)
+    return msgspec.structs.replace(form, tile_rows=64 if gated else 128)

@@ -13,7 +13,12 @@ from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Rule, Scheme, named
-from fitgauge.engine.serving.sglang.experts import ExpertLayout, doubled_scales, expert_layout
+from fitgauge.engine.serving.sglang.experts import (
+    ExpertLayout,
+    doubled_scales,
+    expert_layout,
+    has_gates,
+)
 from fitgauge.engine.serving.sglang.gpus import Architecture
 from fitgauge.engine.serving.sglang.model_classes import registered
 from fitgauge.engine.serving.sglang.quantized import expert_form, registered_scheme
@@ -50,9 +55,11 @@ def _laid_out(
 ) -> ShardedWeights:
     """Return the model with its experts in a layout and the modules `plain` in 16 bit."""
 
+    gated = has_gates(spec)
+
     def form(published_form: Format, width: int, hidden: int, ways: int) -> Format:
         own = expert_form(published_form, width, hidden, ways)
-        return doubled_scales(own) if layout.scales_twice else own
+        return doubled_scales(own, gated=gated) if layout.scales_twice else own
 
     rules = msgspec.structs.replace(
         SGLANG,

@@ -149,6 +149,27 @@ def test_ctrl_c_in_the_middle_of_a_command_ends_it_without_a_traceback(tmp_path:
     assert (process.returncode, errors) == (130, b"Interrupted.\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("check", "Qwen/Qwen3-8B", "H100"), 0),
+        (("check", "Qwen/Qwen3-8B", "H100", "--json"), 0),
+        (("check", "Qwen/Qwen3-32B", "RTX 4090"), 1),
+        (("gpus",), 0),
+    ],
+)
+def test_a_reader_that_leaves_does_not_change_the_exit_code(arguments, code) -> None:
+    """`fitgauge check ... | head -1` ended with 1: does not fit."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    ended = subprocess.run(
+        [COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, env=environment, check=False
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (code, b"")
+
+
 @pytest.mark.parametrize("length", ["32k", "32,768", "32768"])
 def test_numbers_are_read_as_people_write_them(length: str) -> None:
     answer = json.loads(

@@ -89,3 +89,10 @@ def test_a_hub_id_is_no_path(tmp_path, monkeypatch):
         True,
         False,
     ]
+
+
+def test_an_empty_folder_is_not_told_of_an_upload(tmp_path):
+    with pytest.raises(ModelWithoutWeightsError) as refusal:
+        read_local(str(tmp_path))
+    assert "holds no file" in refusal.value.detail
+    assert "Hub ID" in refusal.value.hint

@@ -183,3 +183,16 @@ def test_a_number_that_is_none_is_refused(length: str) -> None:
     result = command("check", "Qwen/Qwen3-8B", "H100", f"--context-length={length}")
     assert (result.returncode, result.stdout) == (2, b"")
     assert b"--context-length" in result.stderr
+
+
+def test_a_folder_without_its_dot_is_told_how_to_be_named(tmp_path) -> None:
+    (tmp_path / "my-model").mkdir()
+    ended = subprocess.run(
+        [COMMAND, "check", "my-model", "RTX 4090"],
+        cwd=tmp_path,
+        capture_output=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert b"a file or folder of that name: use ./my-model for it." in ended.stderr

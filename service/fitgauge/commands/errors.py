@@ -20,7 +20,7 @@ def or_exit(ask: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever is asked
         if context is not None and context.params.get("as_json"):
             echo_json(question_problem(error))
         else:
-            echo_error(f"{error.detail}\n{error.hint}")
+            echo_error("\n".join(filter(None, (error.detail, error.hint))))
             if error.matches:
                 echo_error("Did you mean: " + ", ".join(error.matches))
         sys.exit(2)

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from fitgauge.commands.errors import or_exit
 from fitgauge.commands.local_catalog import local_catalog
+from fitgauge.errors import UnknownModelError
 from fitgauge.hub import Hub
 from fitgauge.hub.local_files import is_path, read_local
 from fitgauge.questions import create_hub, create_questions
@@ -31,6 +33,11 @@ async def _on_services(ask: Callable[[Services], Awaitable[_Answer]], model: str
             questions.hold_model(model, read_local(model))
         try:
             return await ask(questions)
+        except UnknownModelError as error:
+            if model is None or is_path(model) or not Path(model).exists():
+                raise
+            here = f"Here is a file or folder of that name: use ./{model} for it."
+            raise UnknownModelError(error.detail, hint=here, field="model") from None
         finally:
             await questions.close()
 

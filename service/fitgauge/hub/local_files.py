@@ -12,7 +12,7 @@ import msgspec
 from huggingface_hub.constants import SAFETENSORS_MAX_HEADER_LENGTH
 
 from fitgauge.engine.model.model import Model
-from fitgauge.errors import MalformedModelError, UnknownModelError
+from fitgauge.errors import MalformedModelError, ModelWithoutWeightsError, UnknownModelError
 from fitgauge.hub import gguf_config, gguf_files
 from fitgauge.hub.description import refuse_without_weights, weight_files
 from fitgauge.hub.fetch import MAX_CONFIG
@@ -33,6 +33,7 @@ class _Tensor(msgspec.Struct, frozen=True):
     """Its dimensions."""
 
 
+_HINT = "Send a folder with config.json and safetensors files, a GGUF file or a Hub ID."
 _HEADER = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -56,7 +57,7 @@ def read_local(text: str) -> Model:
         raise MalformedModelError(f"{text} cannot be read: {error.strerror}.") from None
     raise UnknownModelError(
         f"There is no file or folder {text}.",
-        hint="Send a folder with config.json and safetensors files, a GGUF file or a Hub ID.",
+        hint=_HINT,
         field="model",
     )
 
@@ -68,6 +69,8 @@ def _marked(facts: RepoMetadata) -> Model:
 
 def _folder(text: str, folder: Path) -> RepoMetadata:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())[:_MOST_FILES]
+    if not names:
+        raise ModelWithoutWeightsError(f"{text} holds no file.", hint=_HINT, field="model")
     refuse_without_weights(text, names)
     weights = weight_files(names)
     if weights and all(name.endswith(".gguf") for name in weights):

@@ -21,7 +21,7 @@ _FLAG = re.compile(r"(?://)?(-{1,2}[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
 _PROSE = re.compile(r"[a-z]+[,.;:?!]?|[^\x00-\x7f].*|.*[,;?!]|\(.*|\d+[x*×]\S*")
 """What is no value of a flag: a word of a sentence, a count of GPUs."""
 _VALUE = re.compile(r"[a-z]+")
-_LISTED_NUMBER = re.compile(r"((?:[a-z]+\d\w*|\d[\d.]*k?))[,;]")
+_LISTED_NUMBER = re.compile(r"((?:[a-z]+\d\w*|\d+(?:\.\d+)*k?))[,;.]$")
 """A value with the comma of the sentence around the command."""
 _NO_VALUES = NOISE | frozenset(SERVING) | {"on", "and", "with", "in", "but", "for", "it", "i", "so"}
 _SWITCHES = frozenset({"on", "off", "auto"})

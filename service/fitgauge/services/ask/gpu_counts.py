@@ -8,7 +8,8 @@ from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 _ADDED = re.compile(
     r"\b(?:add|buy|get|put|plug|use|with|adding|buying|getting)\s+(?:in\s+)?(?:a\s+|an\s+|one\s+)?"
     r"(?:(?P<two>second|2nd|another|more|extra)|(?P<three>third|3rd)|(?P<four>fourth|4th))\b"
-    r"|\ban? (?P<named>second|2nd)\b|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
+    r"|\b(?:an?|ein(?:en?)?|une?|uma?) (?P<named>second|2nd)\b"
+    r"|(?P<also>再(?:加|买|插|上)\s*(?:一|1)?\s*[张块片])",
     re.IGNORECASE,
 )
 """Something that comes to what is there."""
@@ -36,6 +37,14 @@ _NODES_OF = re.compile(
     re.IGNORECASE,
 )
 """Whole nodes of a GPU that is named without a number."""
+_PER_NODE = re.compile(
+    rf"\b(?P<count>\d{{1,2}}|{'|'.join(NUMBER_WORDS)})\s+(?:gpus?\s+|cards?\s+)?"
+    r"(?:per|in each|in every|a)\s+(?:node|machine|server|host|box)\b",
+    re.IGNORECASE,
+)
+_NODES = re.compile(
+    rf"\b(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:\w+\s+)?{_MACHINES}\b", re.IGNORECASE
+)
 _LISTED = re.compile(
     r"\b(?:GPU|Device)\s+(\d{1,2}):\s|\|\s*(\d{1,2})\s+(?:NVIDIA|Tesla|Quadro|GeForce|AMD)\b",
     re.IGNORECASE,
@@ -72,6 +81,12 @@ def whole_nodes(text: str) -> int | None:
     return _number(match["count"]) if match is not None else None
 
 
+def _in_nodes(text: str) -> int | None:
+    """Return the GPUs of all machines, of which a text says how many there are in each."""
+    each, machines = _PER_NODE.search(text), _NODES.search(text)
+    return _number(each["count"]) * _number(machines["count"]) if each and machines else None
+
+
 def count_in_all(text: str, count: int | None) -> int | None:
     """Return how many GPUs there are, where the text says so otherwise than by a number of GPUs:
     in each of several machines, in a list with indices, or one of those it counts.
@@ -79,6 +94,8 @@ def count_in_all(text: str, count: int | None) -> int | None:
     count: what the text counts."""
     if _ONE_OF.search(text):
         return 1
+    if (in_nodes := _in_nodes(text)) is not None:
+        return in_nodes
     if (match := _IN_EACH.search(text)) is not None:
         return (count or 1) * _number(match["count"])
     listed = {int(match[1] or match[2]) for match in _LISTED.finditer(text)}

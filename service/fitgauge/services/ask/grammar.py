@@ -190,7 +190,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
     def prompt(self, parts: list[Terminal]) -> list[Fact]:
         """Return the tokens of a prompt; not how many prompts there are: "1M prompts"."""
         is_count = parts[0].type == "NUM" and parts[-1].value.text.lower() == "prompts"
-        return _numbered("other" if is_count else "prompt", parts)
+        return _numbered("prompts" if is_count else "prompt", parts)
 
     def output(self, parts: list[Terminal]) -> list[Fact]:
         """Return the tokens of an answer."""

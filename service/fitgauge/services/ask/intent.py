@@ -39,7 +39,8 @@ OTHERS = (
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
 
 GPUS = re.compile(
-    r"\bwhat (?:should|shall|do|would|could|must) (?:i|we|you) (?:buy|get|rent|order|purchase)\b"
+    r"\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to)"
+    r" (?:buy|get|rent|order|purchase)\b"
     r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
     r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b|\bhow many\W*$"
     r"|\bhow many (?:rtx |gtx )?\d{4}\b|\bhow many of (?:each|them|those|these)\b"
@@ -49,7 +50,7 @@ GPUS = re.compile(
     r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine|device)\b"
     r"|\b(?:gpu|card) count\b"
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
-    r"[^.?]{0,40}\b(?:gpus?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
+    r"[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
     r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
     r"|\b(?:fewest|least)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
@@ -78,8 +79,8 @@ _COMPARE = re.compile(
 )
 
 MEMORY = re.compile(
-    r"\b(?:memory|vram|oom\w*|gpus?|fits?|hardware|ram|cuda out of|runs?|running|load|loading"
-    r"|kv[- ]?cache|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
+    r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
+    r"|loading|kv[- ]?cache|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리"

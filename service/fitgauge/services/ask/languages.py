@@ -22,7 +22,7 @@ _WORDS: Mapping[str, str] = {
         r" (?:grand[ei]?s?|gros|potent[ei]s?|capa[zc]\w*)"
     ),
     "largest": (
-        r"gr(?:ö|oe)(?:ß|ss)te[rnms]?|(?:le |la |les )?plus gr(?:and|os)(?:e|se)?s?"
+        r"grootste|gr(?:ö|oe)(?:ß|ss)te[rnms]?|(?:le |la |les )?plus gr(?:and|os)(?:e|se)?s?"
         r"|pi[ùu] grand[ei]|m[áa]s grandes?|maior(?:es)?(?! (?:que|do))"
         r"|сам\w{2,3} (?:больш|мощн)\w+|наибольш\w+|największ\w+|en büyük|सबसे बड़ा"
     ),
@@ -43,7 +43,7 @@ _WORDS: Mapping[str, str] = {
         rf"|combien de{_COUNTED}|сколько{_COUNTED}|ile{_COUNTED}|kaç(?! gi?b)|कितने"
     ),
     "how much": (
-        r"wie ?viel|combien(?: de)?|cu[aá]nt[oa]|quant[oa](?: de)?|сколько|kaç(?= gi?b)"
+        r"wie ?viel|hoeveel|combien(?: de)?|cu[aá]nt[oa]|quant[oa](?: de)?|сколько|kaç(?= gi?b)"
         r"|ne kadar|ile(?= (?:vram|gi?b|ram|gpu|pami|trzeba|potrzeb))|कितनी|कितना"
     ),
     "cheapest": (
@@ -61,6 +61,8 @@ _WORDS: Mapping[str, str] = {
         r"schneller\w*|plus rapides?|(?:m[áa]s|mais) r[áa]pid[oa]s?|più veloc[ei]|быстре\w+"
         r"|szybsz\w+"
     ),
+    "per second": r"por segundo|par seconde|pro sekunde|al secondo|в секунду|na sekundę|saniyede",
+    "second": r"zweite[rnms]?|deuxième|segund[oa]|втор(?:ая|ую|ой)|drug(?:a|ą|i|iej)|ikinci",
     "need": (
         r"brauch\w*|benötig\w*|faut|necesit\w+|precis[oa]m?(?:os)?|нужн\w+|potrzeb\w+|gerek\w*"
         r"|lazım|चाहिए"
@@ -71,12 +73,12 @@ _WORDS: Mapping[str, str] = {
         r"|zmieszcz\w+|sığar\w*"
     ),
     "runs": (
-        r"läuft|laufen|tourne|tourner|gira(?:re)?|rodar?|funcionar?[áa]?|funktioniert|потянет"
+        r"läuft|laufen|draaien|draait|tourne|tourner|gira(?:re)?|rodar?|funcionar?[áa]?|funktioniert|потянет"
         r"|запуст\w+|пойд[её]т|działa|uruchomi\w*|çalış\w+|चलेगा|चला"
     ),
     "enough": (
         r"reicht|reichen|suffi(?:t|sent|sant)|bastan?|alcanzan?|достаточно|хват(?:ит|ает)"
-        r"|wystarcz\w+|yeter\w*"
+        r"|wystarcz\w+|genoeg|yeter\w*"
     ),
     "fine-tuning": (
         r"feintun\w+|feinabstimm\w+|nachtrainier\w+|affin(?:er|age)|afinar|finetunen"
@@ -121,7 +123,7 @@ _WORDS: Mapping[str, str] = {
     "bit": r"бит\w*|bit(?:ach|y|ów|ow\w+)",
     "laptop": r"port[aá]til|ordinateurs? portables?|portatile|ноутбук\w*|laptopie|dizüstü",
     "one": r"jedn(?:ą|ej|ym|a)|одн(?:а|у|ой|ом)",
-    "two": r"dw(?:ie|óch)|дв(?:а|е|ух)|iki|due(?= (?:nvidia |rtx |gtx |[a-z]?\d))",
+    "two": r"twee|dw(?:ie|óch)|дв(?:а|е|ух)|iki|due(?= (?:nvidia |rtx |gtx |[a-z]?\d))",
     "three": r"trzech|trzy|тр(?:и|[её]х)|üç",
     "four": r"cztery|czterech|четыр(?:е|[её]х)|quattro|dört",
     "without": r"ohne|sans|senza|без|bez|s(?:in|em)(?= (?:gpu|tarjeta|placa|uma? |una? ))",
@@ -140,7 +142,7 @@ _BITS = re.compile(r"(?<=\d)\s?(?:비트|ビット|比特)")
 _THOUSANDS = re.compile(r"(?<=\d)\s?к\b", re.IGNORECASE)
 _ELIDED = re.compile(r"\b(combien d)['’](?=\w)", re.IGNORECASE)
 """French: "combien d'utilisateurs"."""
-_ENDING = re.compile(r"(?<=\d)(?:ern|er|ах|'?(?:de|da|te|ta))(?= |$)")
+_ENDING = re.compile(r"(?<=\d)(?:ern|er|'?s(?= met)|ах|'?(?:de|da|te|ta))(?= |$)")
 """What German and Turkish add to a number: "zwei 3090ern"."""
 
 

@@ -21,6 +21,11 @@ _USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
 
 _HOW_MANY = re.compile(r"\bhow many\b|\bnumber of\b|多少|几个", re.IGNORECASE)
 
+_AT_LENGTH = re.compile(
+    r"\b(?:users|requests|people|sessions|clients)\s+(?:at|with|@|of)\W*$", re.IGNORECASE
+)
+"""What stands before a length behind those who send it: "users at 8k"."""
+
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGNORECASE)
 """What may stand next to each of several lengths."""
@@ -49,13 +54,15 @@ def sized_requests(text: str, facts: Sequence[Fact]) -> list[Fact]:
     where the text counts them besides, or asks how many: "20 concurrent 32k requests". Other
     thousands of requests are of ten."""
     users = [fact for fact in facts if fact.kind == "users"]
+    if users:
+        facts = [one._replace(kind="prompt") if one.kind == "prompts" else one for one in facts]
     thousands = {fact.start for fact in users if text[fact.start : fact.end][-1] in "kK"}
     is_size = bool(_HOW_MANY.search(text)) or 0 < len(thousands) < len(users)
     return [
         fact
         if fact.kind != "users"
         else fact._replace(kind="tokens")
-        if is_size and fact.start in thousands
+        if fact.start in thousands and (is_size or _AT_LENGTH.search(text[: fact.start]))
         else fact._replace(value=fact.value * in_tens(text[fact.start : fact.end]))
         for fact in facts
     ]

@@ -38,6 +38,11 @@ _FREE = re.compile(
     r"(?:is\s+|are\s+)?(?:left|free|remaining)\b",
     re.IGNORECASE,
 )
+_AT_START = re.compile(
+    r"free memory on device\W{0,3}(?:cuda:\d\W{0,2})?\((?P<free>[\d.]+)/(?P<sold>[\d.]+) ?gib\)",
+    re.IGNORECASE,
+)
+"""What vLLM prints where too little is free for its share."""
 _TABLE = re.compile(r"(?P<used>\d{1,6})\s?MiB\s?[/,|]\s{0,8}(?P<sold>\d{4,6})\s?MiB")
 """A GPU's memory in the table of nvidia-smi, or in its CSV."""
 _OF_WHAT_IS_LEFT = 0.97
@@ -89,6 +94,8 @@ def _memory_of_others(text: str, match: GpuMatch | None) -> float | None:
     table = [int(row["used"]) for row in _TABLE.finditer(text)]
     if table and _BY_ITSELF.search(text) is None:
         return round(max(table) / 1024, 2) or None
+    if (start := _AT_START.search(text)) is not None:
+        return max(0.0, round(float(start["sold"]) - float(start["free"]), 2)) or None
     if (held := _HELD.search(text)) is not None and _BY_OTHERS.search(text) is not None:
         name = "held" if held["held"] else "taken"
         return _gib(held, name)

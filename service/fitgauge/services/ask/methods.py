@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.formats_meant import AGAINST, is_refused
-from fitgauge.services.ask.intent import is_full
+from fitgauge.services.ask.formats_meant import AGAINST, LISTED, is_refused
+from fitgauge.services.ask.intent import compares, is_full
 from fitgauge.services.ask.training_words import OPTIMIZERS
 from fitgauge.services.ask.vocabulary import METHODS
 
@@ -65,8 +65,9 @@ def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
     """Return the methods that a text sets side by side, in its order: "lora or qlora"; None for
     one."""
     named = [fact for fact in facts if fact.value in METHODS and not is_refused(text, fact)]
+    against = LISTED if compares(text) else AGAINST
     apart = [
-        AGAINST.search(text[one.end : other.start]) is not None
+        against.search(text[one.end : other.start]) is not None
         or text[one.end : other.start].strip() in (",", "/")
         for one, other in itertools.pairwise(named)
     ]

@@ -29,7 +29,12 @@ _DRAFT = re.compile(
 _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 """What follows the name of a data set."""
 
-_CONTRAST = re.compile(r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만", re.IGNORECASE)
+_CONTRAST = re.compile(
+    r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
+    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?) (?:over )?to\b"
+    r"|\b(?:swap|replac|exchang)\w* (?:it |that |them )?(?:for|with|by)\b",
+    re.IGNORECASE,
+)
 """What stands between a model that ran and the one in question."""
 
 _WORKS = re.compile(
@@ -101,6 +106,18 @@ def without_other_words(facts: list[Fact], names: ModelNames) -> list[Fact]:
         or names.has(str(fact.value))
     ]
     return sure if any(fact.kind == "model" for fact in sure) else facts
+
+
+def of_the_same_family(text: str, size: str, facts: Sequence[Fact], names: ModelNames) -> str:
+    """Return a size as that of the family that a text names before, "swap Qwen3-8B for the 14B";
+    the size where no such model is known. facts: of models."""
+    if re.search(rf"\b(?:the|its|to) {re.escape(size)}\b", text, re.IGNORECASE) is None:
+        return size
+    for fact in facts:
+        other = re.sub(r"\d+(?:\.\d+)?b\b", size, str(fact.value), count=1, flags=re.IGNORECASE)
+        if fact.kind == "model" and other != fact.value and names.has(other):
+            return other
+    return size
 
 
 def with_size(text: str, family: str) -> str:

@@ -236,7 +236,8 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
             )
         )
         return not followed
-    return scan.models.continues(word, glued=False) and (word,) not in scan.phrases
+    form = scan.models.mended(word) or word
+    return scan.models.continues(form, glued=False) and (word,) not in scan.phrases
 
 
 def _is_sized_by_dash(scan: Scan, index: int) -> bool:

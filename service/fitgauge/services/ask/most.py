@@ -13,8 +13,8 @@ from fitgauge.services.common.smallest import is_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 _CONTEXT = re.compile(
-    r"\b(?:what|which|how (?:long|much|big|large|many)|max(?:imum|imal)?|longest|largest|biggest)\b"
-    r"[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
+    r"\b(?:what|which|how (?:long|much|big|large|many|far)|max(?:imum|imal)?|longest|largest"
+    r"|biggest)\b[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
     r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
     r"|\bhow many tokens (?:of context|can)\b"
     r"|\bcontext maximum\b"

@@ -3,8 +3,7 @@
 import re
 
 _NOTEBOOK = re.compile(
-    r"\b(?:on|in|with|using|free)\s+(?:(?:free|google|a|the)\s+)*(colab|kaggle)\b"
-    r"(?!\s+(?:pro|data\w*|competition))",
+    r"(?<![\w/.])(colab|kaggle)\b(?![./]\w)(?!(?:'s)?\s+(?:pro|paid|data\w*|competition|notebook))",
     re.IGNORECASE,
 )
 _FREE_GPUS = {"colab": ("T4", 1), "kaggle": ("T4", 2)}

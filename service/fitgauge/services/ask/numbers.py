@@ -176,7 +176,7 @@ def _number_at(scan: Scan, index: int) -> _Number | None:
     if (spelled := _WORDS.get(after.low)) is not None:
         return _Number(amount, spelled, True, index, last + 1)
     if after.kind in ("word", "han") and (
-        after.low in MEMORY_UNITS or after.low in ("b", "bn", "k") or after.low in "千万萬"
+        after.low in MEMORY_UNITS or after.low in ("b", "bn", "k", "tb") or after.low in "千万萬"
     ):
         return _Number(amount, after.low, False, index, last + 1)
     return _Number(amount, None, False, index, last)
@@ -217,6 +217,8 @@ def _read_measured(scan: Scan, number: _Number) -> int:
     amount, unit, spelled, first, last = number
     if unit in MEMORY_UNITS:
         return scan.emit("SIZE", amount, first, last)
+    if unit in ("tb", "tib"):
+        return scan.emit("SIZE", amount * 1024, first, last)
     if unit in ("b", "bn"):
         return scan.emit("PARAMS", f"{amount:g}b", first, last)
     after = scan.peek(last + 1)

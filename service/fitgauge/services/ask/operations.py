@@ -26,6 +26,7 @@ _MODELS = re.compile(
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
     r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
     r"|\bwhich of them\b"
+    r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
     r"|哪些(?:大?模型|型号)"
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"

@@ -46,6 +46,8 @@ _IN_AND_OUT = re.compile(
 )
 """A prompt and its answer: "4k in, 1k out"."""
 
+_ENTRY = re.compile(r"\bmain_ppo\b(?=.*\badv_estimator\b)", re.DOTALL)
+"""verl's program of every algorithm, where an argument says which."""
 _RAISED = re.compile(
     r"\b(?:from|von|de|da)\s+\d[\d.,]*[kK]?\s+(?:\w+\s+)?(?:to|auf|bis|à|a|para)\s+(?=\d)",
     re.IGNORECASE,
@@ -97,6 +99,7 @@ def plain(text: str) -> str:
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
     text = _SHORT_CONTEXT.sub("--ctx-size", text)
+    text = _ENTRY.sub("main", text)
     text = _RAISED.sub("to ", text)
     text = _RESOURCE.sub("gpus x", text)
     text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)

@@ -45,6 +45,7 @@ from fitgauge.services.ask.methods import method_meant
 from fitgauge.services.ask.model_choice import (
     choose_model,
     draft_model,
+    of_the_same_family,
     with_size,
     without_other_words,
 )
@@ -292,6 +293,8 @@ class _Choice:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
             model = with_size(self._text, model)
+        elif model is not None and any(one.kind == "size" and one.value == model for one in facts):
+            model = of_the_same_family(self._text, model, facts, self._names)
         return model, models
 
     # Settings

@@ -221,7 +221,7 @@ class AskService:
             each = await self._each([as_question(row, reading.understood) for row in rows])
             lead = most_of_each(reading.text, reading.understood, row_names(rows), each)
         if wants_one_gpu(reading.text):
-            lead = together(table)
+            lead = together(table) or lead
         return structs.replace(table, summary=lead + table.summary), remarks
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:

@@ -16,7 +16,7 @@ _ONE_GPU = re.compile(
     r"\bon the same\b|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
     r"|\bsame (?:gpu|card|machine)\b"
     r"|\bat the same time\b|\bsimultaneously\b"
-    r"|\bboth\b.{0,24}\bat once\b"
+    r"|\bat once\b"
     r"|同一[张块台]|同时",
     re.IGNORECASE,
 )

@@ -37,7 +37,7 @@ _SETTINGS: Mapping[str, str] = {
         "parallel users|parallel requests|simultaneous users|simultaneous requests|clients|client|"
         "concurrent clients|requests|sessions|devs|developers|engineers|employees|colleagues|"
         "analysts|students|agents|coders|parallel sequences|max num seqs|max num seq|people|"
-        "num parallel|n parallel|requests concurrently|streams|"
+        "ppl|folks|num parallel|n parallel|requests concurrently|streams|"
         "running requests|max running requests"
     ),
     "BATCH": (
@@ -124,7 +124,7 @@ _HAN: Mapping[str, str] = {
         "并发请求|并发数|并发量|个并发|并发|路并发|个用户|用户数|用户|个人|人同时|人|동시|명|"
         "同時接続数|同時接続|同時|ユーザー"
     ),
-    "BATCH": "批大小|批次大小|批次|批量大小|배치",
+    "BATCH": "バッチサイズ|バッチ|批大小|批次大小|批次|批量大小|배치",
     "GPUS": (
         "显卡内存|显卡|显存|现存|卡|显卡显存|计算卡|加速卡|顯卡|顯存|视频内存|그래픽카드|"
         "비디오메모리"
@@ -292,8 +292,8 @@ NOISE = frozenset(
         "even", "length", "size", "mode", "version", "versions", "type", "equal", "equals", "max",
         "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
         "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
-        "used", "von", "mit", "der", "die", "das", "de", "la", "le", "avec", "installed", "old",
-        "new",
+        "used", "da", "di", "met", "von", "mit", "der", "die", "das", "de", "la", "le", "avec",
+        "installed", "old", "new",
     }
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""

@@ -97,8 +97,10 @@ def note(gpu: Accelerator) -> str:
 
 
 def largest_first(rows: list[Accelerator]) -> list[Accelerator]:
-    """Return the rows with the memory variants of the likeliest one first, the largest ahead."""
-    if len(rows) < 2:
+    """Return the rows with the memory variants of the likeliest one first, the largest ahead where
+    memory is the machine's; of GPUs that have memory of their own the table says which is
+    commoner."""
+    if len(rows) < 2 or not rows[0].unified_memory:
         return rows
     product = _MEMORY_IN_NAME.sub("", rows[0].name)
     variants = [row for row in rows if _MEMORY_IN_NAME.sub("", row.name) == product]

@@ -148,7 +148,11 @@ class GpuNames:
             return True
         for brand in (*_BRANDS, *VENDORS):
             if word.startswith(brand) and (rest := word[len(brand) :]):
-                return self.anchors(rest, brand) or (rest.isdigit() and rest in self.vocabulary)
+                return (
+                    self.anchors(rest, brand)
+                    or (rest.isdigit() and rest in self.vocabulary)
+                    or (any(map(str.isdigit, rest)) and self.find(word) is not None)
+                )
         return word.startswith(("m1", "m2", "m3", "m4", "m5")) and word[2:] in (
             "max",
             "pro",

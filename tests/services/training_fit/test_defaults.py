@@ -234,3 +234,19 @@ def test_the_trainers_adamw_steps_fused_as_it_has_since_torch_2_8(questions, too
     assert answer.understood_as["optimizer_implementation"] == "fused"
     assert "adamw_torch_fused" in answer.launch.command
     assert "optimizer_temporaries" not in {term.name for term in answer.terms}
+
+
+@pytest.mark.parametrize(
+    ("settings", "method"),
+    [
+        ({"trainer": "verl", "algorithm": "grpo"}, "full"),
+        ({"trainer": "torchtitan"}, "full"),
+        ({"framework": "megatron"}, "full"),
+        ({"trainer": "axolotl"}, "lora"),
+        ({}, "lora"),
+    ],
+    ids=str,
+)
+def test_a_tool_that_trains_all_weights_by_itself_is_judged_so_first(train, settings, method):
+    answer = train(model="Qwen/Qwen3-4B", gpu="8 x H100", **settings)
+    assert (answer.understood_as["method"], answer.verdict) == (method, "fits")

@@ -50,15 +50,17 @@ def test_a_format_that_is_sent_stands(train):
 
 
 @pytest.mark.parametrize(
-    ("model", "method", "published"),
+    ("model", "gpu", "method", "published"),
     [
-        ("Qwen/Qwen3-8B-AWQ", "full", "awq"),
-        ("Qwen/Qwen3-8B-FP8", "lora", "fp8"),
-        ("Qwen/Qwen3-8B-GGUF", "qlora", "GGUF"),
+        ("Qwen/Qwen3-8B-AWQ", "RTX 4090", "full", "awq"),
+        ("Qwen/Qwen3-8B-FP8", "RTX 4090", "full", "fp8"),
+        ("Qwen/Qwen3-8B-FP8", "RTX 3090", "lora", "fp8"),
+        ("Qwen/Qwen3-8B-FP8", "2 x RTX 4090", "lora", "fp8"),
+        ("Qwen/Qwen3-8B-GGUF", "RTX 4090", "qlora", "GGUF"),
     ],
 )
-def test_what_is_not_trained_as_it_is_published_is_said(train, model, method, published):
-    answer = train(model=model, gpu="RTX 4090", method=method)
+def test_what_is_not_trained_as_it_is_published_is_said(train, model, gpu, method, published):
+    answer = train(model=model, gpu=gpu, method=method)
     (note,) = [one for one in answer.warnings if one.code == "checkpoint-quantized"]
     assert f"is published in {published}" in note.message
 
@@ -83,3 +85,31 @@ def test_plans_have_the_base_of_the_checkpoint_too(questions):
     full = TrainingPlanRequest(model="Qwen/Qwen3-8B-AWQ", gpu="A100 80GB", method="full")
     answer = asyncio.run(questions.plan_training(full))[1]
     assert "checkpoint-quantized" in codes(answer)
+
+
+def test_adapters_are_trained_on_an_fp8_checkpoint_where_the_gpu_multiplies_fp8(train):
+    """transformers/integrations/finegrained_fp8.py, FP8LinearFunction; older GPUs get 16 bit
+    (quantizers/quantizer_finegrained_fp8.py, validate_environment)."""
+    asked = {"model": "Qwen/Qwen3-8B-FP8", "method": "lora"}
+    new, named, old = (
+        train(**asked, **more)
+        for more in (
+            {"gpu": "RTX 4090"},
+            {"gpu": "RTX 4090", "quantization": "fp8"},
+            {"gpu": "RTX 3090", "quantization": "fp8"},
+        )
+    )
+    assert new.understood_as["quantization"] == "fp8"
+    assert new.per_gpu.required_bytes == named.per_gpu.required_bytes
+    assert "quantization" not in old.understood_as
+    quarter = train(**{**asked, "method": "qlora"}, gpu="RTX 4090")
+    assert quarter.understood_as["quantization"] == "nf4"  # of the model that it was made from
+    assert old.per_gpu.required_bytes.expected > new.per_gpu.required_bytes.expected + 6 * 2**30
+
+
+def test_a_base_that_the_command_does_not_quantize_is_said(train):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "method": "lora", "quantization": "fp8"}
+    lacking = [one for one in train(**asked).warnings if one.field == "quantization"]
+    assert any("loads Qwen/Qwen3-8B in 16 bit" in one.message for one in lacking)
+    nf4 = train(**{**asked, "method": "qlora", "quantization": "nf4"})
+    assert not [one for one in nf4.warnings if one.field == "quantization"]

@@ -10,7 +10,10 @@ from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.intent import compares, is_quantized
 from fitgauge.services.ask.training_words import OPTIMIZERS
 
-_PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
+_TRAINED_IN = re.compile(r"[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.IGNORECASE)
+"""What follows the precision of a training's products: "fp8 training"."""
+
+PRECISIONS = frozenset({"bf16", "fp16", "fp32", "bfloat16", "float16"})
 """Formats that in training are a precision, of which a word does not say which parts have it."""
 
 _FOUR_BITS = "int4"
@@ -49,8 +52,20 @@ def wanted_formats(text: str, facts: Sequence[Fact], *, training: bool) -> list[
         fact
         for fact in facts
         if not is_refused(text, fact)
-        and not (training and (fact.value in _PRECISIONS or of_the_optimizer(text, fact)))
+        and not (
+            training
+            and (
+                fact.value in PRECISIONS
+                or of_the_optimizer(text, fact)
+                or is_of_products(text, fact)
+            )
+        )
     ]
+
+
+def is_of_products(text: str, fact: Fact) -> bool:
+    """Return whether a number format is that of a training's products, not of its base."""
+    return fact.value == "fp8" and _TRAINED_IN.match(text, fact.end) is not None
 
 
 def of_the_optimizer(text: str, fact: Fact) -> bool:

@@ -46,8 +46,9 @@ _IT_FITS = re.compile(
 
 _PLAN = re.compile(
     r"\b(?:parallel(?:ism|ization)? (?:strategy|layout|config\w*|plan)|lay ?out|layout|tp/pp|"
-    r"(?:which|what) (?:kind of )?parallel\w*|"
+    r"(?:which|what) (?:kind of )?parallel\w*|best way to (?:train|shard|split|distribute)|"
     r"which zero|what zero|zero stage should|how (?:should|do) i (?:shard|split|parallelize))\b"
+    r"|^\W*(?:please )?(?:help me )?plan\b(?! to\b)|\bplan (?:it|this|that|the training)\b"
     r"|并行策略|怎么切分|如何切分|训练方案|并行配置",
     re.IGNORECASE,
 )

@@ -12,6 +12,7 @@ from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.engines_meant import engine_meant, engines_side_by_side
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import (
+    PRECISIONS,
     WIDTHS,
     format_meant,
     formats_side_by_side,
@@ -61,6 +62,7 @@ from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
 from fitgauge.services.ask.speeds import wanted_speeds, wants_rate
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
+from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 
 _MEMORY_ALONE = re.compile(r"\d+GB")
 """A GPU that is named by its memory."""
@@ -158,8 +160,9 @@ class _Choice:
         self._questions = question_sentences(text, tokens)
         self._plain = without_publishers(without_models(text, tokens))
         self._adapters = served_adapters(self._plain)
-        trainers = [one for one in self._of("trainer") if self._plain[one.start : one.end].strip()]
-        trains = about_training(self._plain) or bool(self._of("method") or trainers)
+        tools = [one for one in self._facts if one.kind == "trainer" or one.value in TRAIN_ALONE]
+        named = any(self._plain[one.start : one.end].strip() for one in tools)
+        trains = about_training(self._plain) or bool(self._of("method")) or named
         self._training = trains and self._adapters is None and command is None
 
     def reading(self) -> Reading:
@@ -390,7 +393,7 @@ class _Choice:
         formats = self._of("format")
         chosen = format_meant(self._text, formats, training=self._training)
         named = {chosen, *WIDTHS} if chosen is not None else set()  # "GPTQ int4" is said
-        named |= {"bf16", "bfloat16"} if self._training else set()
+        named |= PRECISIONS if self._training else set()
         self._used.update(fact.start for fact in formats if fact.value in named)
         return chosen
 

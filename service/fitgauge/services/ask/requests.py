@@ -210,7 +210,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":
-        if (engine := fields.get("engine")) and fields.get("method") not in _SAMPLING:
+        learnt = {fields.get("method"), fields.get("algorithm")}
+        if (engine := fields.get("engine")) and learnt.isdisjoint(_SAMPLING):
             notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
@@ -271,6 +272,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         prompt, answer = (fields.pop(name, None) for name in ("prompt_tokens", "output_tokens"))
         if fields.get("algorithm") in _SAMPLING:
             fields |= {"prompt_length": prompt, "completion_length": answer}
+        else:
+            fields.pop("group_size", None)
     return fields, notes
 
 

@@ -111,6 +111,14 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     pipeline_parallel: Annotated[int | None, Meta(description="Pipeline stages.")] = None
     data_parallel: Annotated[int | None, Meta(description="Data-parallel ranks.")] = None
     expert_parallel: Annotated[int | None, Meta(description="Expert-parallel ranks.")] = None
+    context_parallel: Annotated[int | None, Meta(description="Ranks that share a sequence.")] = None
+    fsdp_version: Annotated[int | None, Meta(description="Of FSDP: 1 or 2.")] = None
+    precision: Annotated[str | None, Meta(description="Of a training's products: fp8.")] = None
+    compile: Annotated[bool | None, Meta(description="torch.compile.")] = None
+    optimizer_in_backward: Annotated[
+        bool | None, Meta(description="Whether every parameter steps in the backward pass.")
+    ] = None
+    group_size: Annotated[int | None, Meta(description="Completions of one prompt.")] = None
     optimizer: Annotated[str | None, Meta(description="Optimizer.")] = None
     offload: Annotated[str | None, Meta(description="What lives in host memory.")] = None
     activation_checkpointing: Annotated[

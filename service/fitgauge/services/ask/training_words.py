@@ -54,6 +54,31 @@ _LEAST_GLOBAL = 32
 """Sequences from which on a batch of a pre-training is that of a step over all GPUs."""
 
 
+_SWITCHES: Mapping[str, tuple[re.Pattern[str], object]] = {
+    "compile": (re.compile(r"\btorch[. _]?compile\b|(?:,|with|and) compile\b", re.I), True),
+    "optimizer_in_backward": (re.compile(r"\boptimi[sz]er[- _]in[- _]backward\b", re.I), True),
+    "precision": (
+        re.compile(r"\bfp8[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.I),
+        "fp8",
+    ),
+}
+"""Settings that a text only names."""
+_COUNTS: Mapping[str, re.Pattern[str]] = {
+    "context_parallel": re.compile(
+        r"\b(?:context|sequence)[- ]parallel\w*(?: size| degree)?(?: of)?[ =:]*(\d{1,3})\b"
+        r"|\bcp[ =:]?(\d{1,3})\b",
+        re.I,
+    ),
+    "fsdp_version": re.compile(r"\bfsdp-?v?([12])\b", re.I),
+    "group_size": re.compile(
+        r"\b(\d{1,4}) (?:generations|rollouts|completions)\b(?! tokens?)"
+        r"|\b(?:num[_ -]?generations|group[_ -]?size)(?: of)?[ =:]*(\d{1,4})\b",
+        re.I,
+    ),
+}
+"""Settings of which a text says the number."""
+
+
 def is_global_batch(text: str, sequences: float) -> bool:
     """Return whether the batch of a text about training is that of a step over all GPUs, as those
     of pre-training are: "from scratch with batch size 512"."""
@@ -72,6 +97,10 @@ def training_words(text: str) -> Mapping[str, object]:
         fields["activation_checkpointing"] = "none"
     if (stage := _ZERO_FILE.search(text)) is not None:
         fields["zero_stage"] = int(stage[1] or stage[2])
+    fields |= {name: value for name, (words, value) in _SWITCHES.items() if words.search(text)}
+    for name, words in _COUNTS.items():
+        if (count := words.search(text)) is not None:
+            fields[name] = int(count[count.lastindex or 1])
     if (size := image_size(text)) is not None:
         fields["image_size"] = size
     if (images := _IMAGES.search(text)) is not None:

@@ -18,7 +18,7 @@ _SETTINGS: Mapping[str, str] = {
         "seq length|max len|max seq|max sequence length|sequence length|sequence len|"
         "sequences length|max length|max tokens|max input length|max context|max context length|"
         "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
-        "max words|seq|contextsize|long context|seqlen|seqence length|ollama context length|"
+        "max words|seq|len|contextsize|long context|seqlen|seqence length|ollama context length|"
         "max total tokens|context len|sequence"
     ),
     "PROMPT": (
@@ -27,7 +27,8 @@ _SETTINGS: Mapping[str, str] = {
     ),
     "OUTPUT": (
         "output|outputs|output length|output tokens|output len|max new tokens|new tokens|"
-        "response|completion|completions|completion length|completion tokens|max completion length|"
+        "response|responses|completion|completions|completion length|completion tokens|"
+        "max completion length|"
         "answers|answer|replies|reply|"
         "response length|response tokens|generated tokens|generation length|max output tokens"
     ),
@@ -172,6 +173,7 @@ _METHODS: Mapping[str, str] = {
     "ppo": "ppo",
     "dpo": "dpo",
     "orpo": "orpo",
+    "simpo": "simpo",
     "kto": "kto",
     "rloo": "rloo|reinforce",
 }
@@ -240,7 +242,8 @@ _TRAINERS: Mapping[str, str] = {
     "torchtune": "torchtune",
     "torchtitan": "torchtitan",
     "litgpt": "litgpt|lit gpt",
-    "nemo": "nemo framework|megatron bridge",
+    "lightning": "pytorch lightning|lightning trainer|lightning ai",
+    "nemo": "nemo framework|megatron bridge|nvidia nemo|nemo sft|nemo peft",
     "nemo-automodel": "nemo automodel|automodel",
     "verl": "verl",
     "openrlhf": "openrlhf|open rlhf",
@@ -248,10 +251,13 @@ _TRAINERS: Mapping[str, str] = {
 """Training tools as people write them: words that are names of models too stay out."""
 
 _FRAMEWORKS: Mapping[str, str] = {
-    "fsdp": "fsdp|fsdp2|fully sharded data parallel",
+    "fsdp": "fsdp|fsdp1|fsdp2|fully sharded data parallel",
     "deepspeed": "deepspeed|deep speed",
     "megatron": "megatron|megatron lm|megatron core",
 }
+
+TRAIN_ALONE = frozenset({"fsdp", "megatron"})
+"""Frameworks that train and serve nothing."""
 
 TRAINER_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_TRAINERS)))
 FRAMEWORK_PHRASES: Mapping[Phrase, str] = MappingProxyType(dict(_phrases(_FRAMEWORKS)))

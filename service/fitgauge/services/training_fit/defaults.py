@@ -21,10 +21,13 @@ METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
 """What is judged where no method is sent, in the order of preference."""
 
 
-def methods_of(spec: ModelSpec) -> tuple[Method, ...]:
-    """Return METHODS in the order of preference for a model, perhaps one twice: without a causal
-    head, what transformers' example scripts do comes first."""
-    return METHODS if spec.task == "generate" else ("full", *METHODS)
+def methods_of(request: TrainingRequest, spec: ModelSpec) -> tuple[Method, ...]:
+    """Return METHODS in the order of preference for a model, perhaps one twice: what a tool that
+    trains all weights by itself does, Megatron too, and, without a causal head, what transformers'
+    example scripts do comes first."""
+    tool = tool_of(request)
+    whole = tool.trains_whole if tool else asked_framework(request) == "megatron"
+    return ("full", *METHODS) if whole or spec.task != "generate" else METHODS
 
 
 HALF_BASE = Default(
@@ -47,7 +50,8 @@ def with_defaults(
     names, else of TRL, whose command is printed for every framework but Megatron. `accelerator`:
     None for one that computes in every format."""
     in_formats = request if accelerator is None else in_its_formats(request, accelerator)
-    named = as_published(structs.replace(in_formats, method=method), method, spec)
+    named = structs.replace(in_formats, method=method)
+    named = as_published(named, method, spec, accelerator, count)
     if (tool := tool_of(request)) is not None:
         settled = with_tool_defaults(named, method, count, spec)
         if tool.steps_under_deepspeed and asked_framework(request) == "deepspeed":

@@ -74,7 +74,9 @@ class TrainingEstimator:
         sent = None if request.method is None else words.method(request.method)
         estimates: dict[Method, TrainingEstimate] = {}
         errors: list[Exception] = []
-        for method in dict.fromkeys([*([sent] if sent else []), *methods_of(subject.model.spec)]):
+        for method in dict.fromkeys(
+            [*([sent] if sent else []), *methods_of(request, subject.model.spec)]
+        ):
             try:
                 estimates[method] = self._check_method(request, method, subject)
             except IMPOSSIBLE as error:

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import structs
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantization.published import published
-from fitgauge.engine.quantization.requested import BITSANDBYTES
+from fitgauge.engine.quantization.requested import BITSANDBYTES, canonical_name
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.registry import tool_of
+from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
 _PACKED: Mapping[tuple[str, object], str] = {
@@ -20,12 +23,44 @@ _PACKED: Mapping[tuple[str, object], str] = {
 """Formats that PEFT trains adapters on, by their bits, as a request names them (PEFT's developer
 guide on quantization)."""
 
+_FP8 = "fp8"
+_LEAST_FP8 = (8, 9)
 
-def as_published(request: TrainingRequest, method: str, spec: ModelSpec) -> TrainingRequest:
+
+def as_published(
+    request: TrainingRequest,
+    method: str,
+    spec: ModelSpec,
+    accelerator: Accelerator | None = None,
+    count: int = 2,
+) -> TrainingRequest:
     """Return the request with the format of a quantized checkpoint, where adapters are trained and
-    none is sent: they are trained on the weights as they are loaded."""
-    base = None if method == "full" or request.quantization else base_of(spec)
-    return request if base is None else structs.replace(request, quantization=base)
+    none is sent, or the checkpoint's own: they are trained on the weights as they are loaded.
+
+    accelerator, count: the GPUs, None and several where they are open."""
+    sent, stored = request.quantization, published(spec)
+    in_fp8 = stored is not None and stored.name == _FP8
+    if method == "full" or (sent and not (in_fp8 and canonical_name(sent) == _FP8)):
+        return request
+    base = base_of(spec)
+    if in_fp8 and method != "qlora" and count == 1 and _trains_on_fp8(request, spec, accelerator):
+        base = _FP8
+    return request if base == sent else structs.replace(request, quantization=base)
+
+
+def _trains_on_fp8(
+    request: TrainingRequest, spec: ModelSpec, accelerator: Accelerator | None
+) -> bool:
+    """Return whether transformers trains adapters on an FP8 checkpoint as it is stored: on GPUs
+    that multiply FP8, on others it makes 16 bit of it (quantizers/quantizer_finegrained_fp8.py,
+    validate_environment; integrations/finegrained_fp8.py, FP8LinearFunction). What shards it is
+    not known to keep it."""
+    method = (spec.quantization or {}).get("quant_method")
+    if accelerator is None or method != _FP8 or asked_framework(request) != "transformers":
+        return False
+    tool, capability = tool_of(request), accelerator.compute_capability
+    by_transformers = tool is None or tool.loads_by_transformers
+    return by_transformers and capability is not None and capability >= _LEAST_FP8
 
 
 def base_of(spec: ModelSpec) -> str | None:

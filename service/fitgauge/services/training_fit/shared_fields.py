@@ -53,8 +53,8 @@ class MethodFields(ModelFields, kw_only=True):
         Switch | None,
         Meta(
             description=(
-                "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits; of a"
-                " plan full; any: all."
+                "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits, full"
+                " first where the tool trains all weights by itself; of a plan full; any: all."
             ),
             examples=["lora"],
         ),

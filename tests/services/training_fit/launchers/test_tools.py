@@ -323,3 +323,31 @@ def test_adapters_drop_what_they_read_as_the_tool_does(train, tool, default):
         assert peaks[1] < peaks[2]
         assert "--lora_dropout 0.05" in by_default.launch.command
         assert "--lora_dropout 0 " in f"{without.launch.command} "
+
+
+@pytest.mark.parametrize(
+    ("model", "module"),
+    [("tiiuae/falcon-7b", "query_key_value"), ("microsoft/Phi-3-mini-4k-instruct", "qkv_proj")],
+)
+def test_litgpt_adapts_queries_and_values_where_they_are_one_linear_with_keys(train, model, module):
+    """litgpt/lora.py, LoRAQKVLinear."""
+    answer = train(
+        model=model,
+        gpu="H200",
+        method="lora",
+        trainer="litgpt",
+        sequence_length=512,
+        micro_batch_size=1,
+    )
+    assert answer.understood_as["lora_targets"] == module
+    for part, adapted in (("query", "true"), ("key", "false"), ("value", "true")):
+        assert f"--lora_{part} {adapted}" in answer.launch.command
+
+
+def test_litgpt_has_no_command_for_checkpointing_on_one_gpu(train):
+    """litgpt/finetune/full.py: a policy of FSDP alone."""
+    asked = {"model": "EleutherAI/pythia-1b", "gpu": "A10G", "method": "full", "trainer": "litgpt"}
+    assert train(**asked).launch.command.startswith("litgpt finetune_full")
+    other = train(**asked, activation_checkpointing="full")
+    assert not other.launch.command.startswith("litgpt")
+    assert [one for one in other.warnings if one.code == "command-of-another-tool"]

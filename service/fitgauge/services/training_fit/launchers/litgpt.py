@@ -37,8 +37,9 @@ _FORMATS = {
     "int8": "bnb.int8-training",
 }
 _PARTS = {
-    "query": ("q_proj",), "key": ("k_proj",), "value": ("v_proj",), "projection": ("o_proj",),
-    "mlp": ("gate_proj", "up_proj", "down_proj"),
+    "query": ("q_proj", "query_key_value", "qkv_proj"), "key": ("k_proj",),
+    "value": ("v_proj", "query_key_value", "qkv_proj"), "projection": ("o_proj", "dense"),
+    "mlp": ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "dense_h_to_4h", "dense_4h_to_h"),
 }  # fmt: skip
 
 
@@ -54,11 +55,14 @@ instantiate_bnb_optimizer)."""
 
 def litgpt_supports(workload: TrainingWorkload) -> bool:
     """Return whether its scripts have these settings: data parallelism with whole shards, and a
-    quantized base on one GPU, without mixed precision (litgpt/finetune/lora.py, setup)."""
+    quantized base on one GPU, without mixed precision (litgpt/finetune/lora.py, setup). Only
+    full.py checkpoints activations, always and on several GPUs alone."""
     quantized = base_format(workload) is not None
     divided = workload.tensor_parallel * workload.context_parallel * workload.pipeline_parallel
+    checkpoints = workload.gpus > 1 and not workload.uses_adapters
     return (
-        workload.framework == ("fsdp" if workload.gpus > 1 else "transformers")
+        workload.activation_checkpointing == ("full" if checkpoints else "none")
+        and workload.framework == ("fsdp" if workload.gpus > 1 else "transformers")
         and workload.zero_stage in (0, 3)
         and divided * workload.data_parallel_replicate == 1
         and workload.offload == "none"
@@ -141,6 +145,11 @@ LITGPT = Tool(
             "litgpt/utils.py, instantiate_torch_optimizer: torch.optim.AdamW"),
         Default("lora_rank", 8, "litgpt/finetune/lora.py, lora_r", ADAPTERS),
         Default("lora_dropout", 0.05, "litgpt/finetune/lora.py, lora_dropout", ADAPTERS),
+        # LoRAQKVLinear has adapters of queries and values in the one linear of all three
+        Default("lora_targets", ["query_key_value"],
+            "litgpt/lora.py, LoRAQKVLinear", ADAPTERS, families=("falcon", "gpt_neox")),
+        Default("lora_targets", ["qkv_proj"],
+            "litgpt/lora.py, LoRAQKVLinear", ADAPTERS, families=("phi3",)),
         Default("lora_targets", ["q_proj", "v_proj"],
             "litgpt/finetune/lora.py, lora_query and lora_value", ADAPTERS),
     ),

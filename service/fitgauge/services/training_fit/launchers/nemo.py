@@ -173,6 +173,7 @@ NEMO = Tool(
         "overrides", {"max_steps": "train.train_iters", "save_steps": "checkpoint.save_interval"}
     ),
     supports=nemo_supports,
+    trains_whole=True,  # megatron/bridge/recipes, peft: None
     placeholders="RECIPE and CHECKPOINT",
     defaults=(
         Default("precision", "mixed_bf16",

@@ -123,6 +123,7 @@ OPENRLHF = Tool(
         "flags", {"epochs": "train.max_epochs", "save_steps": "ckpt.save_steps"}
     ),
     supports=openrlhf_supports,
+    trains_whole=True,  # openrlhf/cli/train_sft.py, ds.lora.rank: 0
     trainer="openrlhf",
     offloads_reference=True,
     # examples/scripts/train_ppo_ray_hybrid_engine.sh; vllm_engine.py

@@ -224,6 +224,8 @@ class Tool:
     """Its DeepSpeed configurations name no optimizer, so transformers' Trainer makes it."""
     selective: bool = False
     """Its command has a flag for selective activation checkpointing."""
+    trains_whole: bool = False
+    """It trains all weights where nothing is said of adapters."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
     computes_reference_first: Callable[[TrainingWorkload, Algorithm], bool] = lambda *_: False

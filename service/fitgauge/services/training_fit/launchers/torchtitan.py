@@ -154,6 +154,7 @@ TORCHTITAN = Tool(
     files=_files,
     supports=torchtitan_supports,
     unsupported=_unsupported,
+    trains_whole=True,  # torchtitan/components/lora.py: a converter that is off
     placeholders="MODULE and CONFIG",
     sets_allocator=True,
     defaults=(

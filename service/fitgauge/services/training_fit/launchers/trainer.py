@@ -4,8 +4,11 @@ from collections.abc import Container, Iterator
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
+from fitgauge.engine.quantization.published import published
+from fitgauge.engine.quantization.requested import BITSANDBYTES
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
+from fitgauge.services.training_fit.launchers.common import base_format
 from fitgauge.services.training_fit.launchers.tool import lacking
 
 _NOT_IN_TRAINER = {
@@ -38,7 +41,20 @@ def unsupported_by_trainer(
             "train_vision_tower",
             "The command trains the vision tower too: freeze it in code (requires_grad False).",
         )
+    yield from _unquantized_base(model, workload)
     yield from _unsupported_degrees(workload)
+
+
+def _unquantized_base(model: Model, workload: TrainingWorkload) -> Iterator[Note]:
+    """Yield that a base is loaded in 16 bit: the script quantizes by bitsandbytes alone, and a
+    checkpoint is loaded as it is published."""
+    form = base_format(workload)
+    if form is not None and form not in BITSANDBYTES and published(model.spec) is None:
+        yield lacking(
+            "quantization",
+            f"The command loads {model.id} in 16 bit, which needs more: name a checkpoint that is"
+            f" published in {form}, or send quantization nf4.",
+        )
 
 
 def fused_by_liger(workload: TrainingWorkload) -> list[Note]:

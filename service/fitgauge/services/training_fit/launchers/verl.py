@@ -222,6 +222,7 @@ VERL = Tool(
         },
     ),
     supports=verl_supports,
+    trains_whole=True,  # verl/trainer/config/model/hf_model.yaml, lora_rank: 0
     trainer="verl",
     offloads_reference=True,
     # rollout/rollout.yaml; free_cache_engine is sleep level 2 (vllm_async_server.py)

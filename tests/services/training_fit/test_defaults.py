@@ -250,3 +250,20 @@ def test_the_trainers_adamw_steps_fused_as_it_has_since_torch_2_8(questions, too
 def test_a_tool_that_trains_all_weights_by_itself_is_judged_so_first(train, settings, method):
     answer = train(model="Qwen/Qwen3-4B", gpu="8 x H100", **settings)
     assert (answer.understood_as["method"], answer.verdict) == (method, "fits")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"merge": True}, {"lora_rank": 8}, {"lora_targets": "attention"}],
+    ids=str,
+)
+def test_full_training_says_that_it_ignores_what_is_of_adapters(train, field):
+    asked = {"model": "Qwen/Qwen3-0.6B", "gpu": "H100", **field}
+    (name,) = field
+    ignored = [
+        one.field for one in train(**asked, method="full").warnings if one.code == "field-ignored"
+    ]
+    assert ignored == [name]
+    assert not [
+        one for one in train(**asked, method="lora").warnings if one.code == "field-ignored"
+    ]

@@ -23,6 +23,9 @@ NO_SUGGESTION = Note(
 )
 
 
+_OF_ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "merge")
+
+
 def warnings(
     request: TrainingRequest,
     model: Model,
@@ -35,6 +38,14 @@ def warnings(
     yield from match.warnings
     yield from recipe_notes(spec, workload)
     yield from quantized_checkpoints.notes(model, workload)
+    if not workload.uses_adapters:
+        for name in _OF_ADAPTERS:
+            if getattr(request, name) not in (None, False):
+                yield Note(
+                    "field-ignored",
+                    name,
+                    f"`{name}` is ignored by full training, which has no adapters.",
+                )
     if (tool := trained.tool) is not None and (named := trained.request.trainer_version):
         yield Note(
             "command-of-another-release",

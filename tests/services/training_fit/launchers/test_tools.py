@@ -351,3 +351,23 @@ def test_litgpt_has_no_command_for_checkpointing_on_one_gpu(train):
     other = train(**asked, activation_checkpointing="full")
     assert not other.launch.command.startswith("litgpt")
     assert [one for one in other.warnings if one.code == "command-of-another-tool"]
+
+
+@pytest.mark.parametrize("algorithm", ["sft", "ppo", "grpo"])
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("EleutherAI/pythia-1.4b", "[dense,query_key_value]"),
+        ("Qwen/Qwen3-0.6B", "[k_proj,o_proj,q_proj,v_proj]"),
+    ],
+)
+def test_verl_names_the_attention_linears_of_the_model(train, model, names, algorithm):
+    answer = train(
+        model=model,
+        gpu="8 x H200",
+        method="lora",
+        trainer="verl",
+        algorithm=algorithm,
+        lora_targets="attention",
+    )
+    assert f"target_modules={names}" in answer.launch.command.replace("'", "")

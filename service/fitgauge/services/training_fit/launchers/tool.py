@@ -225,7 +225,7 @@ class Tool:
     selective: bool = False
     """Its command has a flag for selective activation checkpointing."""
     trains_whole: bool = False
-    """It trains all weights where nothing is said of adapters."""
+    """It trains all weights where its settings name no adapters."""
     steps_in_backward: bool = False
     """Its command has a flag for optimizer_in_backward."""
     computes_reference_first: Callable[[TrainingWorkload, Algorithm], bool] = lambda *_: False

@@ -82,9 +82,7 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "optim.optimizer": optimizer,
     }
     if workload.uses_adapters:
-        targets = target_modules(model.spec, workload)
-        named = "all-linear" if workload.lora_targets == "all_linear" else f"[{','.join(targets)}]"
-        settings |= {"model.lora_rank": workload.lora_rank, "model.target_modules": named}
+        settings |= _adapters("model", model, workload)
     words = [
         "torchrun",
         "--standalone",
@@ -93,6 +91,12 @@ def verl_sft_command(model: Model, workload: TrainingWorkload, setup: Setup) -> 
         "verl.trainer.sft_trainer",
     ]
     return joined([*words, *(f"{name}={value}" for name, value in settings.items())])
+
+
+def _adapters(section: str, model: Model, workload: TrainingWorkload) -> dict[str, object]:
+    targets = target_modules(model.spec, workload)
+    named = "all-linear" if workload.lora_targets == "all_linear" else f"[{','.join(targets)}]"
+    return {f"{section}.lora_rank": workload.lora_rank, f"{section}.target_modules": named}
 
 
 def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
@@ -121,20 +125,7 @@ def verl_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list
     }
     settings |= _verl_engine(workload, actor)
     if workload.uses_adapters:
-        targets = workload.lora_targets
-        named = (
-            "all-linear"
-            if targets == "all_linear"
-            else (
-                "[q_proj,k_proj,v_proj,o_proj]"
-                if isinstance(targets, str)
-                else f"[{','.join(targets)}]"
-            )
-        )
-        settings |= {
-            "actor_rollout_ref.model.lora_rank": workload.lora_rank,
-            "actor_rollout_ref.model.target_modules": named,
-        }
+        settings |= _adapters("actor_rollout_ref.model", model, workload)
     if setup.rollout is not None and setup.rollout.serves:
         settings |= {
             f"{rollout}.name": setup.rollout.engine,

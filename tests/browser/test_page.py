@@ -306,6 +306,14 @@ def test_a_problem_holds_its_remedies_as_buttons(open_page):
     page.wait_for_selector(".verdict")
 
 
+def test_a_problem_speaks_of_the_page_and_not_of_paths(open_page):
+    page = open_page("?model=7b&gpu=" + quote("RTX 4900")).answered()
+    told = page.inner_text(".problem")
+    assert "Use a name such as" in told
+    assert "/v1/" not in told
+    assert page.inner_text(".problem button >> nth=0") == "RTX 4090"
+
+
 def test_nothing_typed_becomes_markup(open_page):
     hostile = '<img src=x onerror="window.hostile=1">'
     page = open_page(f"?model={quote(hostile)}&gpu={quote(hostile)}").answered()

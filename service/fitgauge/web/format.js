@@ -36,7 +36,11 @@ export function percent(share) {
   return `${Math.round(share * 100)} %`;
 }
 
-/** A message of the API without the marks around names. */
+/** A message of the API in words of the page: without marks around names, paths to ask and
+ * "send". */
 export function plain(message) {
-  return message.replaceAll('`', '');
+  return message.replaceAll('`', '')
+    .replace(/; (?:GET|POST) \/v1\/[^.]*\./g, '.')
+    .replace(/ ?\b(?:GET|POST) \/v1\/[^.]*\./g, '')
+    .replace(/(^|[.:;] )Send /g, '$1Use ');
 }

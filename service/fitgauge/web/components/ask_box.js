@@ -1,6 +1,7 @@
 // A sentence: what it was understood as becomes the page's question.
 import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
+import {plain} from '../format.js';
 import {replace} from '../state.js';
 import {named, t} from '../texts.js';
 
@@ -37,7 +38,7 @@ function questionOf(understood) {
 function Reading() {
   const read = reading.value;
   if (!read) return null;
-  if (read.problem) return html`<p role="status">${read.problem.detail} ${read.problem.hint}</p>`;
+  if (read.problem) return html`<p role="status">${plain(`${read.problem.detail} ${read.problem.hint}`)}</p>`;
   if (!read.operation) return html`<p role="status">${read.reason ?? t('ask.off')}</p>`;
   const fields = Object.entries(read.understood).map(([name, value]) => `${named(name)} ${value}`);
   const missing = (read.missing ?? []).map((one) => one.field ?? one);

@@ -1,7 +1,7 @@
 // A log or an out-of-memory message: what took the memory and what to change.
 import {html, signal} from '../vendor.js';
 import {post} from '../api.js';
-import {gib} from '../format.js';
+import {gib, plain} from '../format.js';
 import {question} from '../state.js';
 import {named, t} from '../texts.js';
 import {Copy} from './copy.js';
@@ -20,7 +20,7 @@ async function explain(event) {
 
 function Explained() {
   const {answer, problem} = explained.value ?? {};
-  if (problem) return html`<p role="alert">${problem.detail} ${problem.hint}</p>`;
+  if (problem) return html`<p role="alert">${plain(`${problem.detail} ${problem.hint}`)}</p>`;
   if (!answer) return null;
   const {causes, fixes, memory, summary} = answer;
   return html`<div role="status">

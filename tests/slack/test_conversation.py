@@ -22,3 +22,11 @@ def test_the_conversation_of_the_page_is_what_the_bot_says(bot, slack, tmp_path)
     assert row["question"]["concurrency"] == 2
     assert {"U1", "C1"} & set(json.dumps(row).replace('"', " ").split()) == set()
     assert len(STEPS) == text.count("\n> ") + 1
+
+
+def test_a_refusal_names_no_path_of_the_api(bot, slack):
+    bot.mention("llama 3 8b on RTX 4900")
+    slack.wait("chat.postMessage", 1)
+    told = slack.messages[bot.channel][-1]["text"]
+    assert "RTX 4090" in told
+    assert "/v1/" not in told

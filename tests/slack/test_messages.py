@@ -2,12 +2,14 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fitgauge_plugin.slack.answers import message
 from fitgauge_plugin.slack.blocks import VALUE, button
 from fitgauge_plugin.slack.conversation import Turn
+from fitgauge_plugin.slack.lists import list_lines
 from fitgauge_plugin.slack.markup import escaped, plain
 from fitgauge_plugin.slack.memory import Memory, memory_in
 from fitgauge_plugin.slack.service import Question
@@ -103,6 +105,18 @@ def test_a_thread_remembers_the_last_question_that_it_has():
 def test_what_a_thread_remembers_is_bounded():
     memory = Memory("1" * 5_000, "x" * 5_000, "en")
     assert len(json.dumps(memory.metadata())) < 4_000
+
+
+@pytest.mark.parametrize(("share", "said"), [(1.0, "99 %"), (0.0, "1 %"), (0.823, "82 %")])
+def test_nothing_is_said_to_be_certain(share, said):
+    answer = {**estimate("x", 2**30, 1, "fits", True), "fit_probability": share}
+    posted = message(Turn("en", Question("check_fit", {}), answer, (), ()))
+    assert any(one.endswith(said) for block in posted.blocks for one in texts(block))
+
+
+def test_a_log_is_told_once():
+    answer = {"summary": "The GPU ran out. First: end it.", "causes": ["The GPU ran out.", "Why."]}
+    assert list_lines(answer, "en") == ["The GPU ran out. First: end it.", "• Why."]
 
 
 def test_a_language_is_said_by_letters():

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fitgauge_plugin.slack.bar import available, bar, gib
+from fitgauge_plugin.slack.bar import available, bar, gib, percent
 from fitgauge_plugin.slack.blocks import SECTION, Block, context, fields, preformatted, section
 from fitgauge_plugin.slack.buttons import (
     changed_in_words,
@@ -109,7 +109,7 @@ def _figures(turn: Turn, answer: dict[str, Any]) -> list[tuple[str, str]]:
             language, "total", need=gib(expected * count), available=gib(has * count), count=count
         )
         figures.append((say(language, "in_total"), total))
-    figures.append((say(language, "likely"), f"{100 * answer['fit_probability']:.0f} %"))
+    figures.append((say(language, "likely"), percent(answer["fit_probability"])))
     limits = answer["limits"] or {}
     return figures + [
         (say(language, name), f"{limits[name]:,}") for name in _LIMITS if limits.get(name)

@@ -13,6 +13,11 @@ def gib(size_bytes: float) -> str:
     return f"{size_bytes / _GIB:.2f}"
 
 
+def percent(share: float) -> str:
+    """Return a probability without decimals, no surer than runs can show."""
+    return f"{min(99, max(1, round(100 * share)))} %"
+
+
 def available(answer: dict[str, Any]) -> int:
     """Return what may be used of one GPU [bytes], as the picture has it."""
     per_gpu = answer["per_gpu"]

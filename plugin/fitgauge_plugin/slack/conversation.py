@@ -1,5 +1,6 @@
 """One turn of a conversation: a message, what its thread remembers, and the answer."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,9 @@ from fitgauge_plugin.slack.texts import Language, language_of, say
 
 LONGEST_QUESTION = 2_000
 """Characters of a question that the service reads; longer texts may be logs."""
+
+_PATH = re.compile(r" ?\b(?:GET|POST) /v1/[^.]*\.")
+"""A sentence for callers of the API."""
 
 _LONGEST_WAIT = 3_600
 """That is said [s]."""
@@ -160,7 +164,7 @@ def _refused(refusal: Reply, language: Language, question: Question | None = Non
         return Turn(language, question, missing=(say(language, "busy", seconds=seconds),))
     if "detail" not in body:
         return Turn(language, question, missing=(say(language, "no_answer"),))
-    sentences = [str(body["detail"]), str(body.get("hint") or "")]
+    sentences = [str(body["detail"]), _PATH.sub("", str(body.get("hint") or ""))]
     if body.get("matches"):
         sentences.append(", ".join(map(str, body["matches"])))
     return Turn(language, question, missing=tuple(filter(None, sentences)))
@@ -171,4 +175,4 @@ def _in_words(sentence: str, language: Language) -> str:
     field = sentence.partition(":")[0]
     if language != "en" and field in ("model", "gpu") and "name one" in sentence:
         return say(language, f"{field}_missing")
-    return sentence
+    return _PATH.sub("", sentence)

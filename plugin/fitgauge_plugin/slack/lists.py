@@ -25,7 +25,9 @@ def list_lines(answer: Mapping[str, Any], language: Language) -> list[str]:
         answer.get("items") or [],
     )
     lines += [f"• {_row(row, language)}" for row in rows[:_ROWS]]
-    lines += [f"• {line(cause, _LINE)}" for cause in (answer.get("causes") or [])[:_ROWS]]
+    summary = str(answer.get("summary"))
+    causes = [cause for cause in answer.get("causes") or [] if cause not in summary]
+    lines += [f"• {line(cause, _LINE)}" for cause in causes[:_ROWS]]
     for fix in (answer.get("fixes") or [])[:_ROWS]:
         lines.append(f"→ {line(fix['change'], _LINE)}")
     return lines or [say(language, "not_understood")]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from fitgauge.engine.model.families import read_config
+from fitgauge.engine.model.spec import Kind, ModelSpec, Part
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 
 Rule = Literal["quantized", "mirror", "sibling", "fine-tune", "release"]
@@ -108,7 +110,6 @@ FORMATS: Mapping[str, tuple[str, dict[str, Any]]] = {
             "quant_method": "fp8",
             "activation_scheme": "dynamic",
             "weight_block_size": [128, 128],
-            "modules_to_not_convert": _TOWERS,
         },
     ),
     "fp8": (
@@ -315,4 +316,25 @@ def with_format(config: dict[str, Any], form: str) -> dict[str, Any]:
         plain["text_config"] = {k: v for k, v in text.items() if k != "quantization_config"}
     if form == UNQUANTIZED:
         return plain
-    return {**plain, "quantization_config": FORMATS[form][1]}
+    settings = FORMATS[form][1]
+    if form == "fp8_block":
+        settings = {**settings, "modules_to_not_convert": _in_16_bit(read_config(plain))}
+    return {**plain, "quantization_config": settings}
+
+
+def _in_16_bit(spec: ModelSpec) -> list[str]:
+    """Return the modules that publishers leave in 16 bit beside FP8 in blocks: towers, and what
+    is not made of whole blocks. By their whole names, as they list them, since engines quantize a
+    tower that is named by its root alone."""
+    towers = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
+    return ["lm_head"] + [
+        block.prefix.format(layer) + tensor.name.removesuffix(".weight")
+        for block in spec.blocks
+        for layer in block.layers
+        for tensor in block.tensors
+        if tensor.kind is Kind.LINEAR
+        and (block.part in towers or any(size % _BLOCK for size in tensor.shape))
+    ]
+
+
+_BLOCK = 128

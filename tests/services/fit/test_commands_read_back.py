@@ -145,6 +145,7 @@ OPTIONS: dict[str, tuple[Question, bool | float | str]] = {
     "rope_scaling_factor": ({"context_length": 32_768}, 2.0),
     "kv_offload_gib": ({}, 16.0),
     "disaggregation": ({}, "prefill"),
+    "language_model_only": ({}, True),
 }
 """Questions in which each option does something, and a value of it."""
 

@@ -268,6 +268,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
         return any(block.part is Part.VISION for block in self.blocks)
 
     @cached_property
+    def reads_text_alone(self) -> bool:
+        """Whether it has no tower of images or sound."""
+        return all(block.part not in (Part.VISION, Part.AUDIO) for block in self.blocks)
+
+    @cached_property
     def keeps_states(self) -> bool:
         """Whether it has recurrent layers."""
         return any(isinstance(mixer, Recurrent) for block in self.blocks for mixer in block.mixers)

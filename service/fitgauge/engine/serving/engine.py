@@ -216,6 +216,10 @@ class Engine(NamedTuple):
     with_pooling: Callable[[ModelSpec], ModelSpec] | None = None
     """What is loaded of a generating model that embeds; None: all of it."""
 
+    language_model: Callable[[ModelSpec], ModelSpec] | None = None
+    """What is loaded of a model that also reads images or sound, for text alone; None: all of
+    it."""
+
     host_tables: HostTables | None = None
     """What stays in host memory whatever is offloaded; None: nothing."""
 

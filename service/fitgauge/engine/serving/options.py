@@ -48,6 +48,15 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             )
         ),
     ] = None
+    language_model_only: Annotated[
+        bool | None,
+        Meta(
+            description=(
+                "vllm: true serves a model that also reads images or sound for text alone, without"
+                " its encoders. Default false."
+            )
+        ),
+    ] = None
     rope_scaling_factor: Annotated[
         Annotated[float, Meta(ge=1, le=64)] | None,
         Meta(

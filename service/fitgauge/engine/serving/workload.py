@@ -53,6 +53,8 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     """Tokens drafted in every step; 0 is off."""
     pooling: bool = False
     """Every request ends with the vector of its text."""
+    language_model_only: bool = False
+    """Of a model that also reads images or sound, only what reads text is there."""
     rope_scaling_factor: float = 0.0
     """The factor of YaRN; 0: positions are as the config has them."""
     kv_offload_gib: float = 0.0

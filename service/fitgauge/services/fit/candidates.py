@@ -41,6 +41,9 @@ def candidates(
     weights_bytes: weights of the fullest GPU.
     siblings: published repositories of the same weights in other formats, larger first.
     """
+    alone = _text_alone(spec, workload)
+    if alone is not None:
+        yield alone
     settings = list(_settings(spec, workload, request))
     yield from settings
     if len(settings) > 1:
@@ -215,6 +218,22 @@ def in_host_memory(
             f"offload {size} GiB of {what} per GPU to host memory",
             {"cpu_offload_gib": size},
         )
+
+
+def _text_alone(spec: ModelSpec, workload: Workload) -> Candidate | None:
+    """Return the language model alone, of a model that is not made for its other inputs; None where
+    the engine loads all of it whatever is sent."""
+    if (
+        ENGINES[workload.engine].language_model is None
+        or spec.reads_text_alone
+        or any(word in spec.architecture.lower() for word in _MADE_FOR_OTHERS)
+    ):
+        return None
+    return "serve text alone, without what reads images", {"language_model_only": True}
+
+
+_MADE_FOR_OTHERS = ("vl", "llava", "4v", "mllama", "audio", "voxtral", "omni", "ocr")
+"""In the names of architectures whose models are loaded to read images or sound."""
 
 
 def _settings(spec: ModelSpec, workload: Workload, request: FitRequest) -> Iterator[Candidate]:

@@ -20,7 +20,7 @@ from fitgauge.engine.serving.kv_offload import offloaded_tokens
 from fitgauge.engine.serving.ladders import tensor_widths
 from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.registry import ENGINES
-from fitgauge.engine.serving.workload import EngineName, Workload
+from fitgauge.engine.serving.workload import Workload
 from fitgauge.services.common import parsing as words
 from fitgauge.services.common.host_memory import exceeds_host
 from fitgauge.services.common.host_schemas import HostMemory
@@ -62,7 +62,7 @@ class Estimator:
         self._engines = engines
         self._checkpoints = checkpoints or Checkpoints(None)
         self._preparer = weights or WeightCache()
-        self._pooled_models: WeakMemo[Model, EngineName, Model] = WeakMemo()
+        self._served_models: WeakMemo[Model, Hashable, Model] = WeakMemo()
         self._estimates: WeakMemo[Model, Hashable, tuple[Estimate, Bytes, float]] = WeakMemo(
             _ESTIMATES
         )
@@ -90,8 +90,7 @@ class Estimator:
         else:
             checkpoint = self._checkpoints.choose(model, quantization, profile.engine, siblings)
         checkpoint = checkpoint._replace(model=_drafting_as(model, checkpoint.model))
-        if request.pooling:
-            checkpoint = checkpoint._replace(model=self._pooled(checkpoint.model, profile.engine))
+        checkpoint = checkpoint._replace(model=self._served(checkpoint.model, request))
         settled = structs.replace(request, quantization=quantization)
         return FitQuery(
             request=settled,
@@ -104,14 +103,24 @@ class Estimator:
             siblings=siblings,
         )
 
-    def _pooled(self, model: Model, engine: EngineName) -> Model:
-        """Return the model as the engine loads it to embed texts, the same one each time."""
-        headless = ENGINES[engine].with_pooling
-        if headless is None or model.spec.task != "generate":
-            return model
-        return self._pooled_models.get_or_compute(
-            model, engine, lambda: structs.replace(model, spec=headless(model.spec))
+    def _served(self, model: Model, request: FitRequest) -> Model:
+        """Return what the engine loads of a model to embed texts, or to read them alone: the same
+        one each time."""
+        row = ENGINES[words.engine(request.engine)]
+        parts = (
+            row.language_model if request.language_model_only else None,
+            row.with_pooling if request.pooling else None,
         )
+        if not any(parts) or model.spec.task != "generate":
+            return model
+
+        def served() -> Model:
+            spec = model.spec
+            for part in filter(None, parts):
+                spec = part(spec)
+            return structs.replace(model, spec=spec)
+
+        return self._served_models.get_or_compute(model, (row.name, parts), served)
 
     def change(
         self,

@@ -120,6 +120,12 @@ def _of_its_fields(checked: FitEstimate) -> Iterator[Note]:
             "The name says that it embeds texts: send `pooling` true for what it takes as an"
             " embedding model.",
         )
+    if (
+        row.language_model
+        and request.language_model_only
+        and checked.query.model.spec.reads_text_alone
+    ):
+        yield Note("field-ignored", "language_model_only", "The model reads text alone anyway.")
     if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield Note("field-ignored", "lora_rank", "`lora_rank` is ignored without `lora_slots`.")
     for name in row.ignored:

@@ -88,6 +88,9 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ("max_batched_tokens",): (
         "max_num_batched_tokens chunked_prefill_size n_ubatch ubatch_size max_num_tokens"
     ),
+    ("language_model_only",): (
+        "text_only language_only text_alone no_vision disable_vision no_mmproj disable_multimodal"
+    ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
     ("cpu_offload_gib",): "cpu_offload_gb cpu_offload",
     ("kv_offload_gib",): "kv_offload kv_offload_gb kv_cache_offload hicache_size",

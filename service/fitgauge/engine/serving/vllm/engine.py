@@ -25,6 +25,7 @@ from fitgauge.engine.serving.vllm.container import CONTAINER
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.host_tables import host_tables
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
+from fitgauge.engine.serving.vllm.language_model import language_model
 from fitgauge.engine.serving.vllm.pooling import with_pooling
 from fitgauge.engine.serving.vllm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights
@@ -106,6 +107,7 @@ ENGINE = Engine(
     rollout_aliases=("colocate",),  # TRL's vllm_mode
     with_draft=speculative.with_draft,
     with_pooling=with_pooling,
+    language_model=language_model,
     prefill_measured=True,
     decode_measured=True,
     options=frozenset(
@@ -115,6 +117,7 @@ ENGINE = Engine(
             "lora_rank",
             "speculative_tokens",
             "pooling",
+            "language_model_only",
             "kv_offload_gib",
             "rope_scaling_factor",
             "disaggregation",

@@ -13,7 +13,7 @@ from fitgauge.engine.serving.launch import (
     shell,
 )
 from fitgauge.engine.serving.rope_scaling import config_overrides, scaling
-from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm import language_model, releases
 from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
 from fitgauge.engine.serving.vllm.speculative import drafting
 from fitgauge.engine.serving.workload import Workload
@@ -92,6 +92,7 @@ def command(launch: Launch) -> str:
         flags += ["--kv-transfer-config", CONNECTOR]
     if workload.pooling:
         flags += ["--runner", "pooling"]
+    flags += language_model.flags(workload)
     if launch.nodes > 1:
         flags += over_nodes(workload, launch.nodes).flags
     if workload.lora_slots:

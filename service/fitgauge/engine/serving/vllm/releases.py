@@ -61,6 +61,14 @@ MXFP4_PADDING_UNSEEN = (0, 17)
 """The first release of which no log shows whether rows of MXFP4 experts are still padded:
 parameters, as they are built, are not."""
 
+TOWERS_LEFT_OUT = (0, 15)
+"""The first release read that loads no tower of which no item may be sent. Source: 0.15.1,
+model_executor/models/interfaces.py, _mark_tower_model."""
+
+LANGUAGE_MODEL_ONLY = (0, 17)
+"""The first release with --language-model-only. Source: engine/arg_utils.py (0.17.0 has it, 0.16.0
+does not)."""
+
 JOINT_ROUTER_KERNELS = (0, 19)
 """Of the releases read, the first that prefers kernels of router and experts together (0.11.0
 has none)."""

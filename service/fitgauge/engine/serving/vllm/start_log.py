@@ -95,6 +95,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "kv_cache_dtype": ("kv_cache_dtype", str),
     "gpu_memory_utilization": ("gpu_memory_utilization", float),
     "max_num_seqs": ("max_num_seqs", int),
+    "language_model_only": ("language_model_only", bool),
     "max_batched_tokens": ("max_num_batched_tokens", int),
     "cpu_offload_gib": ("cpu_offload_gb", float),
     "kv_offload_replica_gib": ("kv_offloading_size", float),
@@ -117,6 +118,11 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _BATCH = re.compile(r"Chunked prefill is enabled with max_num_batched_tokens=(?P<tokens>\d{1,9})")
+_NO_ITEMS = re.compile(
+    r"limit[-_]mm[-_]per[-_]prompt(?=[^}\n]{0,120}\bimage\W{1,4}0\b)"
+    r"(?=[^}\n]{0,120}\bvideo\W{1,4}0\b)"
+)
+"""Towers read images and videos: they are loaded where one of these may be sent."""
 _WORKER = re.compile(
     r"\((?:VllmWorkerProcess|VllmWorker|Worker|EngineCore|RayWorkerWrapper)[ _]?"
     r"(?P<rank>[\w=]{0,40}(?: [A-Z]{2}\d{1,4}){0,4}) ?pid=(?P<pid>\d{1,10})"
@@ -136,6 +142,8 @@ def read(lines: list[Line]) -> StartLog:
     config = _joined(lines, _ENGINE)
     commands = joined(lines, *_COMMANDS)[:_LONGEST_COMMAND]
     values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG)
+    if _NO_ITEMS.search(commands):
+        values["language_model_only"] = True
     half = _HALVES.get(str(values.pop("kv_role", None)))
     if half is not None:
         values["disaggregation"] = half

@@ -9,7 +9,13 @@ platforms/tpu_platform.py (supported_quantization)."""
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.engine_facts import Capability, Platform
-from fitgauge.engine.serving.vllm import compute_capability, kv_offload, kv_transfer, releases
+from fitgauge.engine.serving.vllm import (
+    compute_capability,
+    kv_offload,
+    kv_transfer,
+    language_model,
+    releases,
+)
 from fitgauge.engine.serving.vllm.defaults import least_batch, removed
 from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
@@ -87,6 +93,7 @@ def refusal(
         or _small_batch(spec, workload)
         or kv_offload.refusal(spec, workload, accelerator)
         or kv_transfer.refusal(spec, workload)
+        or language_model.refusal(workload)
     )
 
 

@@ -323,9 +323,9 @@ def with_format(config: dict[str, Any], form: str) -> dict[str, Any]:
 
 
 def _in_16_bit(spec: ModelSpec) -> list[str]:
-    """Return the modules that publishers leave in 16 bit beside FP8 in blocks: towers, and what
-    is not made of whole blocks. By their whole names, as they list them, since engines quantize a
-    tower that is named by its root alone."""
+    """Return the modules that publishers keep in 16 bit next to FP8 in blocks: those of towers and
+    those that are no whole blocks. By their whole names, as they list them, since engines quantize
+    a tower that is named by its root alone."""
     towers = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
     return ["lm_head"] + [
         block.prefix.format(layer) + tensor.name.removesuffix(".weight")

@@ -82,22 +82,24 @@ def test_releases_before_it_are_refused_and_other_engines_ignore_it(check_fit: C
         "model": "google/gemma-3-27b-it", "gpu": "H100", "language_model_only": True
     }  # fmt: skip
     assert check_fit(**asked, engine_version="0.14.0").verdict == "unsupported"
-    assert "engine-ignores-field" in codes(check_fit(**asked, engine="sglang"))
+    ignored = codes(check_fit(**asked, engine="sglang").warnings)
+    assert ("engine-ignores-field", "language_model_only") in ignored
 
 
 def test_a_model_of_text_alone_has_nothing_to_leave_out(check_fit: Check) -> None:
     asked: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "gpu": "H100"}
     answer = check_fit(**asked, language_model_only=True)
-    assert "field-ignored" in codes(answer)
+    assert ("field-ignored", "language_model_only") in codes(answer.warnings)
     assert answer.per_gpu == check_fit(**asked).per_gpu
 
 
 def test_it_is_offered_where_it_makes_a_model_fit_that_is_not_made_to_see(
     check_fit: Check,
 ) -> None:
-    asked: dict[str, Any] = {"gpu": "A100 40GB", "context_length": 8192}
+    asked: dict[str, Any] = {"gpu": "A100 40GB", "context_length": 8192, "settings": "auto"}
     general = check_fit(model="Qwen/Qwen3.6-35B-A3B-FP8", **asked)
     assert general.verdict == "tight"
+    assert "To be sure, serve text alone" in general.summary
     assert general.suggestions[0].request == {"language_model_only": True}
     made_to_see = check_fit(model="Qwen/Qwen3-VL-32B-Instruct-FP8", **asked)
     assert made_to_see.suggestions

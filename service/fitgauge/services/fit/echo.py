@@ -65,13 +65,11 @@ def understood_as(checked: FitEstimate) -> dict[str, str | int | float | bool]:
 
 
 def _options(workload: Workload) -> dict[str, str | int | float | bool]:
-    """Return the engine's options that have a value other than 0, which is off."""
+    """Return the engine's options that are on, and whether CUDA graphs are not captured."""
     options = sent_options(workload)
     if not workload.lora_slots:
         options.pop("lora_rank")
-    if not workload.pooling:
-        options.pop("pooling")
-    return {name: value for name, value in options.items() if value or value is False}
+    return {name: value for name, value in options.items() if value or name == "enforce_eager"}
 
 
 def named(model: Model, text: str) -> str:

@@ -27,6 +27,24 @@ def test_the_answer_is_that_of_check_fit(ask, questions):
     assert answer.answer == msgspec.to_builtins(asyncio.run(questions.check_fit(request))[1])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "text only",
+        "no vision",
+        "nur Text",
+        "纯文本",
+        '--limit-mm-per-prompt \'{"image":0,"video":0}\'',
+    ],
+)
+def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
+    asked = "vllm serve Qwen/Qwen3.6-27B-AWQ --max-model-len 32768"
+    answer = ask(f"{asked} {words} on a 4090").answer
+    assert answer["understood_as"]["language_model_only"] is True
+    assert "--language-model-only" in answer["launch"]["command"]
+    assert "language_model_only" not in ask(f"{asked} on a 4090").answer["understood_as"]
+
+
 def test_a_question_about_gpus_for_training_recommends_for_training(ask, questions):
     answer = ask("How many A100 80GB do I need to fine-tune a 7b with LoRA?")
     request = RecommendRequest(

@@ -217,6 +217,18 @@ def asks_largest(text: str) -> bool:
     return _LARGEST.search(text) is not None
 
 
+_TEXT_ALONE = re.compile(
+    r"\b(?:text|language[ -]?model)[ -]?only\b|\bonly (?:for )?text\b|\bnur text\b|\bsolo texto\b"
+    r"|\b(?:no|without|w/o|disabl\w+|skip\w*|drop\w*) (?:the |any )?(?:vision|images?|mmproj)\b"
+    r"|纯文本|只[用需要]?文[本字]"
+)
+
+
+def asks_text_alone(text: str) -> bool:
+    """Return whether a model is to be served for text alone, whatever else it reads."""
+    return bool(_TEXT_ALONE.search(text.lower()))
+
+
 def about_merging(text: str) -> bool:
     """Return whether a text is about adapters that are merged into their base."""
     return _MERGE.search(text) is not None

@@ -19,6 +19,7 @@ from fitgauge.services.ask.intent import (
     asks_price,
     asks_price_of_tokens,
     asks_speed,
+    asks_text_alone,
     wants_format,
     wants_published,
 )
@@ -209,6 +210,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes += remarks(reading.text, has_gpu=_names_gpus(fields), drafted=drafted)
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
+        if asks_text_alone(reading.text):
+            fields["language_model_only"] = True
     if reading.operation == "check_training_fit":
         learnt = {fields.get("method"), fields.get("algorithm")}
         if (engine := fields.get("engine")) and learnt.isdisjoint(_SAMPLING):

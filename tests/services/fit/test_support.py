@@ -39,6 +39,7 @@ Check = Callable[..., FitAnswer]
         ("sglang", "Qwen/Qwen3-8B", "Ascend 910B 64GB", "fp8", "reads no fp8"),
         ("vllm", "Qwen/Qwen3-8B", "TPU v6e", "gptq", "reads no gptq"),
         ("vllm", "Qwen/Qwen3-8B", "Arc Pro B60", "nvfp4", "reads no nvfp4"),
+        ("vllm", "Qwen/Qwen3-8B", "Inferentia 2", "awq", "reads no awq"),
         ("llama.cpp", "Qwen/Qwen3-8B", "TPU v6e", "q4_k_m", "no kernels"),
         ("ollama", "Qwen/Qwen3-8B", "Gaudi 3", "q4_k_m", "no kernels"),
         ("tensorrt-llm", "Qwen/Qwen3-8B", "Trainium 2", None, "no kernels"),

@@ -54,11 +54,13 @@ PLATFORMS = {
         plugin="tpu-inference",
     ),
     "huawei": Platform(plugin="vllm-ascend"),
-    "aws": Platform(plugin="vllm-neuron"),
+    "aws": Platform(
+        methods=frozenset({"fbgemm_fp8", "fp8", "int8"}), plugin="vllm-neuron"
+    ),
 }  # fmt: skip
 """By vendor. fp8_targets are those of torch._scaled_mm; block-scaled fp8 has Triton kernels on
 all. Source: vLLM 0.33 kernels/linear/scaled_mm/pytorch.py (_rocm_torch_fp8_scaled_mm_supported),
-triton.py."""
+triton.py; vllm-neuron platform.py (supported_quantization), README (INT8 and FP8)."""
 
 _ENCODER_DECODERS = frozenset({
     "WhisperForConditionalGeneration", "CohereAsrForConditionalGeneration",

@@ -29,3 +29,18 @@ def test_a_recipe_says_what_it_takes_for_granted(model, attention, code):
         TrainingWorkload(sequence_length=64, attention=attention),
     )
     assert notes == [] if code is None else code in {note.code for note in notes}
+
+
+def test_a_source_is_as_long_as_the_sequence_and_not_the_longest_too(train):
+    answer = train(model="facebook/nllb-200-distilled-600M", gpu="T4", method="full")
+    (note,) = [one for one in answer.warnings if one.code == "source-length-assumed"]
+    assert "as long as sequence_length" in note.message
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [("BAAI/bge-m3", True), ("BAAI/bge-reranker-v2-m3", False)]
+)
+def test_an_embedding_model_is_said_to_be_trained_on_pairs(train, model, said):
+    answer = train(model=model, gpu="RTX 3090", method="full")
+    pairs = [one for one in answer.warnings if "sentence-transformers" in one.message]
+    assert bool(pairs) == said

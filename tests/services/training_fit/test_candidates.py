@@ -319,3 +319,18 @@ def test_an_encoder_learns_classes_in_full_as_its_command_does(train):
 def test_adapters_of_an_encoder_are_left_to_the_user(train):
     answer = train(model="google-bert/bert-base-uncased", gpu="T4", method="lora")
     assert any("peft.get_peft_model" in one.message for one in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("model", "advised"), [("Qwen/Qwen3-8B", True), ("EleutherAI/gpt-j-6b", False)]
+)
+def test_unsloth_is_advised_for_models_that_it_knows(train, model, advised):
+    answer = train(model=model, gpu="RTX 3060 12GB", method="lora")
+    assert answer.verdict == "does_not_fit"
+    by = [one for one in answer.suggestions if one.request.get("framework") == "unsloth"]
+    assert bool(by) == advised
+
+
+def test_unsloths_script_names_the_linears_of_a_model_that_it_does_not_know(train):
+    answer = train(model="openai-community/gpt2", gpu="T4", method="lora", trainer="unsloth")
+    assert "target_modules=['c_attn', 'c_fc', 'c_proj']" in answer.launch.command

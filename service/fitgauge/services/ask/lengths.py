@@ -133,6 +133,8 @@ def lengths(
         if group:
             used += group
             fields[field] = _largest(group, questions)
+            if training and answers and group[-len(answers) :] == answers:
+                fields["output_tokens"] = fields[field]
             break
     return Lengths(fields, {fact.start for fact in used})
 

@@ -214,7 +214,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             fields["language_model_only"] = True
     if reading.operation == "check_training_fit":
         learnt = {fields.get("method"), fields.get("algorithm")}
-        if (engine := fields.get("engine")) and learnt.isdisjoint(_SAMPLING):
+        engine = fields.get("engine")
+        if engine not in (None, "transformers") and learnt.isdisjoint(_SAMPLING):
             notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):
@@ -274,6 +275,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             fields["rollout_engine"] = sampler
         prompt, answer = (fields.pop(name, None) for name in ("prompt_tokens", "output_tokens"))
         if fields.get("algorithm") in _SAMPLING:
+            if prompt is None and answer == fields.get("sequence_length"):
+                fields.pop("sequence_length", None)  # the prompt's tokens come in addition
             fields |= {"prompt_length": prompt, "completion_length": answer}
         else:
             fields.pop("group_size", None)

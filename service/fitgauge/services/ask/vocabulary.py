@@ -18,8 +18,8 @@ _SETTINGS: Mapping[str, str] = {
         "seq length|max len|max seq|max sequence length|sequence length|sequence len|"
         "sequences length|max length|max tokens|max input length|max context|max context length|"
         "maximum context length|maximum model length|session len|cutoff len|cutoff length|"
-        "max words|seq|len|contextsize|long context|seqlen|seqence length|ollama context length|"
-        "max total tokens|context len|sequence"
+        "max words|seq|len|length|contextsize|long context|seqlen|seqence length|"
+        "ollama context length|max total tokens|context len|sequence"
     ),
     "PROMPT": (
         "prompt|prompts|prompt length|prompt tokens|prompt size|prompt len|input|inputs|"
@@ -199,7 +199,7 @@ TRAINING = (
     "fine tuned", "fine tunning", "tune", "tuning", "tuned", "sft", "rlhf", "trainer", "trains",
     "finetunning", "funetuning", "fintuning", "fintune", "finetunig", "traing", "trainings",
     "deepspeed", "backward", "unsloth", "axolotl", "lora",
-    "qlora", "galore", "optimizer", "trl",
+    "qlora", "galore", "adafactor", "optimizer", "trl",
     "llama factory", "gradient checkpointing", "zero 3", "zero3", "zero 2", "zero2", "accumulation",
     "pretrain", "pretraining", "sequence length", "adamw", "reward", "verl", "openrlhf",
 )  # fmt: skip
@@ -243,7 +243,7 @@ _TRAINERS: Mapping[str, str] = {
     "torchtitan": "torchtitan",
     "litgpt": "litgpt|lit gpt",
     "lightning": "pytorch lightning|lightning trainer|lightning ai",
-    "nemo": "nemo framework|megatron bridge|nvidia nemo|nemo sft|nemo peft",
+    "nemo": "nemo framework|megatron bridge|nvidia nemo|nemo sft",
     "nemo-automodel": "nemo automodel|automodel",
     "verl": "verl",
     "openrlhf": "openrlhf|open rlhf",

@@ -22,6 +22,7 @@ from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, la
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
 from fitgauge.services.training_fit.launchers.command import launch
 from fitgauge.services.training_fit.launchers.registry import tool_running
+from fitgauge.services.training_fit.launchers.unsloth import FAMILIES
 from fitgauge.services.training_fit.result import TrainingEstimate
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
@@ -128,7 +129,8 @@ class SettingsSearch:
             trained.count,
             tool=tool_running(self.request, trained.setup.algorithm),
             mixture=self.model.spec.routed_experts > 0,
-            unsloth=self.accelerator.vendor in _UNSLOTH_MAKERS,
+            unsloth=self.accelerator.vendor in _UNSLOTH_MAKERS
+            and self.model.spec.model_type in FAMILIES,
             min_gpu_count=min_gpu_count,
         )
 

@@ -34,7 +34,8 @@ def warnings(
 ) -> Iterator[Note]:
     """Yield the warnings about model, GPU and contradictions."""
     workload, spec = trained.workload, model.spec
-    yield from model_notes(model)
+    # a source is as long as sequence_length here, which recipe_notes say
+    yield from (note for note in model_notes(model) if note.code != "source-length-assumed")
     yield from match.warnings
     yield from recipe_notes(spec, workload)
     yield from quantized_checkpoints.notes(model, workload)

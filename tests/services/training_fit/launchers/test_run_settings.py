@@ -59,6 +59,12 @@ def test_megatron_has_names_for_none_of_it(train):
     assert {"epochs", "save_steps", "save_total_limit"} <= lacks
 
 
+def test_steps_that_a_command_has_no_name_for_are_said_in_full(train):
+    answer = train(trainer="torchtitan", token_budget=2e10, sequence_length=2048)
+    (note,) = [one for one in answer.warnings if one.field == "token_budget"]
+    assert f"max_steps {answer.run.steps}:" in note.message
+
+
 def test_samples_without_epochs_are_one_epoch_of_the_command_too(train):
     assert train(samples=10).launch.command.endswith("--num_train_epochs 1")
 

@@ -371,3 +371,26 @@ def test_verl_names_the_attention_linears_of_the_model(train, model, names, algo
         lora_targets="attention",
     )
     assert f"target_modules={names}" in answer.launch.command.replace("'", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"framework": "fsdp"}, True),
+        ({"framework": "deepspeed", "zero_stage": 3}, True),
+        ({"framework": "deepspeed", "zero_stage": 2}, False),
+    ],
+    ids=str,
+)
+def test_a_4_bit_base_that_is_sharded_is_stored_in_a_float(train, settings, said):
+    answer = train(model="Qwen/Qwen3-8B", gpu="2 x H200", method="qlora", **settings)
+    assert ("--bnb_4bit_quant_storage bfloat16" in answer.launch.command) == said
+
+
+def test_megatron_trains_a_model_with_a_tower_by_ms_swift(train):
+    """pretrain_gpt.py has no tower."""
+    asked = {"gpu": "8 x H200", "method": "full", "framework": "megatron", "tensor_parallel": 4}
+    assert "pretrain_gpt.py" in train(model="Qwen/Qwen3-8B", **asked).launch.command
+    command = train(model="Qwen/Qwen2.5-VL-7B-Instruct", **asked).launch.command
+    assert "megatron sft" in command
+    assert "--freeze_vit false" in command

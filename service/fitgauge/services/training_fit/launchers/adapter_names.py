@@ -24,12 +24,12 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
         and spec.task == "generate"
     )
     if has_tower and not (workload.images and workload.train_vision_tower):
-        return [f"(?!.*({_TOWERS})).*\\.({'|'.join(map(re.escape, _names(spec, workload)))})"]
+        return [f"(?!.*({_TOWERS})).*\\.({'|'.join(map(re.escape, linear_names(spec, workload)))})"]
     if workload.lora_targets == "all_linear":
         return ["all-linear"]
     if isinstance(workload.lora_targets, tuple):
         return list(workload.lora_targets)
-    return list(USUAL_ATTENTION) if is_nominal(spec) else _names(spec, workload)
+    return list(USUAL_ATTENTION) if is_nominal(spec) else linear_names(spec, workload)
 
 
 def whole_names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
@@ -44,7 +44,7 @@ def whole_names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     )
 
 
-def _names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
+def linear_names(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     """Return the linears with adapters by the last part of their name, or by the whole name where
     others share that part."""
     every = _linears(spec)

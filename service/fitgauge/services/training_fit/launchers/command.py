@@ -70,11 +70,15 @@ def lacking_run(
     return [
         lacking(
             "token_budget" if field == "max_steps" else field,
-            f"The command has no setting for {field} {value:g}: set it in the tool itself.",
+            f"The command has no setting for {field} {_number(value)}: set it in the tool itself.",
         )
         for field, value in run.items()
         if names is None or field not in names.names
     ]
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
 
 
 def with_files(started: Launch) -> Launch:

@@ -9,6 +9,7 @@ from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
 from fitgauge.engine.training.autograd.layers.stacks import speech
+from fitgauge.engine.training.states.sharding import is_sharded
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
 from fitgauge.services.common.shell import flags, path_of, switch, turned_on
 from fitgauge.services.training_fit.launchers.accelerate import accelerate_flags, mesh_environment
@@ -71,6 +72,12 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iter
             f" DistributedConfig(tp_size={workload.tensor_parallel}) in code.",
         )
     yield from fused_by_liger(workload)
+    if model.spec.task == "encode" and model.spec.architecture.endswith("Model"):
+        yield lacking(
+            "model",
+            "An embedding model: the command trains a classifier on it. sentence-transformers"
+            " trains embeddings on pairs, of which each text is a sequence of the micro-batch.",
+        )
     if workload.uses_adapters and model.spec.task != "generate" and setup.algorithm == "sft":
         yield lacking(
             "method",
@@ -214,8 +221,9 @@ def _adapters(model: Model, workload: TrainingWorkload, setup: Setup) -> Flags:
         "--load_in_4bit": turned_on(in_4bit),
         "--bnb_4bit_quant_type": stored[:3] if stored and in_4bit else None,
         "--use_bnb_nested_quant": turned_on(stored == "nf4_double"),
+        # what shards takes no bytes (PEFT's guides to FSDP and DeepSpeed, on QLoRA)
         "--bnb_4bit_quant_storage": (
-            packed_as if in_4bit and workload.framework == "fsdp" else None
+            packed_as if in_4bit and is_sharded("weights", workload) else None
         ),
     }
 

@@ -6,7 +6,11 @@ from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Setup
 from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.common.shell import path_of
-from fitgauge.services.training_fit.launchers.adapter_names import target_modules, whole_names
+from fitgauge.services.training_fit.launchers.adapter_names import (
+    linear_names,
+    target_modules,
+    whole_names,
+)
 from fitgauge.services.training_fit.launchers.common import base_format, optim, processes_per_node
 from fitgauge.services.training_fit.launchers.file_formats import written
 from fitgauge.services.training_fit.launchers.run_settings import TRAINER_NAMES, RunNames
@@ -141,6 +145,8 @@ def _targets(model: Model, workload: TrainingWorkload) -> list[str]:
     every = workload.lora_targets == "all_linear"
     if model.spec.routed_experts and not workload.lora_experts:
         return whole_names(model.spec, workload)
+    if every and model.spec.model_type not in FAMILIES:
+        return linear_names(model.spec, workload)
     return _LINEARS if every else target_modules(model.spec, workload)
 
 
@@ -150,6 +156,15 @@ def _arguments(settings: Arguments) -> str:
 
 _FAST = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3", "nominal")
 """Types of models whose layers Unsloth rewrites; it compiles those of others."""
+
+FAMILIES = frozenset({
+    *_FAST, "qwen3_moe", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_moe", "gemma3",
+    "gemma3_text", "gemma3n", "gemma4", "gpt_oss", "phi3", "mixtral", "mistral3", "mllama",
+    "llava", "granite", "granitemoehybrid", "cohere", "cohere2", "olmo2", "olmo3", "falcon_h1",
+    "nemotron_h",
+})  # fmt: skip
+"""Types of models that Unsloth publishes for training or loads by name (its repositories on the
+Hub; unsloth/models/mapper.py, loader.py). Others it compiles, which is not known to work."""
 
 UNSLOTH = Tool(
     name="unsloth",

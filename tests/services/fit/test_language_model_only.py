@@ -70,6 +70,20 @@ def test_the_command_says_so_as_the_release_does_and_is_read_back(
     assert parser.read(clean_lines(answer.launch.command)).flags["language_model_only"] is True
 
 
+def test_llama_cpp_starts_without_the_projector(check_fit: Check) -> None:
+    asked: dict[str, Any] = {
+        "model": "google/gemma-3-27b-it", "gpu": "RTX 3090", "engine": "llama.cpp",
+    }  # fmt: skip
+    answer = check_fit(**asked, language_model_only=True)
+    assert of(check_fit(**asked), "projector") > 0
+    assert of(answer, "projector") == 0
+    assert answer.launch is not None
+    assert "--no-mmproj" in answer.launch.command
+    parser = ENGINES["llama.cpp"].log_parser
+    assert parser is not None
+    assert parser.read(clean_lines(answer.launch.command)).flags["language_model_only"] is True
+
+
 def test_a_limit_for_images_alone_leaves_the_tower_that_also_reads_videos() -> None:
     parser = ENGINES["vllm"].log_parser
     assert parser is not None

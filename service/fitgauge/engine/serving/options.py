@@ -52,8 +52,8 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
         bool | None,
         Meta(
             description=(
-                "vllm: true serves a model that also reads images or sound for text alone, without"
-                " its encoders. Default false."
+                "vllm, llama.cpp: true serves a model that also reads images or sound for text"
+                " alone, without its encoders. Default false."
             )
         ),
     ] = None

@@ -13,6 +13,7 @@ from fitgauge.engine.serving.engine_facts import (
     Platform,
 )
 from fitgauge.engine.serving.kv_offload import KvOffload
+from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.serving.llamacpp import (
     container,
     launch,
@@ -60,7 +61,8 @@ ENGINE = Engine(
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    options=frozenset({"kv_offload_gib", "rope_scaling_factor"}),
+    options=frozenset({"kv_offload_gib", "rope_scaling_factor", "language_model_only"}),
+    language_model=language_model,
     kv_offload=KvOffload(),
     ignored_fields=(
         "gpu_memory_utilization", "kv_cache_memory_gib",
@@ -113,6 +115,7 @@ OLLAMA = ENGINE._replace(
     hub_prefix="hf.co/",
     reads_server_variables=True,
     options=frozenset(),
+    language_model=None,
     kv_offload=None,
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),
     container_start=container.OLLAMA,

@@ -29,6 +29,8 @@ def command(launch: Launch) -> str:
         split = offloaded_split(spec, launch.weights, workload, offload)
     if free or (offload.experts and gpus > 1):
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
+    if workload.language_model_only:
+        flags.append("--no-mmproj")
     if workload.rope_scaling_factor > 1:
         flags += ["--rope-scaling", "yarn", "--rope-scale", f"{workload.rope_scaling_factor:g}"]
         flags += ["--yarn-orig-ctx", trained_positions(spec)]

@@ -223,6 +223,8 @@ def _of_command(lines: list[Line]) -> dict[str, Flag]:
     context, slots = settings.get("context_length"), settings.get("n_parallel", 1)
     if isinstance(context, int) and isinstance(slots, int) and slots > 1:
         settings["context_length"] = max(1, context // slots)
+    if " --no-mmproj" in command:
+        settings["language_model_only"] = True
     cache = _CACHE_OPTION.search(command)
     return settings | ({"kv_cache_dtype": cache["type"]} if cache else {})
 

@@ -9,6 +9,7 @@ from fitgauge.engine.serving.engine_facts import (
     MemoryFlag,
     SplitEstimate,
 )
+from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.serving.vllm import (
     architectures,
     chart,
@@ -25,7 +26,6 @@ from fitgauge.engine.serving.vllm.container import CONTAINER
 from fitgauge.engine.serving.vllm.defaults import default_batch, removed
 from fitgauge.engine.serving.vllm.host_tables import host_tables
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import AUTO, checkpoint_format
-from fitgauge.engine.serving.vllm.language_model import language_model
 from fitgauge.engine.serving.vllm.pooling import with_pooling
 from fitgauge.engine.serving.vllm.settings import LADDERS
 from fitgauge.engine.serving.vllm.weights import shard_weights

@@ -1,4 +1,4 @@
-"""Which releases of vLLM serve the language model alone, and how they are told."""
+"""The releases of vLLM that serve the language model alone, and the flags of each."""
 
 from msgspec import json
 

@@ -74,4 +74,23 @@ def test_gpus_that_the_degrees_do_not_divide_are_unsupported(train):
     assert "parallel ranks need" in answer.resume.why
     assert f"is impossible: {answer.resume.why}" in answer.summary
     assert answer.resume.required_bytes is None
+
+
+def test_torchtitan_resumes_on_other_gpus_without_its_place_in_the_data(train):
+    """torchtitan/components/data/loader.py, load_state_dict."""
+    answer = train(gpu="8x H100", method="full", trainer="torchtitan", resume_gpu_count=4)
+    assert answer.resume.checkpoint == "loads_without_data"
+    assert "--checkpoint.exclude_from_loading data_loader" in answer.resume.why
+    assert "but not its place in the data" in answer.summary
+
+
+def test_megatron_divides_its_states_again_over_other_data_parallel_ranks(train):
+    """megatron/core/optimizer/distrib_optimizer.py, sharded_state_dict: dp_reshardable."""
+    fields = {"framework": "megatron", "method": "full", "tensor_parallel": 2}
+    answer = train(gpu="8x H100", **fields, resume_gpu_count=4)
+    assert answer.resume.checkpoint == "loads"
+
+
+def test_what_was_not_read_of_a_tool_is_said(train):
+    answer = train(gpu="8x H100", method="full", trainer="openrlhf", resume_gpu_count=4)
     assert answer.resume.checkpoint == "unverified"

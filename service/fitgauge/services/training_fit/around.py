@@ -121,6 +121,7 @@ def _resume_in_words(resumed: Resume) -> str:
     checkpoint = {
         "loads": "the checkpoint loads as it is",
         "converts": "the checkpoint must be converted first",
+        "loads_without_data": "the checkpoint loads, but not its place in the data",
         "unverified": "how the checkpoint loads was not verified",
     }[resumed.checkpoint]
     if resumed.verdict == "unsupported":

@@ -27,7 +27,17 @@ _LOADS: dict[str, tuple[CheckpointUse, str]] = {
         " _load_zero_checkpoint): run ds_to_universal.py on the checkpoint and set"
         " load_universal_checkpoint",
     ),
-    "megatron": ("unverified", "not read in Megatron-Core's dist_checkpointing"),
+    "megatron": (
+        "loads",
+        "tensor and pipeline ranks stay, and states are divided again over the others"
+        " (megatron/core/optimizer/distrib_optimizer.py, dp_reshardable)",
+    ),
+    "torchtitan": (
+        "loads_without_data",
+        "weights and states are divided again (torch.distributed.checkpoint), but the data loader"
+        " refuses another number of data-parallel ranks (torchtitan/components/data/loader.py): set"
+        " --checkpoint.exclude_from_loading data_loader",
+    ),
 }
 
 
@@ -69,6 +79,8 @@ def _use(trained: TrainingEstimate) -> tuple[CheckpointUse, str]:
     tool = trained.tool
     if tool is None or tool.writer in ("trainer", "megatron"):
         return _LOADS[trained.workload.framework]
+    if tool.writer in _LOADS:
+        return _LOADS[tool.writer]
     return "unverified", f"{tool.title}'s own loading was not read"
 
 

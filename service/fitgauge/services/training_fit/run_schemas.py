@@ -113,7 +113,7 @@ class AdapterMerge(Struct, kw_only=True):
     source: Annotated[str, Meta(description="The code that merges.")]
 
 
-CheckpointUse = Literal["loads", "converts", "unverified"]
+CheckpointUse = Literal["loads", "loads_without_data", "converts", "unverified"]
 
 
 class Resume(Struct, kw_only=True):
@@ -129,7 +129,12 @@ class Resume(Struct, kw_only=True):
     ] = None
     checkpoint: Annotated[
         CheckpointUse,
-        Meta(description="loads: as it is; converts: after a conversion; unverified: not read."),
+        Meta(
+            description=(
+                "loads: as it is; loads_without_data: but its place in the data; converts: after a"
+                " conversion; unverified: not read."
+            )
+        ),
     ]
     why: Annotated[
         str,

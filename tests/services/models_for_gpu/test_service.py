@@ -141,6 +141,15 @@ def test_models_that_cannot_hold_the_context_are_left_out(models_for):
     assert not any("gemma-2-" in name for name in names)
 
 
+def test_models_that_are_made_to_embed_come_before_encoders_that_are_not(models_for):
+    names = [row.model for row in models_for(gpu="RTX 3090", task="encode", limit=1000).items]
+    embed = [name for name in names if any(word in name for word in ("bge", "e5-", "gte-"))]
+    plain = names.index("google-bert/bert-large-uncased")
+    assert len(embed) >= 8
+    assert all(names.index(name) < plain for name in embed)
+    assert names.index("BAAI/bge-m3") < names.index("BAAI/bge-small-en-v1.5")
+
+
 def test_tasks_are_told_apart(models_for):
     assert {row.task for row in models_for(gpu="RTX 3090", task="encode", limit=1000).items} == {
         "encode"

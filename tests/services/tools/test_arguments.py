@@ -175,3 +175,19 @@ def test_formats_of_a_list_are_all_its_values(formats):
 
 def test_a_plan_takes_the_trainer_that_the_fit_takes():
     assert fields("plan_training", **SERVING, trainer="axolotl")["trainer"] == "axolotl"
+
+
+@pytest.mark.parametrize("between", [" vs ", " versus ", " or ", " and ", "; ", ", "])
+def test_names_of_a_list_stand_apart_as_people_write_them(between):
+    sent = {"models": f"qwen3 8b{between}llama 3.1 8b", "gpus": f"RTX 4090{between}2x L40S"}
+    read = parse(TOOLS["compare_fit"], sent).fields
+    assert (read["models"], read["gpus"]) == ("qwen3 8b, llama 3.1 8b", "RTX 4090, 2x L40S")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("lowest latency", "fastest"), ("lowest price", "cheapest"), ("headroom", "most_headroom")],
+)
+def test_an_objective_is_read_as_it_is_meant(word, meant):
+    read = parse(TOOLS["recommend_gpus"], {"model": "7b", "options": f"objective={word}"}).fields
+    assert read["objective"] == meant

@@ -29,7 +29,8 @@ _ORDERS: dict[Objective, Callable[[Option], tuple[float, ...]]] = {
 
 _SYNONYMS: dict[str, Objective] = {
     "fewest": "fewest_cards", "fewest_gpus": "fewest_cards", "least_memory": "smallest",
-    "speed": "fastest", "throughput": "fastest",
+    "speed": "fastest", "throughput": "fastest", "latency": "fastest",
+    "lowest_latency": "fastest", "highest_throughput": "fastest",
     "headroom": "most_headroom", "cheap": "cheapest", "cost": "cheapest", "price": "cheapest",
     "lowest_cost": "cheapest",
     "lowest_price": "cheapest", "cost_per_token": "cheapest_per_token",

@@ -214,8 +214,11 @@ _WORDS: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
         "embedding embeddings embed rerank reranking": {"task": "encode"},
     },
     "objective": {
-        "price cost cheap budget lowestcost mincost": {"objective": "cheapest"},
-        "speed throughput latency performance fast": {"objective": "fastest"},
+        "price cost cheap budget lowestcost mincost lowestprice minimumcost minprice": {
+            "objective": "cheapest"
+        },
+        "speed throughput latency performance fast lowestlatency lowlatency minlatency"
+        " highestthroughput maxthroughput maxspeed bestperformance": {"objective": "fastest"},
         "headroom safest": {"objective": "most_headroom"},
     },
     "lora_targets": {

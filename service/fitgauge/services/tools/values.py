@@ -19,6 +19,9 @@ _NUMBER = re.compile(
     r"(?P<word>[a-z]+[- ]?)(?P<after>\d+(?:\.\d+)?)(?![a-z0-9.])",
     re.IGNORECASE,
 )
+_BETWEEN = re.compile(r"\s*[;|\n]\s*|\s+(?:vs\.?|versus|or|and)\s+", re.IGNORECASE)
+"""What else than commas stands between the names of a list: "RTX 4090 vs RTX 5090"."""
+
 _NEGATIVE = re.compile(r"\s*[-−]\s*[.\d]")
 _PRODUCT = re.compile(r"\s*(\d{1,4})\s*[x×*]\s*(\d{1,4})\s*", re.IGNORECASE)
 _WORDS = {
@@ -154,6 +157,8 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
             return {field.name: [_whole(field, value, number) for number in numbers]}
         case "choice":
             return {field.name: _choice(field, word, _text(value))}
+    if field.kind == "texts":
+        return {field.name: _BETWEEN.sub(", ", _text(value))}
     return {field.name: _name(field, value)}
 
 

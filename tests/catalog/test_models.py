@@ -229,12 +229,13 @@ def test_nicknames_are_known(text, model_id):
     assert SNAPSHOT.find(text) == model_id
 
 
-def test_a_family_and_a_size_in_words_may_mean_a_later_generation():
-    """Return what people mean by "qwen 7b" now stands beside the first generation."""
+def test_a_family_and_a_size_in_words_mean_its_newest_and_the_whole_name_the_first():
+    """Return what people mean by "qwen 7b" now, with the first generation named too."""
     reading = SNAPSHOT.read("qwen 7b")
-    assert reading.id == "Qwen/Qwen-7B"
-    assert "Qwen/Qwen2.5-7B-Instruct" in reading.others
-    assert SNAPSHOT.read("Qwen-7B").others == ()
+    assert reading.id == "Qwen/Qwen2.5-7B-Instruct"
+    assert "Qwen/Qwen-7B" in reading.others
+    assert SNAPSHOT.read("Qwen-7B")[:3] == ("Qwen/Qwen-7B", None, ())
+    assert SNAPSHOT.read("falcon 7b").others == ("tiiuae/Falcon3-7B-Instruct",)
 
 
 def test_every_alias_leads_to_a_row_and_hides_none():

@@ -228,6 +228,10 @@ class Snapshot:
             return ModelReading(model_id)
         if nickname := self._nicknames.get(_words_of(wanted)):
             return ModelReading(nickname)
+        if " " in wanted and (now := self._nicknames.get(frozenset(_WORD.findall(wanted)))):
+            before = self._names.read(text, self._footprint)
+            earlier = (before.id, *before.others) if before is not None else ()
+            return ModelReading(now, others=tuple(one for one in earlier if one != now))
         row = tagged(wanted)
         if row is not None and row.model.lower() in self._places:
             return ModelReading(row.model, row.form.lower())
@@ -361,10 +365,10 @@ class Snapshot:
     @cached_property
     def _nicknames(self) -> dict[frozenset[str], str]:
         """Ids by the words of what people call them: data/nicknames.tsv, a nickname, an id and a
-        source a line."""
+        source a line. One with a size is of that size alone, where it is written in words."""
         table = (_DATA / "nicknames.tsv").read_text("utf-8")
         rows = (line.split("\t") for line in table.splitlines() if not line.startswith("#"))
-        return {_words_of(nickname): model_id for nickname, model_id, _ in rows}
+        return {frozenset(_WORD.findall(nickname)): model_id for nickname, model_id, _ in rows}
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

@@ -244,3 +244,16 @@ def test_a_list_for_unlike_gpus_is_of_the_first(ask):
     assert answer.missing == [
         "gpus: the list is of 3090 alone; name a model to divide it over all."
     ]
+
+
+def test_weights_in_host_memory_are_in_the_command(ask):
+    answer = ask("vllm with cpu offload 10GB: does qwen3 14b fp16 work on a 4090?").answer
+    assert "--cpu-offload-gb 10" in answer["launch"]["command"]
+
+
+def test_an_error_of_blocks_is_told_what_it_means(ask):
+    text = (
+        "ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight"
+        " quantization block_n = 128. Qwen3-30B-A3B-FP8 on 4x 3090 tp 4"
+    )
+    assert any("send a smaller `tensor_parallel`" in one for one in ask(text).missing)

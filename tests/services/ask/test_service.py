@@ -218,7 +218,7 @@ def test_exl2_is_said_to_be_of_another_engine(ask):
 
 def test_a_model_in_its_own_script_is_read(ask):
     answer = ask("一张4090能跑通义千问14B吗")
-    assert answer.answer["model"]["id"] == "Qwen/Qwen-14B-Chat"
+    assert answer.answer["model"]["id"] == "Qwen/Qwen3-14B"
 
 
 def test_a_cache_in_a_format_of_llama_cpp_is_answered_by_it(ask):

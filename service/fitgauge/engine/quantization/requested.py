@@ -53,6 +53,7 @@ ALIASES: dict[str, str] = {
     "w8a16": "w8a8", "4bit": "int4",
     "w4a16": "int4", "int4_g128": "int4", "awq_int4": "awq", "awq_4bit": "awq", "awq_marlin": "awq",
     "gptq_int4": "gptq",
+    "modelopt_fp8": "fp8", "modelopt_fp4": "nvfp4",
     "gptq_4bit": "gptq", "gptq_marlin": "gptq", "gptq_8bit": "gptq_int8", "bnb": "nf4",
     "bitsandbytes": "nf4", "bnb_4bit": "nf4",
     "bitsandbytes_4bit": "nf4", "bnb_nf4": "nf4", "qlora": "nf4", "load_in_4bit": "nf4",

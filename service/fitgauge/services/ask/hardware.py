@@ -76,6 +76,7 @@ _LIKE_A_GPU = re.compile(
     re.IGNORECASE,
 )
 """What is written like the name of a GPU: with a brand, or before its memory."""
+_MEMORY_ALONE = re.compile(r"\d+GB")
 _ITS_MEMORY = re.compile(r"\W{1,2}(\d{1,3}) ?gi?b\b", re.IGNORECASE)
 """Behind such a name."""
 
@@ -314,15 +315,19 @@ class _Choice:
         return one.named or one.count is not None or _HAD.search(before) is not None
 
 
-def unknown_gpu(text: str) -> tuple[str | None, str]:
+def unknown_gpu(text: str, gpu: str | None) -> tuple[str | None, str]:
     """Return the memory that PyTorch prints of a GPU, else that of what is written like the name of
-    one, else that name, where a text names none that is known; and what to say of it."""
-    if capacity := _CAPACITY.search(text):
+    one, else that name, where a text names none that is known; and what to say of it.
+
+    gpu: what it names, which may be a memory alone."""
+    if gpu is not None and not _MEMORY_ALONE.fullmatch(gpu):
+        return gpu, ""
+    if gpu is None and (capacity := _CAPACITY.search(text)):
         return f"{capacity[1] or capacity[2]}GiB", ""
     if (match := _LIKE_A_GPU.search(text)) is None:
-        return None, ""
+        return gpu, ""
     if (memory := _ITS_MEMORY.match(text, match.end())) is None:
-        return match[0], ""
+        return gpu or match[0], ""
     size = f"{memory[1]}GB"
     return size, f"gpu: {match[0]} is not in the catalog; the answer is of any GPU of {size}."
 

@@ -10,6 +10,13 @@ _OFFLOADED = re.compile(
     r"|\b(?:ram|cpu)[- ]offload\w*\b|卸载到?\s*(?:内存|cpu)",
     re.IGNORECASE,
 )
+_OFFLOADED_SIZE = re.compile(
+    r"\b(?:cpu[-_ ])?offload(?:ing)?[-_ ]?(?:gb|gib)?\W{0,3}(?:of |is )?"
+    r"(?P<after>\d{1,3}(?:\.\d)?) ?(?:gi?b|g)\b"
+    r"|\b(?P<before>\d{1,3}(?:\.\d)?) ?(?:gi?b|g) (?:of )?(?:weights |cpu )?offload(?:ed|ing)?\b",
+    re.IGNORECASE,
+)
+"""How much of the weights is kept in host memory: vLLM's --cpu-offload-gb in words."""
 _USUAL = 64.0
 """Of a desktop that a text says nothing of [GiB]."""
 
@@ -19,6 +26,17 @@ _HOW_MUCH = re.compile(
 )
 _ENOUGH = 4096.0
 """Where the memory of the machine, or what stays on the GPU, is what is asked for [GiB]."""
+
+
+def offloaded_gib(text: str) -> float | None:
+    """Return how much of the weights of each GPU a text keeps in host memory [GiB]."""
+    match = _OFFLOADED_SIZE.search(text)
+    return float(match["after"] or match["before"]) if match is not None else None
+
+
+def without_offloaded(text: str) -> str:
+    """Return a text with blanks for that size, which is no GPU's."""
+    return _OFFLOADED_SIZE.sub(lambda match: " " * len(match[0]), text)
 
 
 def host_memory(

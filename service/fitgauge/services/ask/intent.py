@@ -45,10 +45,11 @@ GPUS = re.compile(
     r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b|\bhow many\W*$"
     r"|\bhow many (?:rtx |gtx )?\d{4}\b|\bhow many of (?:each|them|those|these)\b"
     rf"|\bhow (?:many|much)\b(?!{OTHERS})[^.?]{{0,30}}"
-    r"\b(?:gpus?|cards?|nodes?|machines?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s|blocks)\b"
+    r"\b(?:gpus?|cards?|nodes?|machines?|(?:[rg]tx )?\d{4}s|blocks)\b"
+    rf"|\bhow many\b(?!{OTHERS})[^.?]{{0,30}}\b(?!q\d)[a-z]{{1,2}}\d{{1,3}}s?\b"
     r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
     r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine|device)\b"
-    r"|\b(?:gpu|card) count\b"
+    r"|\b(?:gpu|card) count\b|\brecommendations?\W*$"
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
     r"[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
     r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
@@ -80,7 +81,8 @@ _COMPARE = re.compile(
 
 MEMORY = re.compile(
     r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
-    r"|loading|kv[- ]?cache|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
+    r"|loading|rig|workstation|on-?prem|budget|kv[- ]?cache"
+    r"|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
     r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 _COUNTED = (
-    r"(?= (?:(?:видео)?карт|kart|gpu|\w+(?:s|en|ern|i|ów)\b"
+    r"(?= (?:(?:видео)?карт|kart|gpu|\w+(?:s|en|ern|i|ów|ов|ей|ий)\b"
     r"|(?:rtx |gtx |rx )?(?:[a-z]{1,2}\d{1,3}|\d{4})\b))"
 )
 """What follows where things are counted, and no memory."""

@@ -20,6 +20,8 @@ _LEAST_RANK = 4
 _OF_ALL_WEIGHTS = frozenset({"galore_adamw", "lomo"})
 """Optimizers that are there to train all weights in little memory."""
 
+_FULL_OR = re.compile(r"\bfull\s*(?:vs\.?|versus|or|/)\s", re.IGNORECASE)
+"""All weights, compared with another method."""
 _TRAINS_ALL = re.compile(r"--model_name_or_path\b")
 _OF_ADAPTERS = re.compile(
     r"\b(?:llamafactory|llama-factory|swift|unsloth|peft|lora)", re.IGNORECASE
@@ -72,6 +74,7 @@ def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
         for one, other in itertools.pairwise(named)
     ]
     values = list(dict.fromkeys(fact.value for fact in named))
+    apart.append(_FULL_OR.search(text) is not None)
     if any(apart) and "full" not in values and is_full(text):
         values.append("full")
     return values if len(values) > 1 and any(apart) else None

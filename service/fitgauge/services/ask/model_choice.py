@@ -11,7 +11,8 @@ from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.names import ModelNames
 
 _JOINED = re.compile(
-    r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
+    r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
+    r"|together with|,|plus|vs\.?|和|与|、|或者?|还是|及|以及|und|oder|et|ou|/|&|\+)"
     r"\s*(?:(?:the|an?)(?:\s|$))?"
 )
 """What stands between names that are on a par."""

@@ -19,6 +19,10 @@ _PRODUCT = re.compile(
 )
 _FACTORS = re.compile(r"([2-9]|1\d)\s?[x×*]\s?(\d{1,3})(?![\w.])(?!\s*gi?b)", re.IGNORECASE)
 """GPUs times the memory of each, without a unit."""
+_OWNED = re.compile(
+    r"\b(?:on|have|got|across|over|own|auf|avec|con)\s+(?:an?\s+|my\s+)?$", re.IGNORECASE
+)
+"""Words by which a product is of GPUs: "fits on 2x24"."""
 _LONGEST_PRODUCT = 24
 _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
 _NUMBERED = frozenset({
@@ -26,6 +30,8 @@ _NUMBERED = frozenset({
     "driver", "python", "pytorch", "torch", "rocm", "ryzen", "hx", "gen", "gen.",
 })  # fmt: skip
 """Words whose number is a part of their name: "Windows 10"."""
+_NUMBERED_GPUS = frozenset({"rtx", "gtx"})
+"""The same of GPUs: what the catalog has of them is read before."""
 _LISTED = frozenset({"gpu", "device", "cuda"})
 """Words before the index of a GPU in a list."""
 _MOST_IN_A_NODE = 16
@@ -122,7 +128,8 @@ def _read_product(scan: Scan, index: int) -> int | None:
         if match is None:
             return None
         total = int(match[1]) * int(match[2])
-        if re.search(rf"\b{total}\s?gi?b", scan.text, re.IGNORECASE) is None:
+        is_total = re.search(rf"\b{total}\s?gi?b", scan.text, re.IGNORECASE) is not None
+        if not (is_total or _OWNED.search(scan.text, max(0, start - 16), start)):
             return None
     if int(match[2]) not in scan.gpus.memories or int(match[2]) < _SMALLEST_MEMORY:
         return None
@@ -199,7 +206,8 @@ def _read_bare(scan: Scan, number: _Number) -> int:
             return scan.emit("SIZE", amount, index, last)
         elif scan.last_kind() == "COUNT" and scan.gpus.anchors(after.low):
             return scan.emit("COUNT", int(amount), index, index)  # "2x8 H100"
-    if _is_index(scan, index):
+    before = scan.peek(index - 1)
+    if _is_index(scan, index) or (before is not None and before.low in _NUMBERED_GPUS):
         return scan.emit("OTHER", None, index, index)
     if (end := _end_of_range(scan, index)) is not None:
         scan.part(index)

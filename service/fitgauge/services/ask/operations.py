@@ -25,7 +25,7 @@ _MODELS = re.compile(
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
     r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
-    r"|\bwhich of them\b"
+    r"|\bwhich of them\b|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do|handle)\b"
     r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
     r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
     r"|哪些(?:大?模型|型号)"
@@ -38,6 +38,9 @@ _COUNT_OF_GPUS = re.compile(
     r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
 )
+
+_COUNT_OF_NODES = re.compile(r"\bhow many (?:nodes|machines|servers|hosts|boxes)\b")
+"""Nodes, whose GPUs may be counted."""
 
 _IT_FITS = re.compile(
     r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?"
@@ -127,7 +130,9 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
         return "list_models_that_fit"
     if signs.terse and signs.hardware and not (signs.model or signs.settings):
         return "list_models_that_fit"
-    counts = wants_gpus and not signs.counted and _COUNT_OF_GPUS.search(low) is not None
+    counts = wants_gpus and (
+        counts_nodes(low) or (not signs.counted and _COUNT_OF_GPUS.search(low) is not None)
+    )
     if (
         signs.gpus > 1
         and signs.model
@@ -154,3 +159,8 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     if counts and signs.hardware:
         return "recommend_gpus"
     return "check_training_fit" if signs.training else "check_fit"
+
+
+def counts_nodes(text: str) -> bool:
+    """Return whether a text asks how many nodes are needed, each of the GPUs that it counts."""
+    return _COUNT_OF_NODES.search(text.lower()) is not None

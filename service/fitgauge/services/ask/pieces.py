@@ -53,6 +53,12 @@ _RAISED = re.compile(
     re.IGNORECASE,
 )
 """A value that is left for another one: "from 8192 to 32768"."""
+_VISIBLE = re.compile(
+    r"\b(?:CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES\W{1,3}(\d{1,2}(?:,\d{1,2}){0,15})"
+)
+"""The indices of the GPUs that a command is given."""
+_CONFIG = re.compile(r"(--config\s+[a-z]+\d?)(?:_(\d))?/(\d+(?:\.\d+)?B)_")
+"""torchtune's own configurations: "--config llama3_2/3B_full"."""
 _RESOURCE = re.compile(
     r"\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", re.IGNORECASE
 )
@@ -101,6 +107,10 @@ def plain(text: str) -> str:
     text = _SHORT_CONTEXT.sub("--ctx-size", text)
     text = _ENTRY.sub("main", text)
     text = _RAISED.sub("to ", text)
+    text = _VISIBLE.sub(lambda match: f"{match[1].count(',') + 1} gpus", text)
+    text = _CONFIG.sub(
+        lambda match: f"{match[1]}{'.' + match[2] if match[2] else ''} {match[3]} ", text
+    )
     text = _RESOURCE.sub("gpus x", text)
     text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)
     return "".join(

@@ -22,7 +22,7 @@ from fitgauge.services.ask.formats_meant import (
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.host_memory import host_memory
+from fitgauge.services.ask.host_memory import host_memory, offloaded_gib, without_offloaded
 from fitgauge.services.ask.intent import (
     about_disk,
     about_memory,
@@ -63,9 +63,6 @@ from fitgauge.services.ask.sentences import question_sentences, without_models, 
 from fitgauge.services.ask.speeds import wanted_speeds, wants_rate
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
-
-_MEMORY_ALONE = re.compile(r"\d+GB")
-"""A GPU that is named by its memory."""
 
 _DRAFTED = 3
 """Tokens that a draft model drafts in a step, where one is named: vLLM's own examples."""
@@ -129,7 +126,7 @@ class Reader:
         if command is not None:
             blank = " " * (command.end - command.start)
             text = text[: command.start] + blank + text[command.end :]
-        tokens = self._scanner.tokens(without_pixels(text))
+        tokens = self._scanner.tokens(without_offloaded(without_pixels(text)))
         choice = _Choice(text, tokens, facts(tokens), self._gpus, self._models, command)
         return choice.reading()
 
@@ -169,6 +166,8 @@ class _Choice:
         """Choose, and return the result."""
         model, models = self._models()
         settings = self._settings()
+        if not self._training and (offloaded := offloaded_gib(self._text)) is not None:
+            settings["flags"] = {"cpu_offload_gib": offloaded}
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
         if self._command is not None:
@@ -180,9 +179,8 @@ class _Choice:
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
-        elif not names and (gpu is None or _MEMORY_ALONE.fullmatch(gpu)):
-            unknown, note = unknown_gpu(self._text)
-            gpu = gpu or unknown
+        elif not names:
+            gpu, note = unknown_gpu(self._text, gpu)
             notes += [note] if note else []
         engines = [] if self._training else engines_side_by_side(self._text, self._of("engine"))
         formats = [] if self._training else formats_side_by_side(self._text, self._facts)

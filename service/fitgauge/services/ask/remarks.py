@@ -57,6 +57,11 @@ _REMARKS = (
         " at once.",
     ),
     (
+        re.compile(r"not divisible by weight quantization block_[nk]\b"),
+        "vLLM that prints this loads no FP8 experts whose shard is no multiple of their blocks:"
+        " send a smaller `tensor_parallel`, with `expert_parallel` or `pipeline_parallel`.",
+    ),
+    (
         re.compile(r"\b\d(?:\.\d{1,2})? ?bpw\b"),
         "ExLlama's formats are not estimated; the answer is of a GGUF file of about as many bits.",
     ),

@@ -23,6 +23,7 @@ from fitgauge.services.ask.intent import (
     wants_format,
     wants_published,
 )
+from fitgauge.services.ask.operations import counts_nodes
 from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
@@ -232,7 +233,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
             "task": "training" if training else "serving",
-            "gpus": _gpus(fields),
+            "gpus": _gpus({**fields, "gpu_count": None} if counts_nodes(reading.text) else fields),
             "max_gpu_count": (fields.get("gpu_count") or 1) if several else None,
             "limit": _SHORT_LIST,
             "objective": objective,

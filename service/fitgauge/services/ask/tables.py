@@ -13,7 +13,8 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
 
 _ONE_GPU = re.compile(
-    r"\bon the same\b|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
+    r"\bon the same\b|\bnext to\b|\bbesides? (?:an?|the|it)\b"
+    r"|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
     r"|\bsame (?:gpu|card|machine)\b"
     r"|\bat the same time\b|\bsimultaneously\b"
     r"|\bat once\b"

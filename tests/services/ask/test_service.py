@@ -97,6 +97,39 @@ def test_an_engine_that_no_estimate_covers_is_understood_and_named(ask):
     assert [line.partition(":")[0] for line in answer.missing] == ["engine"]
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (
+            "Plan the cheapest full finetune of gemma 2 9b on up to 8 A100 80GB",
+            {"objective": "cheapest", "max_gpu_count": 8},
+        ),
+        (
+            "Plan the fastest full finetune of gemma 2 9b on 8 A100 80GB",
+            {"objective": "fastest", "gpu_count": 8},
+        ),
+    ],
+)
+def test_a_plan_has_the_order_and_the_most_gpus_that_a_text_says(ask, text, fields):
+    answer = ask(text)
+    assert answer.operation == "plan_training"
+    assert answer.answer["understood_as"].items() >= fields.items()
+
+
+def test_a_plan_of_preferences_says_that_it_is_of_supervised_training(ask):
+    answer = ask("Plan DPO of Qwen3-8B with full finetuning on 8 H100")
+    assert answer.operation == "plan_training"
+    assert any(one.startswith("algorithm: ") for one in answer.missing)
+
+
+def test_completions_beside_grpo_are_sampled_by_the_engine_that_a_text_names(ask):
+    words = "GRPO with TRL on Qwen3-1.7B LoRA, one 4090, vllm colocate, completions 1024"
+    read = ask(words).answer["understood_as"]
+    fields = {"algorithm": "grpo", "rollout_engine": "vllm", "completion_length": 1024}
+    assert read.items() >= fields.items()
+    assert read["sequence_length"] == 1024 + 512
+
+
 def test_an_algorithm_is_sent_as_one(ask):
     answer = ask("Does GRPO of Qwen2.5 1.5B Instruct fit on an H100?")
     assert answer.understood.method == "grpo"

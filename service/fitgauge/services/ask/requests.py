@@ -28,6 +28,7 @@ from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.ask.speeds import wants_rate
+from fitgauge.services.ask.training_words import says_at_most
 from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareRequest
@@ -239,6 +240,16 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "objective": objective,
             "no_quantization": _is_published(reading, fields) or None,
         }
+    elif reading.operation == "plan_training":
+        objective = _objective(reading.text, rented=False)
+        fields["objective"] = None if objective == "cheapest_per_token" else objective
+        if (count := fields.get("gpu_count")) and says_at_most(reading.text, count):
+            fields |= {"gpu_count": None, "max_gpu_count": count}
+        if (algorithm := fields.get("algorithm")) is not None:
+            notes.append(
+                f"algorithm: the plan is of supervised training, and {algorithm} holds more. Ask"
+                " whether its layout fits for that."
+            )
     elif reading.operation == "compare_fit":
         fields |= {
             "models": fields.get("models") or _listed(fields.get("model")),

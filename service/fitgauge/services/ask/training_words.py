@@ -79,6 +79,14 @@ _COUNTS: Mapping[str, re.Pattern[str]] = {
 """Settings of which a text says the number."""
 
 
+_AT_MOST = r"(?:up to|at most|no more than|max(?:imum)?(?: of)?|\d+\s*(?:to|-))\s*"
+
+
+def says_at_most(text: str, gpus: int) -> bool:
+    """Return whether a text has so many GPUs at most: "on up to 8 A100s", "2 to 8 L40S"."""
+    return re.search(rf"\b{_AT_MOST}{gpus}\b(?!\s*k?\s*tokens)", text, re.IGNORECASE) is not None
+
+
 def is_global_batch(text: str, sequences: float) -> bool:
     """Return whether the batch of a text about training is that of a step over all GPUs, as those
     of pre-training are: "from scratch with batch size 512"."""

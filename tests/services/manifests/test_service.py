@@ -217,6 +217,22 @@ def test_a_placeholder_is_no_models_name(check):
     assert server.summary.endswith("only '<model-path>'. Use --model.")
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("--max-modl-len, '8192'", "Did you mean `--max-model-len`?"),
+        ("--gpu-memory-utilisation=0.95", "Did you mean `--gpu-memory-utilization`?"),
+        ("--tensor-parallel-size, two", "`--tensor-parallel-size`: `two` cannot be read"),
+        ("--data-parallel-size-local, '2'", "is not read: the estimate leaves it out."),
+    ],
+)
+def test_a_misspelt_flag_is_told_with_the_one_that_is_meant(check, written, told):
+    (server,) = check(deployment(f"Qwen/Qwen3-8B, {written}")).servers
+    (said,) = [one.message for one in server.remarks if "estimate leaves it out" in one.message]
+    assert told in said
+    assert ("Did you mean" in said) == ("Did you mean" in told)
+
+
 def test_a_gpu_that_nothing_names_can_be_set(check):
     text = deployment("Qwen/Qwen3-8B", product="something")
     (server,) = check(text).servers

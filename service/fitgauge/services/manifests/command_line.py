@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -32,6 +33,8 @@ _SCALES = {
 }  # fmt: skip
 """Numbers as vLLM reads them: 32k is 32,000 tokens, 32K is 32,768 (utils/argparse_utils.py,
 human_readable_int)."""
+_MISSPELT = 0.9
+"""Similarity from which a flag that is not read may be another, misspelt."""
 _LONGEST = 16 * 1024
 _ADDED = "VLLM_ADDITIONAL_ARGS"
 _TAG = re.compile(r":v?(?P<version>\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?![\w.])")
@@ -297,8 +300,16 @@ def _unread(
         elif flag.value not in facts.default_values.get(name, ()):
             others = [one.text for one in command_flags if one is not flag]
             if _asks(_parsed(row, [*before, *others])) == _asks(log):
-                message = f"`{flag.name}` is not read: the estimate leaves it out."
-                yield Note(flag.name.line, message)
+                yield Note(flag.name.line, _left_out(flag, name, facts.memory_flags))
+
+
+def _left_out(flag: Flag, name: str, known: Sequence[str]) -> str:
+    """Return that a flag is left out, and why: its value, or a name like one of those known."""
+    if name in known:
+        return f"`{flag.name}`: `{flag.value}` cannot be read: the estimate leaves it out."
+    near = get_close_matches(name, known, 1, _MISSPELT)
+    meant = f" Did you mean `{near[0]}`?" if near else ""
+    return f"`{flag.name}` is not read: the estimate leaves it out.{meant}"
 
 
 def _asks(log: StartLog) -> object:

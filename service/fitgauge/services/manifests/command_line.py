@@ -303,11 +303,11 @@ def _unread(
                 yield Note(flag.name.line, _left_out(flag, name, facts.memory_flags))
 
 
-def _left_out(flag: Flag, name: str, known: Sequence[str]) -> str:
+def _left_out(flag: Flag, name: str, names: Sequence[str]) -> str:
     """Return that a flag is left out, and why: its value, or a name like one of those known."""
-    if name in known:
+    if name in names:
         return f"`{flag.name}`: `{flag.value}` cannot be read: the estimate leaves it out."
-    near = get_close_matches(name, known, 1, _MISSPELT)
+    near = get_close_matches(name, names, 1, _MISSPELT)
     meant = f" Did you mean `{near[0]}`?" if near else ""
     return f"`{flag.name}` is not read: the estimate leaves it out.{meant}"
 

@@ -233,6 +233,24 @@ def test_a_misspelt_flag_is_told_with_the_one_that_is_meant(check, written, told
     assert ("Did you mean" in said) == ("Did you mean" in told)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve Qwen/Qwen3-8B --max-model-len 8192",
+        "vllm serve Qwen/Qwen3-8B \\\n  --max-model-len 8192\n",
+        "/usr/bin/python3 /opt/venv/bin/vllm serve Qwen/Qwen3-8B --max-model-len=8192",
+    ],
+)
+def test_a_command_line_alone_is_a_server(check, text):
+    (server,) = check(text, gpu="L4").servers
+    assert (server.name, server.engine, server.verdict) == ("command", "vllm", "fits")
+    assert server.request["context_length"] == 8192
+
+
+def test_a_text_that_starts_no_server_is_none(check):
+    assert check("we run vllm in production").servers == []
+
+
 def test_a_gpu_that_nothing_names_can_be_set(check):
     text = deployment("Qwen/Qwen3-8B", product="something")
     (server,) = check(text).servers

@@ -8,7 +8,7 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests import references
 from fitgauge.services.manifests.charts import chart_containers
 from fitgauge.services.manifests.compose import compose_containers, is_compose
-from fitgauge.services.manifests.containers import Container, Note
+from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.nim import as_engine
 from fitgauge.services.manifests.references import References
 from fitgauge.services.manifests.workloads import containers
@@ -18,6 +18,7 @@ from fitgauge.services.manifests.yaml_text import (
     Text,
     UnreadableYamlError,
     documents,
+    text_of,
 )
 
 _TEMPLATE = "{{"
@@ -102,6 +103,11 @@ def _manifest(parsed: _Parsed, others: References | None) -> Manifest:
 
 
 def _containers(node: Node, named: References) -> Iterator[Container]:
+    if isinstance(node, Text):  # the command line alone, as `ps -o args=` shows a pod's
+        written = text_of(node.replace("\\ ", " "), node.line)
+        yield Container(
+            name="command", line=node.line, command=words(written), resources=Block(), pod=Block()
+        )
     if not isinstance(node, Block):
         return
     charted = chart_containers(node, named)

@@ -60,6 +60,7 @@ batch: BATCH | BATCH NUM | NUM BATCH
      | BATCH counted part*     -> hardware_after
 samples: NUM SAMPLES | SAMPLES
 epochs: EPOCHS | EPOCHS NUM | NUM EPOCHS
+      | EPOCHS NUM SAMPLES     -> samples
       | EPOCHS counted part*   -> hardware_after
 data: PARAMS TOKENS
 degree: degree_name NUM | degree_name

@@ -17,6 +17,10 @@ _OFFLOADED_SIZE = re.compile(
     re.IGNORECASE,
 )
 """How much of the weights is kept in host memory: vLLM's --cpu-offload-gb in words."""
+_LACKING = re.compile(
+    r"more system memory \([^)]*\) than is available \(([\d.]+) gib\)", re.IGNORECASE
+)
+"""What Ollama prints where the machine has too little."""
 _USUAL = 64.0
 """Of a desktop that a text says nothing of [GiB]."""
 
@@ -46,6 +50,8 @@ def host_memory(
     none, or the GPU has no other memory than the machine's. sizes: those that it names [GiB]."""
     if match is None or match.accelerator.unified_memory:
         return None, ""
+    if (lacking := _LACKING.search(text)) is not None:
+        return float(lacking[1]), ""
     if sizes:
         return max(sizes), ""
     if _OFFLOADED.search(text):

@@ -81,7 +81,7 @@ _COMPARE = re.compile(
 
 MEMORY = re.compile(
     r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
-    r"|loading|rig|workstation|on-?prem|budget|kv[- ]?cache"
+    r"|loading|rig|workstation|laptop|steam deck|on-?prem|budget|kv[- ]?cache"
     r"|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
     r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
     r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"

@@ -88,6 +88,7 @@ _WORDS: Mapping[str, str] = {
         r"(?:an)?trainier\w+|entra[iî]ne\w+|entren\w+|trein(?:ar|o|amento|ando)|addestra\w+"
         r"|обуч\w*|(?:wy)?tren(?:ow\w+|ing\w*)|eğit\w+|ट्रेन"
     ),
+    "quantization": r"quantisierung\w*|quantification|cuantización|quantização|quantizzazione",
     "quantized": r"quantisiert\w*|quantifié\w*|cuantizad\w+|quantizad\w+|квантован\w+",
     "full": (
         r"vollständig\w*|complet(?:o|a|amente|ement)?|complète(?:ment)?"

@@ -22,7 +22,8 @@ _USUAL_SEQUENCES = frozenset(1024 << power for power in range(8))
 _HOW_MANY = re.compile(r"\bhow many\b|\bnumber of\b|多少|几个", re.IGNORECASE)
 
 _AT_LENGTH = re.compile(
-    r"\b(?:users|requests|people|sessions|clients)\s+(?:at|with|@|of)\W*$", re.IGNORECASE
+    r"\b(?:users|requests|people|sessions|clients|concurren\w+)\s+(?:at|with|@|of)\W*$",
+    re.IGNORECASE,
 )
 """What stands before a length behind those who send it: "users at 8k"."""
 

@@ -29,7 +29,7 @@ _REQUESTS = re.compile(
     r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
     r"batch(?:es)?\b"
     r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
-    r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|(?:最大|最高)并发",
+    r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명|(?:最大|最高)并发",
     re.IGNORECASE,
 )
 

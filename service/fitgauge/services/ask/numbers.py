@@ -165,6 +165,14 @@ class _Number(NamedTuple):
     """Index of the last piece of it and its unit."""
 
 
+def _is_fit_into(scan: Scan, number: _Number) -> bool:
+    """Return whether a number at the end of a sentence is the memory of a GPU: "fits in 48?"."""
+    before, after = scan.peek(number.first - 1), scan.peek(number.last + 1)
+    ends = after is None or after.kind == "end"
+    is_memory = number.amount in scan.gpus.memories
+    return before is not None and before.low in ("in", "into") and ends and is_memory
+
+
 def _number_at(scan: Scan, index: int) -> _Number | None:
     """Return the number here with the unit in it or after it; None for other words."""
     match = _NUMBER.fullmatch(scan.pieces[index].low.replace(",", ""))
@@ -209,6 +217,8 @@ def _read_bare(scan: Scan, number: _Number) -> int:
     before = scan.peek(index - 1)
     if _is_index(scan, index) or (before is not None and before.low in _NUMBERED_GPUS):
         return scan.emit("OTHER", None, index, index)
+    if _is_fit_into(scan, number):
+        return scan.emit("SIZE", amount, index, last)
     if (end := _end_of_range(scan, index)) is not None:
         scan.part(index)
         return end
@@ -295,7 +305,7 @@ def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
         return None
     if len(letters) > 1 and models.family_in(letters):
         return len(letters)
-    plural = re.match(r"([a-z]{1,2}\d{2,3})(?=[a-z])", low)
+    plural = re.match(r"([a-z]{1,2}\d{1,3})(?=[a-z])", low)
     if plural and gpus.anchors(plural[1]) and not low.endswith("s"):
         return plural.end()
     return None

@@ -74,11 +74,17 @@ def _read(scan: Scan, index: int) -> int:
     if piece.kind == "sign":
         return _read_sign(scan, index)
     if piece.kind == "hub":
+        image = scan.phrases.get((piece.low.partition("/")[2],))
+        if image is not None and image[0] == "ENGINE":
+            return scan.emit(*image, index, index)  # "ollama/ollama"
         if is_repository(scan, piece.low):
             scan.emit("MODEL", piece.text, index, index)
             read_format_of(scan, piece)
             return index + 1
         kind, value = scan.phrases.get(tuple(piece.low.split("/")), ("OTHER", None))
+        for word in piece.low.split("/"):
+            if (entry := scan.phrases.get((word,))) is not None and entry[0] == "METHOD":
+                return scan.emit(*entry, index, index)  # "simpo/dpo"
         return scan.emit(kind if kind == "RATE" else "OTHER", value, index, index)
     if piece.kind == "han":
         return _read_han(scan, index)

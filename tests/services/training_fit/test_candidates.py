@@ -334,3 +334,16 @@ def test_unsloth_is_advised_for_models_that_it_knows(train, model, advised):
 def test_unsloths_script_names_the_linears_of_a_model_that_it_does_not_know(train):
     answer = train(model="openai-community/gpt2", gpu="T4", method="lora", trainer="unsloth")
     assert "target_modules=['c_attn', 'c_fc', 'c_proj']" in answer.launch.command
+
+
+def test_what_unsloth_does_not_shard_trl_does(train):
+    asked = {
+        "model": "Qwen/Qwen3-32B",
+        "gpu": "2 x RTX 3090",
+        "method": "lora",
+        "trainer": "unsloth",
+    }
+    sharded = [one for one in train(**asked).suggestions if one.request.get("framework") == "fsdp"]
+    assert sharded
+    assert {one.request["trainer"] for one in sharded} == {"trl"}
+    assert all("(TRL)" in one.change for one in sharded)

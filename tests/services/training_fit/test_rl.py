@@ -322,3 +322,13 @@ def test_a_model_too_large_for_data_parallelism_gets_degrees_that_hold_it(train)
         **first.request,
     )
     assert again.verdict == first.verdict != "does_not_fit"
+
+
+def test_what_sglang_leaves_free_is_for_the_policy(train):
+    """Its reserve, 1 - mem_fraction_static of the GPU, is where the policy is."""
+    asked = {"model": "Qwen/Qwen2.5-7B-Instruct", "gpu": "4 x A100 80GB", "method": "lora"}
+    answer = train(**asked, trainer="verl", algorithm="grpo", rollout_engine="sglang")
+    assert answer.verdict == "fits"
+    named = {term.name for phase in answer.phases for term in phase.terms}
+    assert "rollout_kv_cache" in named
+    assert "rollout_reserve" not in named

@@ -18,6 +18,8 @@ _PIECE = re.compile(
     r"|(?P<sign>\S)"
 )
 
+_PLURAL_TI = re.compile(r"(\b\d{4} ?ti)s\b", re.IGNORECASE)
+"""Several GPUs of a name that ends in Ti: "two 4060 Tis"."""
 _SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
 
 _COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
@@ -100,6 +102,7 @@ def plain(text: str) -> str:
     text = _COMMAND.sub("command-r-plus", text)
     text = in_english(text)
     text = _AUTOCORRECTED.sub("--", text)
+    text = _PLURAL_TI.sub(r"\1", text)
     text = _FULL.sub("full finetuning", text)
     text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
     if '"--' in text or "'--" in text:

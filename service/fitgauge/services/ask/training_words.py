@@ -32,6 +32,9 @@ _NOT_RECOMPUTED = re.compile(
     r"(?:off|disabled|false|none)\b",
     re.IGNORECASE,
 )
+_RECOMPUTED = re.compile(
+    r"\b(full|selective)(?: activation| gradient)?[- _](?:recomput\w+|checkpointing)", re.IGNORECASE
+)
 _ZERO_FILE = re.compile(
     r"\b(?:ds|deepspeed)(?:[_-]?config)?[_-](?:z|zero|stage)[_-]?([123])|\bzero[_-]?([123])\w*\.json",
     re.IGNORECASE,
@@ -101,6 +104,8 @@ def training_words(text: str) -> Mapping[str, object]:
         fields["optimizer"] = optimizer.lastgroup
     if _OFFLOADED.search(text) and not _NOT_OFFLOADED.search(text):
         fields["offload"] = _offloaded(text)
+    if (recomputed := _RECOMPUTED.search(text)) is not None:
+        fields["activation_checkpointing"] = recomputed[1].lower()
     if _NOT_RECOMPUTED.search(text):
         fields["activation_checkpointing"] = "none"
     if (stage := _ZERO_FILE.search(text)) is not None:

@@ -27,6 +27,13 @@ class Change(NamedTuple):
     """The fields to send."""
 
 
+def sharded_by_trl(change: Change) -> Change:
+    """Return the change with TRL where it shards, which another tool does not."""
+    if change.fields.get("framework") not in ("fsdp", "deepspeed"):
+        return change
+    return Change(f"{change.words} (TRL)", change.fields | {"trainer": "trl"})
+
+
 class Ladder(NamedTuple):
     """Changes of one kind, the smallest first."""
 

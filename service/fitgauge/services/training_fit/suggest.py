@@ -18,7 +18,13 @@ from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.unsupported import IMPOSSIBLE, to_send
-from fitgauge.services.training_fit.candidates import Change, Fields, Ladder, ladders
+from fitgauge.services.training_fit.candidates import (
+    Change,
+    Fields,
+    Ladder,
+    ladders,
+    sharded_by_trl,
+)
 from fitgauge.services.training_fit.degree_candidates import degrees_that_fit
 from fitgauge.services.training_fit.launchers.command import launch
 from fitgauge.services.training_fit.launchers.registry import tool_running
@@ -123,16 +129,20 @@ class SettingsSearch:
             )
             for words, fields in degrees:
                 yield Ladder((Change(words, fields),), always=True)
-        yield from ladders(
+        tool = tool_running(self.request, trained.setup.algorithm)
+        every = ladders(
             trained.workload,
             trained.setup,
             trained.count,
-            tool=tool_running(self.request, trained.setup.algorithm),
+            tool=tool,
             mixture=self.model.spec.routed_experts > 0,
             unsloth=self.accelerator.vendor in _UNSLOTH_MAKERS
             and self.model.spec.model_type in FAMILIES,
             min_gpu_count=min_gpu_count,
         )
+        for ladder in every:
+            changes = ladder.changes if tool.shards else map(sharded_by_trl, ladder.changes)
+            yield ladder._replace(changes=tuple(changes))
 
     def _first_that_fits(self, ladder: Ladder) -> Suggestion | None:
         """Return the first change of a ladder that fits, else the first that is tight where the

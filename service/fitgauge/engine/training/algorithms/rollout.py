@@ -64,8 +64,11 @@ def host_bytes(estimate: Estimate, rollout: Rollout) -> int:
 
 
 def _own(estimate: Estimate, setup: Setup) -> Sequence[Term]:
+    """Return what the engine holds; what it leaves free is for the policy."""
     return [
-        term for term in estimate.fullest.fixed if setup.own_process or term.name not in _PROCESS
+        term
+        for term in estimate.fullest.fixed
+        if term.name != "reserve" and (setup.own_process or term.name not in _PROCESS)
     ]
 
 

@@ -179,6 +179,7 @@ UNSLOTH = Tool(
     computes_reference_first=lambda workload, algorithm: algorithm in _REFERRING,
     unsupported=unsupported_by_trainer,
     sets_allocator=True,
+    shards=False,  # unsloth/models/loader_utils.py, prepare_device_map
     chunks_loss=frozenset({"grpo"}),
     # unsloth_zoo/temporary_patches/moe_utils.py, _should_use_separated_lora
     applies_expert_adapters=True,

@@ -14,6 +14,7 @@ from fitgauge.engine.serving.launch import (
 )
 from fitgauge.engine.serving.rope_scaling import config_overrides, scaling
 from fitgauge.engine.serving.vllm import language_model, releases
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.kv_transfer import CONNECTOR
 from fitgauge.engine.serving.vllm.speculative import drafting
 from fitgauge.engine.serving.workload import Workload
@@ -24,6 +25,7 @@ CACHE_DTYPES = {
     "F8_E4M3": "fp8", "F8_E5M2": "fp8_e5m2", "BF16": "bfloat16", "F16": "float16",
     "fp8_ds_mla": "fp8_ds_mla", "nvfp4": "nvfp4", "int4_per_token_head": "int4_per_token_head",
     "int8_per_token_head": "int8_per_token_head", "fp8_per_token_head": "fp8_per_token_head",
+    **{name: name for name in turboquant.PRESETS},
 }  # fmt: skip
 """Formats of the cache by its flag's names; those without a canonical dtype go by that name.
 Source: vllm/config/cache.py, CacheDType."""

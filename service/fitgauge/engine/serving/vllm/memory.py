@@ -28,6 +28,7 @@ from fitgauge.engine.serving.vllm.compute_capability import (
     shares_memory,
 )
 from fitgauge.engine.serving.vllm.cuda_graphs import captured, captures_more
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.kv_cache.specs import differs_by_generation
 from fitgauge.engine.serving.vllm.lora import check_lora, lora_term
 from fitgauge.engine.serving.vllm.model_loading import loaded_terms
@@ -49,6 +50,7 @@ from fitgauge.engine.serving.vllm.stage_memory import (
     with_caches,
 )
 from fitgauge.engine.serving.vllm.weights import check_parallel
+from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.weights import Stage, has_tables, stages_of
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.sharding import ShardedWeights
@@ -138,6 +140,9 @@ def terms_outside_budget(
     if holds_states(spec, profile) and workload.engine_version < releases.SAMPLER_WARMED:
         held = profiling_terms(spec, profile, workload, accelerator, first=True, last=True)
         terms.append(warm_up_term(spec, workload, accelerator, sum(term.bytes for term in held)))
+    if workload.kv_cache_dtype in turboquant.PRESETS:
+        seen_bytes = retained_workspace(spec, workload, accelerator)
+        terms += turboquant.workspace_terms(spec, workload, seen_bytes)
     ranks = communicating_ranks(workload)
     if ranks > 1:
         seen = communication_term(profile, ranks=ranks, symmetric=shares_memory(accelerator))

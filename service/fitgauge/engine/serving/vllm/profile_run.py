@@ -13,6 +13,7 @@ from fitgauge.engine.serving.profile import EngineProfile
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.defaults import first_engine
 from fitgauge.engine.serving.vllm.encoder import Images, images, largest_batch
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.second_runner import runs_second, second_sampler
 from fitgauge.engine.serving.vllm.speculative import read_bytes
 from fitgauge.engine.serving.vllm.workspaces import (
@@ -127,7 +128,8 @@ def context_in_pass(
     spec: ModelSpec, workload: Workload, accelerator: Accelerator
 ) -> tuple[int, ...]:
     """Return all that the pass reads of the longest request [tokens]: how many of its latents are
-    expanded, of how many an indexer gathers keys, and the images and videos that it holds."""
+    expanded, of how many an indexer gathers keys, the images and videos that it holds, and how many
+    of TurboQuant are unpacked."""
     read: tuple[int, ...] = ()
     if spec.latent_layers:
         gathered = workload.context_length if any(True for _ in indexers(spec)) else 0
@@ -135,6 +137,8 @@ def context_in_pass(
     if spec.sees_images:
         first = first_engine(accelerator, workload.engine_version)
         read += largest_batch(spec, workload, first_engine=first)
+    if workload.kv_cache_dtype in turboquant.PRESETS:
+        read += (workload.context_length,)
     return read
 
 

@@ -17,6 +17,7 @@ from fitgauge.engine.serving.vllm import (
     releases,
 )
 from fitgauge.engine.serving.vllm.defaults import least_batch, removed
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.model_classes import first_chatglm_refusal
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.unsupported import UnsupportedError
@@ -96,6 +97,7 @@ def refusal(
         or kv_offload.refusal(spec, workload, accelerator)
         or kv_transfer.refusal(spec, workload)
         or language_model.refusal(workload)
+        or turboquant.refusal(spec, workload)
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fitgauge.engine.model.dtypes import BITS, dtype
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.quirks import quirks
 from fitgauge.engine.unsupported import UnsupportedError
 
@@ -15,10 +16,10 @@ ELEMENT_BYTES: dict[str, int] = {
     "float16": 2, "bfloat16": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1,
     "fp8_ds_mla": 1,
     "fp8_per_token_head": 1, "int8_per_token_head": 1, "int4_per_token_head": 1, "nvfp4": 1,
-    "nvfp4_4over6": 1,
+    "nvfp4_4over6": 1, **dict.fromkeys(turboquant.PRESETS, 1),
 }  # fmt: skip
 """Bytes of one element of the tensor that vLLM makes. Sources: `config/cache.py` (CacheDType;
-its turboquant, octave and ultraquant formats left out), `utils/torch_utils.py`
+its octave and ultraquant formats left out), `utils/torch_utils.py`
 (STR_DTYPE_TO_TORCH_DTYPE)."""
 
 _CANONICAL: dict[str, str] = {
@@ -161,6 +162,8 @@ def attention_token_bytes(mixer: Attention, heads: int, name: str, model_dtype: 
     nvfp4 packs two numbers a byte and adds an fp8 scale for every 16; the per-token-head formats
     add a 4-byte scale to each key and value. Sources: `v1/attention/backends/flashinfer.py` and
     `triton_attn.py`, customize_spec."""
+    if name in turboquant.PRESETS:
+        return heads * turboquant.slot_bytes(mixer.head_dim, name)
     width = mixer.head_dim + mixer.value_dim
     if name.startswith("nvfp4"):
         return heads * 2 * (mixer.head_dim // 2 + mixer.head_dim // 16)

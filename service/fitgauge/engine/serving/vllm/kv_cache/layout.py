@@ -20,6 +20,7 @@ from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import counted, exactly
 from fitgauge.engine.serving.kv_cache import CACHED_PARTS, rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
     attention_token_bytes,
     latent_token_bytes,
@@ -218,7 +219,12 @@ def model_groups(
         requantized=requantized,
     )
     on = on._replace(encoder_tokens=max_batched_tokens, states=on.states + speculative_tokens)
-    members = [(one, numbers) for mixer, numbers in model_mixers for one in mixer_specs(mixer, on)]
+    members = [
+        (one, numbers)
+        for mixer, layers in model_mixers
+        for numbers, form in turboquant.formats(spec, layers, on.cache_format)
+        for one in mixer_specs(mixer, on._replace(cache_format=form))
+    ]
     return grouped(members, packed=any(_packs(mixer) for mixer, _ in model_mixers))
 
 

@@ -20,6 +20,7 @@ from fitgauge.engine.model.mixers import (
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.serving.kv_cache import rank_heads, state_bytes
 from fitgauge.engine.serving.vllm import releases
+from fitgauge.engine.serving.vllm.kv_cache import turboquant
 from fitgauge.engine.serving.vllm.kv_cache.dtypes import (
     attention_token_bytes,
     cuda_major,
@@ -254,6 +255,8 @@ def attention_block(
 
     Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py`
     (_get_backend_priorities) and the backends' get_supported_kernel_block_sizes."""
+    if cache_format in turboquant.PRESETS:
+        return turboquant.BLOCK
     major = cuda_major(compute_capability)
     latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
     if any(mixer.indexer for mixer in latents):

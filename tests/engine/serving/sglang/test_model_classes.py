@@ -81,6 +81,7 @@ def test_bytes_of_a_rank_in_a_format(model: str, form: str, tensor: int, size: i
         ("Qwen/Qwen3-8B", "fp8 blocks", 1, None),
         ("Qwen/Qwen3.5-122B-A10B", "awq", 4, "32 features"),  # b and a of a rank
         ("Qwen/Qwen3.5-122B-A10B", "awq", 2, None),
+        ("google/gemma-3n-E4B-it", "w4a16 of 32", 1, "4 features"),  # of its four streams
         ("THUDM/chatglm2-6b", "awq", 2, "6848 features"),
         ("nvidia/NVIDIA-Nemotron-Nano-12B-v2", "awq", 8, "2832 features"),
     ],

@@ -131,7 +131,11 @@ def refusal(
         return f"its tower's {sharded.tower_heads} heads cannot be divided by {tensor_parallel}"
     merged = {share for tensor in sharded.tensors if len(tensor) > 1 for share in tensor}
     for share in sharded.shares:
-        if share.part in (*TOWERS, Part.PROJECTOR) or share.split is Split.NONE:
+        if share.part in (*TOWERS, Part.PROJECTOR):
+            continue
+        if share.split is Split.NONE:
+            if reason := _of_groups(share.form, share.inputs):
+                return reason
             continue
         ways = max(1, tensor_parallel // expert_parallel) if share.experts else tensor_parallel
         if reason := _of_share(share, ways, merged=share in merged):
@@ -207,9 +211,14 @@ def _of_linear(share: TensorGroup, form: Format, width: int, *, whole_blocks: bo
     if whole_blocks and form.rows > 1:
         block = form.group if share.split is Split.ROW else form.rows
         return _uneven(width, block) if width % block else None
-    inputs = width if share.split is Split.ROW else share.inputs
-    grouped = form.name.startswith(("awq_", "packed_int")) and form.group
-    return _uneven(inputs, form.group) if grouped and inputs % form.group else None
+    return _of_groups(form, width if share.split is Split.ROW else share.inputs)
+
+
+def _of_groups(form: Format | None, inputs: int) -> str | None:
+    """Return why columns cannot be divided into the groups of AWQ and compressed-tensors."""
+    if form is None or not form.group or not form.name.startswith(("awq_", "packed_int")):
+        return None
+    return _uneven(inputs, form.group) if inputs % form.group else None
 
 
 def _uneven(width: int, block: int) -> str:

@@ -45,6 +45,8 @@ def _without_format(
     settings, capability = workload.settings(spec), accelerator.compute_capability
     if capability is None:
         return None
+    if refused := _without_marlin(spec, settings.get("quant_method"), accelerator):
+        return refused
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":
         return UnsupportedError(
             "gpu", "SGLang's AWQ runs in float16 alone below compute capability 8.0."
@@ -79,6 +81,39 @@ _TENSORRT_MLA = frozenset({
 })  # fmt: skip
 """Those that take TensorRT-LLM's kernels of MLA on compute capability 10. Source: sglang 0.5.23,
 srt/arg_groups/model_overrides/deepseek_v2.py and kimi_k3.py."""
+
+
+_METHOD_AS_WRITTEN = frozenset({
+    "Qwen3MoeForCausalLM", "Qwen3VLMoeForConditionalGeneration", "Qwen3NextForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration", "InternS2PreviewForConditionalGeneration",
+    "Qwen3_5ForConditionalGeneration", "Qwen4ExpForConditionalGeneration", "Glm4MoeForCausalLM",
+    "DeepseekV3ForCausalLM", "DeepseekV32ForCausalLM", "KimiK25ForConditionalGeneration",
+    "MistralLarge3ForCausalLM", "PixtralForConditionalGeneration", "GlmMoeDsaForCausalLM",
+    "Glm5NextForConditionalGeneration", "HYV4ForCausalLM", "LongcatFlashForCausalLM",
+    "Dots3NoteForCausalLM",
+})  # fmt: skip
+"""Architectures that take a checkpoint's quant_method as --quantization on compute capability 10,
+and with it the kernels before Marlin's. Source: sglang 0.5.23, srt/arg_groups/model_overrides/
+qwen3_moe.py and glm4_moe.py; overrides.py, _deepseek_moe_quant_resolution."""
+
+
+def _without_marlin(
+    spec: ModelSpec, method: object, accelerator: Accelerator
+) -> UnsupportedError | None:
+    """Return why the kernels before Marlin's do not read the model, where they are taken: they read
+    AWQ in float16, of no experts, and no GPTQ. Source: sglang 0.5.23, awq/awq.py, AWQConfig;
+    gptq/schemes/gptq_linear.py."""
+    if architecture(accelerator) != "blackwell" or spec.architecture not in _METHOD_AS_WRITTEN:
+        return None
+    experts = any(block.mlp and block.mlp.experts for block in spec.blocks)
+    if method != "gptq" and (method != "awq" or (spec.dtype == "F16" and not experts)):
+        return None
+    return UnsupportedError(
+        "quantization",
+        f"On this GPU SGLang reads this model's {method} by kernels that lack it, unless it is"
+        f" started with --quantization {method}_marlin.",
+        ({"engine": ("vllm",)}, {"quantization": ("fp8", "nvfp4")}),
+    )
 
 
 def _without_cache_dtype(

@@ -22,6 +22,25 @@ HEAD: dict[str, Any] = {
 """The sizes of a head for Llama 3.1 8B."""
 
 
+LATENT_HEAD: dict[str, Any] = {
+    "architectures": ["Eagle3DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 1,
+    "q_lora_rank": 1536,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "vocab_size": 163840,
+    "max_position_embeddings": 262144,
+    "torch_dtype": "bfloat16",
+}
+"""The sizes of a head with latent attention for Kimi K2.5."""
+
+
 def elements(spec: ModelSpec) -> dict[str, int]:
     return {tensor.name: tensor.elements for block in spec.blocks for tensor in block.tensors}
 
@@ -113,3 +132,13 @@ def test_a_dflash_head_of_a_vocabulary_of_its_own_has_an_output_head() -> None:
     assert elements(spec)["lm_head.weight"] == 32000 * 4096
     windows = [mixer.window for block in spec.blocks for mixer in block.mixers]
     assert windows == [2048, None]
+
+
+def test_latent_attention_of_a_head_reads_twice_the_width_and_keeps_one_latent() -> None:
+    spec = read_config(LATENT_HEAD)
+    counted = elements(spec)
+    assert counted["self_attn.q_a_proj.weight"] == 1536 * 2 * 7168
+    assert counted["self_attn.kv_a_proj_with_mqa.weight"] == 576 * 2 * 7168
+    assert counted["self_attn.o_proj.weight"] == 7168 * 64 * 128
+    mixers = [mixer for block in spec.blocks for mixer in block.mixers]
+    assert [type(mixer).__name__ for mixer in mixers] == ["LatentAttention"]

@@ -53,6 +53,7 @@ def workload(model: str, accelerator: Accelerator, ranks: int, **fields: Any) ->
         ("Qwen/Qwen3-VL-32B-Instruct", "h100-sxm-80gb", 8, {}, 0.75646),
         ("Qwen/Qwen3.5-35B-A3B", "h100-sxm-80gb", 2, {}, 0.76571),
         ("Qwen/Qwen3.5-35B-A3B", "h100-sxm-80gb", 8, {}, 0.75091),
+        ("openai/whisper-base", "rtx-5090-32gb", 2, {}, 0.785),
         ("meta-llama/Llama-3.1-8B-Instruct", "l40s-48gb", 1, PREFILL, 0.844),
         ("meta-llama/Llama-3.1-8B-Instruct", "l40s-48gb", 1, DECODE, 0.918),
         ("Qwen/Qwen3-32B", "h100-sxm-80gb", 2, PREFILL, 0.834),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bundled_models import spec_of
-from engine.model.families.test_eagle import HEAD
+from engine.model.families.test_eagle import HEAD, LATENT_HEAD
 from engine.serving.vllm.test_speculative import DFLASH
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec
@@ -54,6 +54,14 @@ def test_a_head_is_loaded_with_its_embedding() -> None:
 def test_a_heads_layer_makes_a_token_larger_by_one_of_the_models() -> None:
     """`cell_size` 135168."""
     assert (pool(TARGET, speculative_tokens=0).cell, pool(EAGLE_3).cell) == (131_072, 135_168)
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(1, 6_098_382_848), (4, 1_620_439_040)])
+def test_ranks_divide_a_head_of_latent_attention_and_what_joins_it(ranks: int, size: int) -> None:
+    """SGLang's own parameters and buffers."""
+    spec = with_draft(spec_of("moonshotai/Kimi-K2.5"), read_config(LATENT_HEAD), "acme/head")
+    assert loaded(spec, tensor_parallel=ranks) == pytest.approx(size, rel=1e-4)
+    assert algorithm(spec) == "EAGLE3"
 
 
 def test_own_heads_are_loaded_with_copies_of_embedding_and_head() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from bundled_models import spec_of
-from engine.model.families.test_eagle import HEAD
+from engine.model.families.test_eagle import HEAD, LATENT_HEAD
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.scheme import Scheme
@@ -96,6 +96,17 @@ def test_ranks_divide_a_head_but_for_what_joins_the_hidden_states() -> None:
     assert whole / 4 < fourth < whole / 4 + joined
 
 
+def test_a_head_of_latent_attention_is_whole_up_to_its_latents() -> None:
+    """Of 3,682,398,208 B without the embedding a rank of four holds what joins the hidden states,
+    the projections down and the norms, and a fourth of all else; and a rotary table."""
+    spec = with_draft(spec_of("moonshotai/Kimi-K2.5"), read_config(LATENT_HEAD), "acme/head")
+    whole = 2 * (7168 * 3 * 7168 + 2112 * 2 * 7168 + 4 * 7168 + 1536 + 512)
+    table = 2 * 262_144 * 64
+    one, fourth = loaded(spec), loaded(spec, tensor_parallel=4)
+    assert one - table == pytest.approx(3_682_398_208, abs=64)
+    assert fourth - table == pytest.approx(whole + (3_682_398_208 - whole) / 4, abs=64)
+
+
 def test_its_layer_keeps_a_cache_like_one_of_the_models() -> None:
     """32 layers of 65,536 B in a block of 16 tokens, and the head's."""
     drafted = with_draft(TARGET, EAGLE_3, NAME)
@@ -179,7 +190,7 @@ def test_a_draft_is_stored_in_its_own_format_whatever_the_models() -> None:
     [
         (spec_of("Qwen/Qwen3-0.6B"), "Qwen/Qwen3-0.6B"),
         (EAGLE_3, "z-lab/Llama-3.1-8B-DFlash2"),
-        (msgspec.structs.replace(EAGLE_3, architecture="Eagle3DeepseekV3ForCausalLM"), NAME),
+        (msgspec.structs.replace(EAGLE_3, architecture="EagleMiniCPMForCausalLM"), NAME),
         (msgspec.structs.replace(EAGLE_3, task="encode"), "acme/encoder"),
     ],
 )

@@ -1,9 +1,10 @@
 """Heads that draft tokens from the hidden states of another model: EAGLE-3's layer or a few, and
 DFlash's few layers that draft a block of tokens at once.
 
-Source: vLLM 0.33, model_executor/models/llama_eagle3.py, qwen3_eagle3.py and qwen3_dflash.py,
-registry.py; the format of the speculators library (transformers_utils/configs/speculators/): a
-config.json with `speculators_model_type` around that of the layers."""
+Source: vLLM 0.33, model_executor/models/llama_eagle3.py, qwen3_eagle3.py, deepseek_eagle3.py and
+qwen3_dflash.py, registry.py; the format of the speculators library
+(transformers_utils/configs/speculators/): a config.json with `speculators_model_type` around that
+of the layers."""
 
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
@@ -15,17 +16,31 @@ from fitgauge.engine.model.families.dense.dense import (
     grouped_attention,
     qk_norms,
 )
+from fitgauge.engine.model.families.mixture.latent import attention_tensors, latent_attention
+from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import (
+    Block,
+    Kind,
+    Mlp,
+    ModelSpec,
+    Part,
+    RotaryTable,
+    Split,
+    Tensor,
+)
 from fitgauge.engine.note import Note
 
-ARCHITECTURES = frozenset({
+LATENT = frozenset({"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"})
+"""Heads with multi-head latent attention (Kimi K2.5), whose cache is as the model's."""
+
+ARCHITECTURES = LATENT | frozenset({
     "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3", "PEagleDraftModel",
     "PeagleLlamaForCausalLM", "Eagle3MiniMaxM2ForCausalLM",
     "Eagle3Qwen2_5vlForCausalLM", "Eagle3Qwen3vlForCausalLM",
     "Eagle3Qwen3ForCausalLM", "PeagleQwen3ForCausalLM",
 })  # fmt: skip
-"""What vLLM reads as layers of the Llama shape, or of Qwen 3's."""
+"""EAGLE-3 heads: besides those, what vLLM reads as layers of the Llama shape, or of Qwen 3's."""
 
 _QWEN_3 = frozenset({"Eagle3Qwen3ForCausalLM", "PeagleQwen3ForCausalLM"})
 """Those of Qwen 3's shape, whose queries and keys are normed."""
@@ -85,10 +100,12 @@ def read_head(config: Config) -> ModelSpec:
     hidden, vocabulary = config.integer("hidden_size", low=1), config.integer("vocab_size", low=1)
     drafted = config.integer("draft_vocab_size", default=vocabulary, low=1)
     width, states = config.integer("target_hidden_size", default=hidden, low=1), read_states(config)
-    mixer = grouped_attention(config)
+    latent = architecture_name(config) in LATENT
     stack = [
-        head_layer(config, hidden, mixer, inputs=2 * hidden if index == 0 else hidden)
-        for index in range(config.layers())
+        latent_layer(config, hidden, inputs=inputs)
+        if latent
+        else head_layer(config, hidden, grouped_attention(config), inputs=inputs)
+        for inputs in (2 * hidden, *[hidden] * (config.layers() - 1))
     ]
     joined = [*parts.linear("fc", hidden, width * states)]
     if config.section("eagle_config").flag("norm_before_fc", default=config.flag("norm_before_fc")):
@@ -152,7 +169,7 @@ def _spec(config: Config, *blocks: Block) -> ModelSpec:
         max_context_length=config.integer("max_position_embeddings", default=2048),
         tied_embeddings=False,
         blocks=blocks,
-        rotary_tables=dense_rotary_tables(config, Dialect()),
+        rotary_tables=_rotary_tables(config),
         notes=(
             Note(
                 "draft-model-alone",
@@ -162,6 +179,12 @@ def _spec(config: Config, *blocks: Block) -> ModelSpec:
             ),
         ),
     )
+
+
+def _rotary_tables(config: Config) -> tuple[RotaryTable, ...]:
+    if architecture_name(config) in LATENT:
+        return (table(config, config.integer("qk_rope_head_dim")),)
+    return dense_rotary_tables(config, Dialect())
 
 
 def read_states(config: Config) -> int:
@@ -207,6 +230,22 @@ def head_layer(config: Config, hidden: int, mixer: Attention, *, inputs: int) ->
                 "self_attn.o_proj", hidden, heads * mixer.value_dim, Split.ROW, units=heads
             ),
             *qk_norms(mixer, "head" if architecture_name(config) in _QWEN_3 else "none"),
+            *parts.norm("post_attention_layernorm", hidden),
+            *parts.gated_mlp(hidden, intermediate),
+        ),
+        mixers=(mixer,),
+        mlp=Mlp(intermediate_size=intermediate),
+    )
+
+
+def latent_layer(config: Config, hidden: int, *, inputs: int) -> parts.Layer:
+    """Return one layer with latent attention, which reads `inputs` numbers, and a plain MLP."""
+    mixer, intermediate = latent_attention(config), config.integer("intermediate_size", low=1)
+    return parts.Layer(
+        tensors=(
+            *parts.norm("input_layernorm", hidden),
+            *parts.norm("hidden_norm", hidden),
+            *attention_tensors(config, mixer, inputs=inputs),
             *parts.norm("post_attention_layernorm", hidden),
             *parts.gated_mlp(hidden, intermediate),
         ),

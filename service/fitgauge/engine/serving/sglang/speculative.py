@@ -16,8 +16,9 @@ srt/mem_cache/kv_cache_configurator.py, _handle_max_mamba_cache."""
 import msgspec
 
 from fitgauge.engine.model.families import layers as parts
+from fitgauge.engine.model.families.eagle import LATENT
 from fitgauge.engine.model.mixers import Mixer
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantity import Term, exact_term, exactly
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.scheme import Scheme
@@ -92,7 +93,9 @@ def _loaded(spec: ModelSpec) -> ModelSpec:
         headless = method(draft) == "eagle"
         head = parts.head(draft.vocabulary_size, draft.hidden_size, tied=not headless)
         embedded = method(draft) != "dflash"
-        blocks = (block for block in draft.blocks if embedded or block.part is not Part.EMBEDDING)
+        blocks = [block for block in draft.blocks if embedded or block.part is not Part.EMBEDDING]
+        if draft.architecture in LATENT:
+            blocks = [_with_divided_joint(block) for block in blocks]
         return msgspec.structs.replace(draft, blocks=(*blocks, *head))
     own = (Kind.EMBEDDING, Kind.HEAD)
     joined = [
@@ -117,6 +120,16 @@ def _loaded(spec: ModelSpec) -> ModelSpec:
         if block.part in (Part.EMBEDDING, Part.HEAD)
     ]
     return msgspec.structs.replace(spec, blocks=(*joined, *ends), rotary_tables=())
+
+
+def _with_divided_joint(block: Block) -> Block:
+    """Return a block of a head of latent attention, whose ranks divide what joins it to the model.
+    Source: models/kimi_k25_eagle3.py."""
+    tensors = (
+        msgspec.structs.replace(tensor, split=Split.COLUMN) if tensor.name == _JOINT else tensor
+        for tensor in block.tensors
+    )
+    return msgspec.structs.replace(block, tensors=tuple(tensors))
 
 
 def priced_layers(spec: ModelSpec, workload: Workload) -> int:

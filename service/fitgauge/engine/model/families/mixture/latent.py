@@ -99,20 +99,21 @@ def latent_attention(config: Config, *, indexed: bool = False) -> LatentAttentio
 
 
 def attention_tensors(
-    config: Config, mixer: LatentAttention, name: str = "self_attn"
+    config: Config, mixer: LatentAttention, name: str = "self_attn", *, inputs: int | None = None
 ) -> tuple[Tensor, ...]:
     """Return the projections of MLA: down to the latents, which every rank holds whole, and up to
-    the heads, which are divided.
+    the heads, which are divided. inputs: the numbers that it reads; None: the hidden state's.
 
     Without `q_lora_rank` the queries come straight from the hidden state.
     """
     hidden = config.integer("hidden_size", low=1)
+    inputs = inputs or hidden
     heads = mixer.query_heads
     bias = config.flag("attention_bias")
     rank = config.maybe_integer("q_lora_rank")
     return (
         *query_tensors(
-            hidden,
+            inputs,
             heads * (mixer.nope_dim + mixer.rope_dim),
             rank,
             heads=heads,
@@ -120,7 +121,7 @@ def attention_tensors(
             name=name,
         ),
         *parts.linear(
-            f"{name}.kv_a_proj_with_mqa", mixer.latent_dim + mixer.rope_dim, hidden, bias=bias
+            f"{name}.kv_a_proj_with_mqa", mixer.latent_dim + mixer.rope_dim, inputs, bias=bias
         ),
         *parts.norm(f"{name}.kv_a_layernorm", mixer.latent_dim),
         *parts.linear(

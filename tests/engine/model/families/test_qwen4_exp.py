@@ -1,9 +1,16 @@
 """Qwen3.8 Flash Next against the parameters that its repository holds."""
 
+import msgspec
+import pytest
+
 from bundled_models import spec_of
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.spec import ModelSpec, Part, Split
 from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.vllm.speculative import draft_spec
+from fitgauge.engine.serving.vllm.weights import shard_weights
+from fitgauge.engine.weights.rank_bytes import rank_weights
 from kv_layouts import kv_layout
 
 HIDDEN, STREAMS = 2560, 4
@@ -24,7 +31,7 @@ def parameters(spec: ModelSpec) -> int:
         len(block.layers) * tensor.elements
         for block in spec.blocks
         for tensor in block.tensors
-        if not tensor.buffer
+        if not tensor.buffer and block.part is not Part.MTP
     )
 
 
@@ -54,9 +61,27 @@ def test_layers_without_an_indexer_attend_to_all() -> None:
     assert parameters(read_config(CONFIG)) - parameters(read_config(dense)) == one_layer
 
 
-def test_what_is_not_counted_is_said() -> None:
-    assert [note.code for note in read_config(CONFIG).notes] == ["layers-omitted"]
+@pytest.mark.parametrize(("ranks", "size"), [(1, 5_214_793_216), (4, 1_339_485_696)])
+def test_what_predicts_is_a_layer_without_a_table_that_reads_every_stream(
+    ranks: int, size: int
+) -> None:
+    """vLLM 0.33's own Qwen4ExpMTP but for embedding and head, which it shares."""
+    spec = spec_of("Qwen/Qwen3.8-Flash-Next")
+    sharded = shard_weights(draft_spec(spec), Scheme(name="bf16"))
+    assert rank_weights(sharded, tensor_parallel=ranks).bytes == size
     assert not any(block.part is Part.MTP for block in read_config(CONFIG).blocks)
+
+
+def test_vllm_pads_what_a_block_adds_to_its_streams() -> None:
+    """Its model class without tables has 24,204,000,832 B in 4 layers and a tower, 1,966,080 of
+    them rows that hold nothing."""
+    spec = read_config(CONFIG | {"hc_lowrank": 320})
+    padded = msgspec.structs.replace(spec, model_type="qwen4_exp")
+    sizes = [
+        rank_weights(shard_weights(each, Scheme(name="bf16")), tensor_parallel=1).bytes
+        for each in (spec, padded)
+    ]
+    assert sizes[1] - sizes[0] == 4 * 2 * 12 * STREAMS * HIDDEN * 2
 
 
 def test_a_ring_and_compressed_keys_lie_beside_the_cache_of_vllm() -> None:

@@ -43,10 +43,13 @@ _ALGORITHMS = {
 _OWN_HEADS = "EAGLE"
 
 _JOINT = "fc.weight"
-"""What joins a head to the model, whole on every rank: models/qwen3_next_mtp.py, qwen3_5_mtp.py."""
+_JOINTS = (_JOINT, "fc_embedding.weight", "fc_hidden.weight")
+"""What joins a head to the model, whole on every rank: models/qwen3_next_mtp.py, qwen3_5_mtp.py,
+qwen4_exp_mtp.py."""
 
 _UNPRICED = frozenset({
     "Qwen3NextForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForConditionalGeneration",
+    "Qwen4ExpForConditionalGeneration",
 })  # fmt: skip
 """Architectures whose prediction heads the size of a token leaves out, as their config counts them
 under a name of its own. Source: srt/model_executor/model_runner_components/
@@ -104,7 +107,7 @@ def _loaded(spec: ModelSpec) -> ModelSpec:
             part=Part.LANGUAGE,
             tensors=tuple(
                 msgspec.structs.replace(tensor, split=Split.NONE)
-                if tensor.name.endswith(_JOINT)
+                if tensor.name.endswith(_JOINTS)
                 else tensor
                 for tensor in block.tensors
                 if tensor.kind not in own

@@ -57,6 +57,34 @@ def first_chatglm_refusal(spec: ModelSpec, engine: str) -> UnsupportedError | No
     )
 
 
+_INJECTION, _DOWN = "block_inject_weight.", "input_mix_weight_down."
+_INJECTION_ROWS = 16
+
+
+def with_padding(spec: ModelSpec) -> ModelSpec:
+    """Return `spec` with the rows that vLLM alone adds to what a block of Qwen3.8 Flash Next gives
+    its residual streams, so that it and the projection down it is one with have a multiple of 16.
+    Source: models/qwen4_exp/nvidia/hyperconnection.py, GatedResidual."""
+    if not quirks(spec).padded_injection:
+        return spec
+    blocks = tuple(
+        msgspec.structs.replace(
+            block, tensors=tuple(_padded_injection(tensor, block) for tensor in block.tensors)
+        )
+        for block in spec.blocks
+    )
+    return msgspec.structs.replace(spec, blocks=blocks)
+
+
+def _padded_injection(tensor: Tensor, block: Block) -> Tensor:
+    if _INJECTION not in tensor.name:
+        return tensor
+    name = tensor.name.replace(_INJECTION, _DOWN)
+    down = sum(other.shape[0] for other in block.tensors if other.name == name)
+    rows = tensor.shape[0] + -(down + tensor.shape[0]) % _INJECTION_ROWS
+    return msgspec.structs.replace(tensor, shape=(rows, *tensor.shape[1:]))
+
+
 def own_class(spec: ModelSpec) -> ModelSpec:
     """`spec` with the tensors of vLLM's class."""
     blocks = (_block(block, spec) for block in spec.blocks)

@@ -49,6 +49,9 @@ class Quirks(NamedTuple):
     """Its attention is built without the settings of the cache, which stays in the model's dtype.
     Source: falcon.py, FalconAttention."""
 
+    padded_injection: bool = False
+    """Whether what a block adds to its residual streams is padded. Source: models/qwen4_exp."""
+
     padded_tables: bool = False
     """An encoder whose position and type tables are padded like vocabularies, and whose pooler is
     left out. Source: bert.py, roberta.py."""
@@ -200,7 +203,7 @@ _QUIRKS: dict[str, Quirks] = {
     "qwen3_omni_moe": Quirks(native_resolution=True),
     "qwen3_vl": _QWEN3_VISION,
     "qwen3_vl_moe": _QWEN3_VISION,
-    "qwen4_exp": _QWEN3_VISION,
+    "qwen4_exp": _QWEN3_VISION._replace(padded_injection=True),
     "roberta": _ENCODER,
     "whisper": Quirks(whole_vocabulary=True, zero_key_bias=True),
     "xlm-roberta": _ENCODER,

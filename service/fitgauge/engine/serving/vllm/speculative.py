@@ -299,13 +299,13 @@ def read_bytes(spec: ModelSpec, workload: Workload) -> int:
 
 
 def _handed_width(spec: ModelSpec) -> int:
-    """Return the numbers of a token in the buffer of a head: its width, of DeepSeek V4 its residual
-    streams side by side."""
+    """Return the numbers of a token in the buffer of a head: its width, of DeepSeek V4 and Qwen3.8
+    Flash Next its residual streams side by side."""
     streams = (
-        tensor.shape[1]
+        tensor.shape[-1]
         for block in heads(spec)
         for tensor in block.tensors
-        if tensor.name == "hc_head_fn"
+        if tensor.name in ("hc_head_fn", "mtp.pre_fc_norm_hidden.weight")
     )
     return next(streams, (spec.draft or spec).hidden_size)
 

@@ -31,6 +31,7 @@ from fitgauge.engine.serving.vllm.model_classes import (
     own_class,
     position_bytes,
     table_bytes,
+    with_padding,
 )
 from fitgauge.engine.serving.vllm.quantized import expert_form, linear_refusal, registered_scheme
 from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
@@ -72,7 +73,8 @@ def shard_weights(spec: ModelSpec, scheme: Scheme, stored: Stored | None = None)
     """Return the model as vLLM registers it."""
     least = quirks(spec).least_expert_width
     rules = msgspec.structs.replace(VLLM, least_expert_width=least) if least else VLLM
-    return lay_out(registered(spec), registered_scheme(spec, scheme), rules, stored)
+    built = with_padding(registered(spec))
+    return lay_out(built, registered_scheme(spec, scheme), rules, stored)
 
 
 def registered(spec: ModelSpec) -> ModelSpec:

@@ -23,19 +23,12 @@ from fitgauge.engine.model.families.stack import (
     rotary,
 )
 from fitgauge.engine.model.mixers import Indexer, Recurrent, State
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split, Tensor
-from fitgauge.engine.note import Note
+from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
 
 _DEFAULTS = gated_delta.QWEN3_5_MOE_DEFAULTS | {
     "hc_count": 4, "hc_lowrank": 320, "ple_conv_kernel_size": 4, "ngram_size": 3,
     "heads_per_ngram": 8, "indexer_budget": 2048, "indexer_compress_ratio": 4,
 }  # fmt: skip
-
-_OMITTED = Note(
-    "layers-omitted",
-    "model",
-    "Layers that predict further tokens were left out.",
-)
 
 _MOST_ROWS = 2**32
 """Rows of one head, at most: some 200 times those of Qwen3.8-Flash-Next."""
@@ -65,7 +58,29 @@ def read(config: Config) -> ModelSpec:
     mixer = parts.single(
         Part.LANGUAGE, "model.hyper_connection_mixer.", tuple(_hyper_connection(config, ""))[:-1]
     )
-    return msgspec.structs.replace(spec, blocks=(*blocks, mixer), notes=(*spec.notes, _OMITTED))
+    return msgspec.structs.replace(spec, blocks=(*blocks, mixer, *_prediction_head(config)))
+
+
+def _prediction_head(config: Config) -> tuple[Block, ...]:
+    """Return `mtp_num_hidden_layers` layers of full attention without tables, the projections that
+    add the next embedding to every residual stream, and what joins the streams; embedding and
+    head are the model's. Source: vLLM 0.33, models/qwen4_exp/nvidia/mtp.py."""
+    count = config.integer("mtp_num_hidden_layers", default=0, high=64)
+    if not count:
+        return ()
+    hidden = config.integer("hidden_size", low=1)
+    stack = [_layer(config, "full_attention", index, table=False) for index in range(count)]
+    joint = (
+        *parts.linear("mtp.fc_embedding", hidden, hidden, Split.COLUMN),
+        *parts.linear("mtp.fc_hidden", hidden, hidden, Split.COLUMN),
+        *parts.norm("mtp.pre_fc_norm_embedding", hidden),
+        *parts.norm("mtp.pre_fc_norm_hidden", config.integer("hc_count", low=1) * hidden),
+        *tuple(_hyper_connection(config, "mtp.hyper_connection_mixer."))[:-1],
+    )
+    return (
+        *parts.blocks(Part.MTP, "mtp.layers.{}.", stack),
+        parts.single(Part.MTP, "", joint),
+    )
 
 
 def _is_last_norm(tensors: tuple[Tensor, ...]) -> bool:

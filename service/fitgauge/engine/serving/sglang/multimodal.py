@@ -15,6 +15,9 @@ TEXT_ONLY = frozenset({
 })  # fmt: skip
 """Architectures that serve text alone unless --enable-multimodal is set."""
 
+_ENCODERS = frozenset({"WhisperForConditionalGeneration"})
+"""Architectures whose encoder is their tower."""
+
 WITHOUT_TOWER = frozenset({"Llama4ForConditionalGeneration"})
 """Of these, the towers that are not loaded then. Source: srt/models/mllama4.py, has_vision."""
 
@@ -43,10 +46,11 @@ _WIDE_TRANSPORT, _MANY_REQUESTS = 3 * GIB, 400
 
 
 def is_multimodal(spec: ModelSpec) -> bool:
-    """Return whether SGLang takes more than text for the model by default; Whisper's encoder is
-    its tower."""
-    seen = (Part.VISION, Part.AUDIO, Part.ENCODER)
-    return spec.architecture not in TEXT_ONLY and any(block.part in seen for block in spec.blocks)
+    """Return whether SGLang takes more than text for the model by default."""
+    return spec.architecture in _ENCODERS or (
+        spec.architecture not in TEXT_ONLY
+        and any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
+    )
 
 
 def has_profile(spec: ModelSpec, accelerator: Accelerator) -> bool:

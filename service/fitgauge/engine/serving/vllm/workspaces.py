@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention
-from fitgauge.engine.model.spec import Mlp, ModelSpec
+from fitgauge.engine.model.spec import Mlp, ModelSpec, Part
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.activations import HALF, expert_width
 from fitgauge.engine.serving.vllm import releases
@@ -85,9 +85,10 @@ def _attention_bytes(spec: ModelSpec, workload: Workload, accelerator: Accelerat
 
 
 def _picked_bytes(spec: ModelSpec, workload: Workload) -> int:
-    """Return what every layer whose indexer compresses keys has for the tokens that it picks:
-    tokens x (picked + the others of a group + their count) x 4 B. Source:
-    models/qwen4_exp/nvidia/qsa.py, topk_indices_buffer; indexer_qsa.py, packed_output_width."""
+    """Return what every layer whose indexer compresses keys has for the tokens that it picks, those
+    that draft where tokens are speculated: tokens x (picked + the others of a group + their
+    count) x 4 B. Source: models/qwen4_exp/nvidia/qsa.py, topk_indices_buffer; indexer_qsa.py,
+    packed_output_width."""
     return sum(
         len(block.layers)
         * workload.max_batched_tokens
@@ -96,6 +97,7 @@ def _picked_bytes(spec: ModelSpec, workload: Workload) -> int:
         for block in spec.blocks
         for mixer in block.mixers
         if isinstance(mixer, Attention) and mixer.indexer and mixer.indexer.ratio > 1
+        if block.part is not Part.MTP or workload.speculative_tokens
     )
 
 

@@ -52,9 +52,9 @@ What seeds 1 to 5 brought was mended class by class; the rows of 1 and 2 are of 
 those of 3 to 5 of the run after that. Seeds 6 and 7 agreed in 73 of the 74 and in 96 of the first
 100 that SGLang had answered by then at first; seed 8's row holds the cases that SGLang had
 answered. The rows of seeds 9 to 15 are their first run. What 9 to 14 brought was mended after it:
-of 9 to 12 DeepSeek V4's `wo_a`, MiniMax-M3-NVFP4's list of modules, GPTQ of StarCoder, Whisper and Voxtral,
-Voxtral's tower, FP8 blocks that a merged column cuts, an fp8_e5m2 cache of DeepSeek V2; of 10 to 14
-AWQ that Marlin's kernels cannot divide, CLIP's embedding and projections, rotary tables of
+of 9 to 12 DeepSeek V4's `wo_a`, MiniMax-M3-NVFP4's list of modules, GPTQ of StarCoder, Whisper and
+Voxtral, Voxtral's tower, FP8 blocks that a merged column cuts, an fp8_e5m2 cache of DeepSeek V2; of
+10 to 14 AWQ that Marlin's kernels cannot divide, CLIP's embedding and projections, rotary tables of
 DeepSeek V4 and Gemma 3n, Nemotron-H's experts over some ranks, its scales in tiles, MiniMax M3's
 index keys, a cache in FP8 that hf_quant_config.json alone states, AWQ on a B200. Seed 15 was asked
 after that.

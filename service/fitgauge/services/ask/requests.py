@@ -217,7 +217,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     if reading.operation == "check_training_fit":
         learnt = {fields.get("method"), fields.get("algorithm")}
         engine = fields.get("engine")
-        if engine not in (None, "transformers") and learnt.isdisjoint(_SAMPLING):
+        in_pytorch = engine in ENGINES and ENGINES[engine].reads_plain_errors
+        if engine is not None and not in_pytorch and learnt.isdisjoint(_SAMPLING):
             notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
         if about_time(reading.text) and not _names_gpus(fields):

@@ -134,9 +134,12 @@ _WORDS: Mapping[str, str] = {
 
 _MEANINGS = tuple(_WORDS)
 _FORMS = re.compile(
-    "|".join(rf"(?P<w{at}>(?<!\w)(?:{forms})(?!\w))" for at, forms in enumerate(_WORDS.values())),
+    r"(?<!\w)(?:"
+    + "|".join(rf"(?P<w{at}>{forms})" for at, forms in enumerate(_WORDS.values()))
+    + r")(?!\w)",
     re.IGNORECASE,
 )
+"""Where a word begins alone: every form is tried there, and nowhere else."""
 _GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
 """As French, Russian and Japanese write them: "80 Go"."""
 _BITS = re.compile(r"(?<=\d)\s?(?:비트|ビット|比特)")

@@ -45,6 +45,21 @@ def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
     assert "language_model_only" not in ask(f"{asked} on a 4090").answer["understood_as"]
 
 
+@pytest.mark.parametrize(
+    "words, cache",
+    [
+        ("turboquant kv", "turboquant_4bit_nc"),
+        ("TurboQuant 3-bit cache", "turboquant_3bit_nc"),
+        ("turboquant k8v4", "turboquant_k8v4"),
+        ("--kv-cache-dtype turboquant_k3v4_nc", "turboquant_k3v4_nc"),
+        ("4bit kv cache", "int4_per_token_head"),
+    ],
+)
+def test_formats_of_a_cache_are_read_by_their_family(ask, words, cache):
+    answer = ask(f"Qwen/Qwen3-8B on a 4090 with {words}, 16k context, vLLM").answer
+    assert answer["understood_as"]["kv_cache_dtype"] == cache
+
+
 def test_a_question_about_gpus_for_training_recommends_for_training(ask, questions):
     answer = ask("How many A100 80GB do I need to fine-tune a 7b with LoRA?")
     request = RecommendRequest(

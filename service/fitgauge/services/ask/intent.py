@@ -231,6 +231,21 @@ def asks_text_alone(text: str) -> bool:
     return bool(_TEXT_ALONE.search(text.lower()))
 
 
+_TURBOQUANT = re.compile(
+    r"\b(turboquant_\w+)|\bturbo ?quant(?:ized)?\b[\s:,-]*(?:(k8v4)|(3)[ -]?bits?)?"
+)
+
+
+def turboquant(text: str) -> str | None:
+    """Return the format of a KV cache that a text calls TurboQuant, the one of 4 bits where it says
+    no more; None where it does not."""
+    match = _TURBOQUANT.search(text.lower())
+    if match is None:
+        return None
+    named, mixed, bits = match.groups()
+    return named or ("turboquant_k8v4" if mixed else f"turboquant_{bits or 4}bit_nc")
+
+
 def about_merging(text: str) -> bool:
     """Return whether a text is about adapters that are merged into their base."""
     return _MERGE.search(text) is not None

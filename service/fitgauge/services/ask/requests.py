@@ -20,6 +20,7 @@ from fitgauge.services.ask.intent import (
     asks_price_of_tokens,
     asks_speed,
     asks_text_alone,
+    turboquant,
     wants_format,
     wants_published,
 )
@@ -212,6 +213,8 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes += remarks(reading.text, has_gpu=_names_gpus(fields), drafted=drafted)
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
+        if format_of_cache := turboquant(reading.text):
+            fields["kv_cache_dtype"] = format_of_cache
         if asks_text_alone(reading.text):
             fields["language_model_only"] = True
     if reading.operation == "check_training_fit":

@@ -145,6 +145,10 @@ def is_between_releases(text: str | None) -> bool:
     return text is not None and _BETWEEN_RELEASES.search(text) is not None
 
 
+_CACHES_IN_SHORT = {"int4": "int4_per_token_head", "turboquant": "turboquant_4bit_nc"}
+"""The flag of the commonest of several formats by what people call all of them."""
+
+
 def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     """Return the canonical dtype of the cache, or `auto`: the engine's default.
 
@@ -159,6 +163,7 @@ def kv_cache_dtype(text: str | None, engine: EngineName) -> str:
     if word in _CACHE_DTYPES:
         return _CACHE_DTYPES[word]
     flags = ENGINES[engine].cache_dtypes or {}
+    word = _CACHES_IN_SHORT.get(word, word)
     if word in flags.values():
         return next(name for name, flag in flags.items() if flag == word)
     try:

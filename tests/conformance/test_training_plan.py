@@ -202,7 +202,7 @@ def test_the_summary_says_fewest_only_where_several_counts_were_tried(plan):
 def test_where_nothing_fits_the_answer_says_what_to_try(plan):
     answer = plan(model="70b", gpu="24GB", max_gpu_count=2)
     assert (answer["plans"], answer["min_gpu_count"]) == ([], None)
-    assert "qlora" in answer["summary"]
+    assert "LoRA or QLoRA: try offload" in answer["summary"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_where_nothing_fits_the_answer_says_what_to_try(plan):
         ({"framework": "megatron", "pipeline_parallel": 64, "gpu_count": 64}, "pipeline_parallel"),
         ({"framework": "megatron", "expert_parallel": 2}, "expert_parallel"),
         ({"framework": "megatron", "zero_stage": 3}, "zero_stage"),
-        ({"framework": "fsdp", "tensor_parallel": 2}, "framework"),
+        ({"framework": "deepspeed", "tensor_parallel": 2}, "framework"),
         ({"framework": "megatron", "method": "qlora"}, "framework"),
         ({"gpu_count": 12, "tensor_parallel": 8, "framework": "megatron"}, "gpu_count"),
         ({"gpu_count": 7, "global_batch_size": 64, "framework": "fsdp"}, "global_batch_size"),

@@ -33,7 +33,7 @@ def test_a_plan_has_a_line_a_layout_and_the_command_and_files_of_the_first(run):
 
 def test_no_plan_is_exit_code_1_and_none_that_can_be_is_2(run):
     nothing = run("train-plan", "70b", "24GB", "--max-gpu-count", 2)
-    assert (nothing.exit_code, "qlora" in nothing.output) == (1, True)
+    assert (nothing.exit_code, "QLoRA" in nothing.output) == (1, True)
     assert (
         run(
             "train-plan",

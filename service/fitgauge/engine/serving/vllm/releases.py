@@ -63,7 +63,7 @@ parameters, as they are built, are not."""
 
 TOWERS_LEFT_OUT = (0, 15)
 """The first release read that loads no tower of which no item may be sent. Source: 0.15.1,
-model_executor/models/interfaces.py, _mark_tower_model."""
+vllm/model_executor/models/interfaces.py, _mark_tower_model."""
 
 TURBOQUANT = (0, 20)
 """The first release with TurboQuant caches. Source: config/cache.py (0.20.0; 0.19.0 has none)."""
@@ -72,8 +72,8 @@ TURBOQUANT_HYBRIDS = (0, 33)
 """The first release read whose TurboQuant caches hold hybrids."""
 
 LANGUAGE_MODEL_ONLY = (0, 17)
-"""The first release with --language-model-only. Source: engine/arg_utils.py (0.17.0 has it, 0.16.0
-does not)."""
+"""The first release with --language-model-only. Source: vllm/engine/arg_utils.py (0.17.0 has
+it, 0.16.0 does not)."""
 
 JOINT_ROUTER_KERNELS = (0, 19)
 """Of the releases read, the first that prefers kernels of router and experts together (0.11.0

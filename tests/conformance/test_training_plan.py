@@ -269,3 +269,11 @@ def test_what_was_understood_is_a_question_with_the_same_plans(plan, question):
     again = plan(**first["understood_as"])
     assert again["plans"] == first["plans"]
     assert again["understood_as"] == first["understood_as"]
+
+
+def test_the_least_part_of_an_epoch_is_planned_and_a_smaller_one_refused(service):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "samples": 1}
+    least = service.post("/v1/training-plan", json={**asked, "epochs": 1e-6})
+    assert least.status_code == 200, least.text
+    smaller = service.post("/v1/training-plan", json={**asked, "epochs": 5e-324})
+    assert (smaller.status_code, smaller.json()["field"]) == (422, "epochs")

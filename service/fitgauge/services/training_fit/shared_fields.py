@@ -274,7 +274,7 @@ class DataFields(DegreeFields, kw_only=True):
         ),
     ] = None
     epochs: Annotated[
-        Annotated[float, Meta(gt=0, le=10_000)] | None,
+        Annotated[float, Meta(ge=1e-6, le=10_000)] | None,
         Meta(description="Passes over the samples. Default 1.", examples=[3]),
     ] = None
     token_budget: Annotated[

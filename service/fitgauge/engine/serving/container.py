@@ -128,9 +128,6 @@ class ContainerStart(NamedTuple):
     unrelated_flags: frozenset[str] = frozenset()
     """Flags that change no memory of the GPU."""
 
-    memory_flags: tuple[str, ...] = ()
-    """Flags that decide what it holds, which a misspelt one may mean."""
-
     default_values: Mapping[str, frozenset[str]] = {}
     """Values of other flags that change none, as they are what is estimated."""
 

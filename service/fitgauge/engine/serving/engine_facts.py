@@ -180,6 +180,9 @@ class LogParser(NamedTuple):
     read: Callable[[list[Line]], StartLog]
     """Return what the log says."""
 
+    options: tuple[str, ...] = ()
+    """Options of a command line that it reads."""
+
     wraps_another: bool = False
     """Whether its log also holds that of another engine, which it runs."""
 

@@ -300,11 +300,12 @@ def _unread(
         elif flag.value not in facts.default_values.get(name, ()):
             others = [one.text for one in command_flags if one is not flag]
             if _asks(_parsed(row, [*before, *others])) == _asks(log):
-                yield Note(flag.name.line, _left_out(flag, name, facts.memory_flags))
+                yield Note(flag.name.line, _left_out(flag, name, row))
 
 
-def _left_out(flag: Flag, name: str, names: Sequence[str]) -> str:
-    """Return that a flag is left out, and why: its value, or a name like one of those known."""
+def _left_out(flag: Flag, name: str, row: Engine) -> str:
+    """Return that a flag is left out, and why: its value, or a name like one that is read."""
+    names = [*(row.log_parser.options if row.log_parser else ()), *_LORA_FLAGS]
     if name in names:
         return f"`{flag.name}`: `{flag.value}` cannot be read: the estimate leaves it out."
     near = get_close_matches(name, names, 1, _MISSPELT)

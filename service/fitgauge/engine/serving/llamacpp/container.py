@@ -8,10 +8,6 @@ from fitgauge.engine.serving.container import ContainerStart, PositionFlags
 CONTAINER = ContainerStart(
     images=("llama.cpp:server",),
     programs=(("llama-server",),),
-    memory_flags=(
-        "--ctx-size", "--n-gpu-layers", "--parallel", "--batch-size", "--ubatch-size",
-        "--cache-type-k", "--cache-type-v", "--n-cpu-moe",
-    ),
     model_flags=("-m", "-hf"),
     positions=PositionFlags(factor="--rope-scale"),
     spellings={

@@ -67,7 +67,7 @@ ENGINE = Engine(
     ignored_fields=(
         "gpu_memory_utilization", "kv_cache_memory_gib",
     ),
-    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read, start_log.OPTIONS),
     container_start=container.CONTAINER,
     memory_flags=(
         MemoryFlag("Bound the context", "-c 8192"),

@@ -98,6 +98,11 @@ _OPTIONS = {
     "n_gpu_layers": re.compile(r" (?:-ngl|--n-gpu-layers|--gpu-layers)[ =](\d{1,4})"),
 }
 _CACHE_OPTION = re.compile(r" (?:-ctk|--cache-type-k)[ =](?P<type>\w{2,8})")
+OPTIONS = tuple(
+    name
+    for pattern in (*_OPTIONS.values(), _CACHE_OPTION)
+    for name in re.findall(r"--[a-z-]+", pattern.pattern)
+)
 _SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
 _FLASH = re.compile(r"flash_attn += (?P<flash>\w{1,9})")

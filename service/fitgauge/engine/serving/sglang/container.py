@@ -7,12 +7,6 @@ from fitgauge.engine.serving.container import ContainerStart, PositionFlags
 CONTAINER = ContainerStart(
     images=("sglang",),
     programs=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
-    memory_flags=(
-        "--context-length", "--mem-fraction-static", "--max-running-requests",
-        "--chunked-prefill-size", "--cuda-graph-max-bs", "--max-total-tokens",
-        "--kv-cache-dtype", "--quantization", "--tp-size", "--pp-size", "--dp-size", "--ep-size",
-        "--disable-cuda-graph", "--cpu-offload-gb",
-    ),
     model_flags=("--model-path", "--model"),
     spellings={
         "--tensor-parallel-size": "--tp-size",

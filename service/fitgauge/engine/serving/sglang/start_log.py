@@ -10,7 +10,7 @@ import re
 from msgspec import structs
 
 from fitgauge.engine.quantity import GIB
-from fitgauge.engine.serving.start_log.arguments import argument, flag, flags
+from fitgauge.engine.serving.start_log.arguments import argument, flag, flags, options
 from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
@@ -72,6 +72,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "dtype": ("dtype", str), "hicache_on": ("enable_hierarchical_cache", bool),
     "hicache_gb": ("hicache_size", float), "disaggregation": ("disaggregation_mode", str),
 }  # fmt: skip
+OPTIONS = options(_ARGUMENTS)
 _SHORT: dict[str, tuple[str, type[Flag]]] = {
     "tensor_parallel": ("tp", int), "pipeline_parallel": ("pp", int),
     "data_parallel": ("dp", int), "expert_parallel": ("ep", int),

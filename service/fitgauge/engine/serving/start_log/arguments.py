@@ -61,6 +61,11 @@ def flag(text: str, key: str, kind: type[Flag]) -> Flag | None:
         return None
 
 
+def options(wanted: dict[str, tuple[str, type[Flag]]]) -> tuple[str, ...]:
+    """Return the options of a command line that `flags` reads."""
+    return tuple(f"--{key.replace('_', '-')}" for key, _ in wanted.values())
+
+
 def flags(text: str, wanted: dict[str, tuple[str, type[Flag]]]) -> dict[str, Flag]:
     """Return what `text` says of `wanted`: the contract's name -> (the engine's name, its kind)."""
     values = {name: flag(text, key, kind) for name, (key, kind) in wanted.items()}

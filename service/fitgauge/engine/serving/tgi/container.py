@@ -8,11 +8,6 @@ from fitgauge.engine.serving.container import ContainerStart
 CONTAINER = ContainerStart(
     images=("text-generation-inference",),
     programs=(("text-generation-launcher",),),
-    memory_flags=(
-        "--max-total-tokens", "--max-input-tokens", "--max-batch-prefill-tokens",
-        "--max-batch-total-tokens", "--max-batch-size", "--num-shard", "--quantize",
-        "--cuda-memory-fraction", "--kv-cache-dtype",
-    ),
     model_flags=("--model-id",),
     variables={
         name.removeprefix("--").replace("-", "_").upper(): name + " {}"

@@ -54,7 +54,7 @@ ENGINE = Engine(
     cache_dtypes=launch.CACHE_DTYPES,
     unsupported_flags=(("data_parallel", "start as many servers"),),
     ignored_fields=("cpu_offload_gib",),
-    log_parser=LogParser(start_log.SIGNATURES, start_log.read),
+    log_parser=LogParser(start_log.SIGNATURES, start_log.read, start_log.OPTIONS),
     container_start=CONTAINER,
     memory_flags=(
         MemoryFlag("Read fewer prompt tokens at once", "--max-batch-prefill-tokens 2048"),

@@ -6,7 +6,7 @@ server/text_generation_server/models/flash_causal_lm.py (`KV-cache blocks`)."""
 
 import re
 
-from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.arguments import argument, flags, options
 from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     Flag,
@@ -50,6 +50,7 @@ _KINDS: dict[str, type[Flag]] = {
 _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     name: (word, _KINDS.get(name, int)) for name, word in _WORDS.items()
 }
+OPTIONS = options(_ARGUMENTS)
 _VALUE = r": *(?:Some\( *)?['\"]?(?P<value>[\w./:@-]{1,200})"
 _PREFILL = re.compile(r"max_batch_prefill_tokens.? to (?P<tokens>\d{1,9})")
 _RELEASE = re.compile(r"text-generation-inference:(?P<version>\d+\.\d+(?:\.\d+)?)")

@@ -15,14 +15,6 @@ CONTAINER = ContainerStart(
         "huggingfaceserver", "llm-d-cuda",
     ),
     programs=(("vllm", "serve"), ("vllm.entrypoints.openai.api_server",), ("dynamo.vllm",)),
-    memory_flags=(
-        "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens",
-        "--gpu-memory-utilization", "--kv-cache-dtype", "--kv-cache-memory-bytes",
-        "--quantization", "--tensor-parallel-size", "--pipeline-parallel-size",
-        "--data-parallel-size", "--enable-expert-parallel", "--enforce-eager",
-        "--cpu-offload-gb", "--speculative-config", "--enable-lora", "--max-loras",
-        "--max-lora-rank",
-    ),
     names_model_first=True,
     spellings={
         "-tp": "--tensor-parallel-size",

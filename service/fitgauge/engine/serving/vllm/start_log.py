@@ -11,7 +11,7 @@ import re
 
 from msgspec import structs
 
-from fitgauge.engine.serving.start_log.arguments import argument, flags
+from fitgauge.engine.serving.start_log.arguments import argument, flags, options
 from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     OUT_OF_MEMORY,
@@ -102,6 +102,7 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "block_size": ("block_size", int), "expert_parallel_on": ("enable_expert_parallel", bool),
     "kv_cache_memory_bytes": ("kv_cache_memory_bytes", int), "kv_role": ("kv_role", str),
 }  # fmt: skip
+OPTIONS = options(_ARGUMENTS)
 _HALVES = {"kv_producer": "prefill", "kv_consumer": "decode"}
 """Roles of --kv-transfer-config that are of one half; kv_both is of either."""
 

@@ -20,8 +20,9 @@ from fitgauge.catalog.name_parts import Name, says_all
 from fitgauge.catalog.near_names import NearNames
 from fitgauge.engine.model.families import read_config
 from fitgauge.engine.model.model import Model, Stored
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.weights.sharding import stored_bytes
 
 _DATA = files("fitgauge.catalog") / "data"
@@ -32,7 +33,6 @@ _FIRST = b'{"id":"'
 _DATE = re.compile(rb'"date":"([0-9-]{10})"')
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _SIZE = re.compile(r"\b\d+(?:\.\d+)?b\b")
-_TOWERS = (Part.VISION, Part.AUDIO, Part.PROJECTOR)
 """What llama.cpp holds in a file of its own."""
 
 
@@ -115,8 +115,7 @@ def _gguf_file(model_id: str, file: str, spec: ModelSpec) -> Stored | None:
     if label is None:
         return None
     scheme = requested_scheme({"F16": "fp16"}.get(label, label), spec)
-    language = tuple(block for block in spec.blocks if block.part not in _TOWERS)
-    size = stored_bytes(msgspec.structs.replace(spec, blocks=language), scheme)
+    size = stored_bytes(language_model(spec), scheme)
     suffix = variants.read_suffix(model_id)
     stem = suffix.stem if suffix else model_id.rpartition("/")[2]
     return Stored(file_bytes=size, file_name=f"{stem}-{label}.gguf", is_estimated=True)

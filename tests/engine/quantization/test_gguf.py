@@ -8,13 +8,13 @@ from bundled_models import spec_of
 from fitgauge.catalog.checkpoints import rows
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.model.families import read_config
-from fitgauge.engine.model.spec import Kind
+from fitgauge.engine.model.spec import TOWERS, Kind
 from fitgauge.engine.quantization.formats import GGUF_FILE_BITS, gguf_block
 from fitgauge.engine.quantization.gguf import gguf_scheme, pieces, role_of
 from fitgauge.engine.quantization.gguf_types import DEFAULT_BLOCKS, Role, fitting_block, more_bits
 from fitgauge.engine.quantization.requested import requested_scheme
 from fitgauge.engine.quantization.scheme import RuleIndex
-from fitgauge.engine.weights.sharding import TOWERS, formats, stored_bytes
+from fitgauge.engine.weights.sharding import formats, stored_bytes
 
 SNAPSHOT = Snapshot()
 

@@ -82,6 +82,8 @@ def test_llama_cpp_starts_without_the_projector(check_fit: Check) -> None:
     parser = ENGINES["llama.cpp"].log_parser
     assert parser is not None
     assert parser.read(clean_lines(answer.launch.command)).flags["language_model_only"] is True
+    on_the_host = answer.launch.command.replace("--no-mmproj", "--no-mmproj-offload")
+    assert "language_model_only" not in parser.read(clean_lines(on_the_host)).flags
 
 
 def test_a_limit_for_images_alone_leaves_the_tower_that_also_reads_videos() -> None:
@@ -127,6 +129,14 @@ def test_fp8_repositories_of_models_that_see_keep_their_towers_in_16_bit(check_f
         check_fit(**asked, language_model_only=True), "weights"
     )
     assert tower == pytest.approx(2 * 0.4607e9, rel=0.01)
+
+
+def test_vllm_logs_as_much_of_such_a_repository(check_fit: Check) -> None:
+    """28.51 GiB after loading, with vLLM 0.19: notes of a competition's run, public file
+    60434605882."""
+    answer = check_fit(model="Qwen/Qwen3.8-27B-FP8", gpu="RTX PRO 6000", engine_version="0.19.0")
+    loaded = of(answer, "weights") + of(answer, "fragmentation")
+    assert loaded / 2**30 == pytest.approx(28.51, rel=2e-3)
 
 
 def test_sglang_serves_fp8_repositories_whose_gates_are_no_whole_blocks(check_fit: Check) -> None:

@@ -115,6 +115,10 @@ class Part(StrEnum):
     """multi-token prediction heads: in the checkpoint, loaded only for speculative decoding"""
 
 
+TOWERS = (Part.VISION, Part.AUDIO)
+"""What reads images and sound."""
+
+
 def count_within(numbers: tuple[int, ...], layers: range | None) -> int:
     """Return how many of these ascending numbers are in `layers`, a run of layers; all where it
     is None."""
@@ -270,7 +274,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=Tr
     @cached_property
     def reads_text_alone(self) -> bool:
         """Whether it has no tower of images or sound."""
-        return all(block.part not in (Part.VISION, Part.AUDIO) for block in self.blocks)
+        return all(block.part not in TOWERS for block in self.blocks)
 
     @cached_property
     def keeps_states(self) -> bool:

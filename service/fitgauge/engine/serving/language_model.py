@@ -2,8 +2,7 @@
 
 from msgspec import structs
 
-from fitgauge.engine.model.spec import ModelSpec, Part
-from fitgauge.engine.weights.sharding import TOWERS
+from fitgauge.engine.model.spec import TOWERS, ModelSpec, Part
 
 _LEFT_OUT = (*TOWERS, Part.PROJECTOR)
 
@@ -13,8 +12,8 @@ def language_model(spec: ModelSpec) -> ModelSpec:
     sound is profiled, and no token attends to those after it.
 
     Source: vllm/model_executor/models/interfaces.py, _mark_tower_model; config/multimodal.py,
-    get_limit_per_prompt; config/model.py, _supports_multimodal_for_mm_prefix (0.33). llama.cpp
-    b9849 common/arg.cpp, --no-mmproj."""
+    get_limit_per_prompt; config/model.py, _supports_multimodal_for_mm_prefix (0.33); of
+    llama-server the option --no-mmproj."""
     return structs.replace(
         spec,
         blocks=tuple(block for block in spec.blocks if block.part not in _LEFT_OUT),

@@ -5,17 +5,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.engine.model.spec import Part, Split, count_within
+from fitgauge.engine.model.spec import TOWERS, Part, Split, count_within
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization.formats import tensor_bytes
 from fitgauge.engine.weights.allocator import rounding_bytes
-from fitgauge.engine.weights.sharding import (
-    TOWERS,
-    ShardedWeights,
-    ShardingRules,
-    TensorGroup,
-    round_up,
-)
+from fitgauge.engine.weights.sharding import ShardedWeights, ShardingRules, TensorGroup, round_up
 
 
 class RankWeights(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -12,12 +12,10 @@ import msgspec
 from fitgauge.engine.memo import Memo, MixedMemo
 from fitgauge.engine.model.dtypes import BITS, size_of
 from fitgauge.engine.model.model import Stored
-from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import TOWERS, Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantity import Basis
 from fitgauge.engine.quantization.formats import Format, tensor_bytes
 from fitgauge.engine.quantization.scheme import RuleIndex, Scheme, is_nominal
-
-TOWERS = (Part.VISION, Part.AUDIO)
 
 Place = Literal["layers", "first", "last", "tied", "every"]
 

@@ -229,7 +229,7 @@ def _text_alone(spec: ModelSpec, workload: Workload) -> Candidate | None:
         or any(word in spec.architecture.lower() for word in _MADE_FOR_OTHERS)
     ):
         return None
-    return "serve text alone, without what reads images", {"language_model_only": True}
+    return "serve text alone, without the image encoder", {"language_model_only": True}
 
 
 _MADE_FOR_OTHERS = ("vl", "llava", "4v", "mllama", "audio", "voxtral", "omni", "ocr")

@@ -13,13 +13,12 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.model.model import Stored
-from fitgauge.engine.model.spec import Block, ModelSpec, Part
+from fitgauge.engine.model.spec import TOWERS, Block, ModelSpec, Part
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.workload import Workload
 from fitgauge.engine.weights.rank_bytes import Ranks, share_bytes
 from fitgauge.engine.weights.sharding import (
-    TOWERS,
     ShardedWeights,
     ShardingRules,
     TensorGroup,

@@ -97,6 +97,8 @@ _OPTIONS = {
     "n_ubatch": re.compile(r" (?:-ub|--ubatch-size)[ =](\d{1,7})"),
     "n_gpu_layers": re.compile(r" (?:-ngl|--n-gpu-layers|--gpu-layers)[ =](\d{1,4})"),
 }
+_NO_PROJECTOR = re.compile(r" --no-mmproj(?:-auto)?(?![\w-])")
+"""--no-mmproj-offload keeps the projector, in the machine's memory."""
 _CACHE_OPTION = re.compile(r" (?:-ctk|--cache-type-k)[ =](?P<type>\w{2,8})")
 OPTIONS = tuple(
     name
@@ -228,7 +230,7 @@ def _of_command(lines: list[Line]) -> dict[str, Flag]:
     context, slots = settings.get("context_length"), settings.get("n_parallel", 1)
     if isinstance(context, int) and isinstance(slots, int) and slots > 1:
         settings["context_length"] = max(1, context // slots)
-    if " --no-mmproj" in command:
+    if _NO_PROJECTOR.search(command):
         settings["language_model_only"] = True
     cache = _CACHE_OPTION.search(command)
     return settings | ({"kv_cache_dtype": cache["type"]} if cache else {})

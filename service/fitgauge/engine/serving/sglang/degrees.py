@@ -3,12 +3,12 @@
 Source: sglang 0.5.23, srt/distributed/utils.py (divide), srt/layers/linear.py,
 srt/layers/quantization, the module named at each rule."""
 
-from fitgauge.engine.model.spec import ModelSpec, Part, Split
+from fitgauge.engine.model.spec import TOWERS, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.serving.vllm.quantized import halved_group, marlin_reads
 from fitgauge.engine.serving.vllm.weights import mamba_groups
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
-from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights, TensorGroup, divided, round_up
+from fitgauge.engine.weights.sharding import ShardedWeights, TensorGroup, divided, round_up
 
 _DEGREES = range(1, 65)
 _MARLIN_SINCE = (8, 0)

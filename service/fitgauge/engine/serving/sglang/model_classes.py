@@ -6,14 +6,14 @@ Source: sglang 0.5.23, srt/models; the modules are named in quirks.py."""
 import msgspec
 
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, Split, Tensor
+from fitgauge.engine.model.spec import TOWERS, Block, Kind, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.engine.serving.language_model import language_model
 from fitgauge.engine.serving.sglang.architectures import ARCHITECTURES
 from fitgauge.engine.serving.sglang.multimodal import WITHOUT_TOWER
 from fitgauge.engine.serving.sglang.quirks import Quirks, quirks
 from fitgauge.engine.serving.vllm import weights as vllm
 from fitgauge.engine.serving.vllm.quirks import quirks as vllm_quirks
-from fitgauge.engine.weights.sharding import TOWERS
 
 _GROUPED = ("gptq_", "awq_", "packed_int")
 
@@ -22,9 +22,7 @@ def registered(spec: ModelSpec, scheme: Scheme) -> ModelSpec:
     """Return `spec` in a scheme with the tensors that SGLang's class for it makes, divided as it
     does: its own classes divide what vLLM leaves to transformers."""
     if spec.architecture in WITHOUT_TOWER:
-        unseen = (*TOWERS, Part.PROJECTOR)
-        blocks = tuple(block for block in spec.blocks if block.part not in unseen)
-        return msgspec.structs.replace(spec, blocks=blocks)
+        return language_model(spec)
     special = quirks(spec)
     own_plan = vllm_quirks(spec).no_tensor_parallel_plan and spec.architecture in ARCHITECTURES
     built = spec if own_plan or special.divided_tower else vllm.registered(spec)

@@ -5,7 +5,7 @@ Source: sglang 0.5.23, srt/layers/quantization, the module named at each rule.""
 
 import msgspec
 
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part
+from fitgauge.engine.model.spec import TOWERS, Kind, ModelSpec, Part
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import LINEARS, Names, Rule, Scheme, named
 from fitgauge.engine.serving.sglang.quirks import quirks
@@ -17,7 +17,6 @@ from fitgauge.engine.serving.vllm.quantized import (
     marlin_reads,
     of_fused,
 )
-from fitgauge.engine.weights.sharding import TOWERS
 
 _LATER_OF_FUSED = ("re:(^|[.])(k_proj|v_proj|kv_a_proj_with_mqa)$",)
 _LATER_OF_GATED = ("re:(^|[.])(up_proj|w3)$",)

@@ -8,7 +8,7 @@ load_model."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import LatentAttention
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import TOWERS, ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exact_term, exactly, plus
 from fitgauge.engine.serving.rope_scaling import scaled_tables
 from fitgauge.engine.serving.vllm import releases
@@ -22,7 +22,7 @@ from fitgauge.engine.serving.vllm.repacking import (
 from fitgauge.engine.serving.vllm.weights import buffer_bytes
 from fitgauge.engine.serving.weights import Stage, allocator_term, weights_term
 from fitgauge.engine.serving.workload import Workload
-from fitgauge.engine.weights.sharding import TOWERS, ShardedWeights
+from fitgauge.engine.weights.sharding import ShardedWeights
 
 _MLA_WORKSPACE = 128 * MIB
 """Allocated when the attention backends of MLA are imported."""

@@ -9,13 +9,13 @@ from math import gcd
 import msgspec
 
 from fitgauge.engine.model.mixers import Recurrent
-from fitgauge.engine.model.spec import Kind, ModelSpec, Part, Split
+from fitgauge.engine.model.spec import TOWERS, Kind, ModelSpec, Part, Split
 from fitgauge.engine.quantization.formats import Format
 from fitgauge.engine.quantization.scheme import Names, Rule, Scheme, named
 from fitgauge.engine.serving.vllm import releases
 from fitgauge.engine.serving.vllm.quirks import quantizes_routers, quirks
 from fitgauge.engine.unsupported import UnsupportedError
-from fitgauge.engine.weights.sharding import TOWERS, TensorGroup, divided
+from fitgauge.engine.weights.sharding import TensorGroup, divided
 
 UNQUANTIZED = named(
     (

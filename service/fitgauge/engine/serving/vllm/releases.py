@@ -62,14 +62,14 @@ MXFP4_PADDING_UNSEEN = (0, 17)
 parameters, as they are built, are not."""
 
 TOWERS_LEFT_OUT = (0, 15)
-"""The first release read that loads no tower of which no item may be sent. Source: 0.15.1,
+"""The first release read that loads no tower of which no item may be sent. Source: 0.15.0,
 vllm/model_executor/models/interfaces.py, _mark_tower_model."""
 
 TURBOQUANT = (0, 20)
 """The first release with TurboQuant caches. Source: config/cache.py (0.20.0; 0.19.0 has none)."""
 
 TURBOQUANT_HYBRIDS = (0, 33)
-"""The first release read whose TurboQuant caches hold hybrids."""
+"""The first release read whose TurboQuant caches hold hybrids; 0.20.0 refuses them."""
 
 LANGUAGE_MODEL_ONLY = (0, 17)
 """The first release with --language-model-only. Source: vllm/engine/arg_utils.py (0.17.0 has

@@ -17,6 +17,7 @@ from fitgauge.engine.model.mixers import (
 )
 from fitgauge.engine.model.model import Stored
 from fitgauge.engine.model.spec import (
+    TOWERS,
     Block,
     Kind,
     ModelSpec,
@@ -38,13 +39,7 @@ from fitgauge.engine.serving.vllm.quantized import refusal as expert_refusal
 from fitgauge.engine.serving.vllm.quirks import Quirks, parts_on_every_stage, quirks
 from fitgauge.engine.unsupported import Alternative, UnsupportedError, nearest
 from fitgauge.engine.weights.rank_bytes import ranks, widened
-from fitgauge.engine.weights.sharding import (
-    TOWERS,
-    ShardedWeights,
-    ShardingRules,
-    TensorGroup,
-    divided,
-)
+from fitgauge.engine.weights.sharding import ShardedWeights, ShardingRules, TensorGroup, divided
 from fitgauge.engine.weights.sharding import shard_weights as lay_out
 
 VLLM = ShardingRules(

@@ -12,11 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from fitgauge.engine.model.dtypes import BITS
-from fitgauge.engine.model.spec import Kind, Part, Split
+from fitgauge.engine.model.spec import TOWERS, Kind, Part, Split
 from fitgauge.engine.training.states import optimizer_states as states
 from fitgauge.engine.training.states.parameters import Parameter, Unit
 from fitgauge.engine.training.workload import TrainingWorkload, precision_policy
-from fitgauge.engine.weights.sharding import TOWERS
 
 VOCABULARY_MULTIPLE = 128
 """Megatron pads the vocabulary to 128 x tensor parallel. Source: megatron/training/arguments.py,

@@ -256,7 +256,8 @@ def attention_block(
     Source: `platforms/interface.py` (update_block_size_for_backend), `platforms/cuda.py`
     (_get_backend_priorities) and the backends' get_supported_kernel_block_sizes."""
     if cache_format in turboquant.PRESETS:
-        return turboquant.BLOCK
+        hybrid = any(isinstance(mixer, Recurrent) for mixer in mixers)
+        return DEFAULT_BLOCK if hybrid else turboquant.BLOCK
     major = cuda_major(compute_capability)
     latents = [mixer for mixer in mixers if isinstance(mixer, LatentAttention)]
     if any(mixer.indexer for mixer in latents):

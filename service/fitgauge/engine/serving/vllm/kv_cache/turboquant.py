@@ -3,7 +3,7 @@ the last layers of a dense model in the model's own format.
 
 Symbols: d head size, k and v bits of a number of keys and of values, L layers. Source: vllm 0.33
 model_executor/layers/quantization/turboquant/config.py; v1/attention/backends/turboquant_attn.py.
-Releases read: 0.20.0, 0.33.0."""
+Releases read: 0.20.0 (slots and layers), 0.33.0."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,7 +27,9 @@ PRESETS: Mapping[str, tuple[int, int]] = {
 """(k, v) by the name of the cache's format."""
 
 BLOCK = 32
-"""Tokens of a block."""
+"""Tokens of a block of a dense model: as many as make a page of one byte a number as large as one
+of 16 tokens in 16 bit, which the first layer keeps. Source: platforms/interface.py,
+_align_heterogeneous_kv_block_size."""
 
 _FP8 = 8
 _NORM, _SCALE_AND_ZERO = 2, 4

@@ -40,6 +40,8 @@ SNAPSHOT = Snapshot()
         ("bloom", "bigscience/bloom", None),
         ("llama-3-1-70b-instruct", "meta-llama/Llama-3.1-70B-Instruct", None),
         ("gemmma 2 27b", "google/gemma-2-27b-it", None),
+        ("devstral", "mistralai/Devstral-Small-2-24B-Instruct-2512", None),
+        ("devstral 2", "mistralai/Devstral-2-123B-Instruct-2512", None),
         ("mistral 24b", "mistralai/Mistral-Small-24B-Instruct-2501", None),
     ],
 )  # fmt: skip

@@ -34,6 +34,9 @@ _USUAL_PARAMETERS = 8e9
 _MOST_OCTAVES = 3
 """Of models 8 times as large and larger the newest is meant, not the smallest."""
 
+_LARGE = _USUAL_PARAMETERS * 2**_MOST_OCTAVES
+"""Of a family that alone names such sizes only, a line may be meant: Devstral Small."""
+
 _REPEATED = re.compile(r"(.)\1+")
 _LONG_WORD = 5
 """Letters of a word that may be written with one too many or too few: "lllama"."""
@@ -95,10 +98,11 @@ class Names:
         if not pool:
             return None
         fewest = min(_missing(query, name) for name in pool)
-        ranked = sorted(
-            (name for name in pool if _missing(query, name) == fewest),
-            key=lambda name: _rank(query, name, footprint),
-        )
+        nearest = [name for name in pool if _missing(query, name) == fewest]
+        is_family = not (query.sizes or query.numbers)
+        if is_family and all(max(map(scaled, name.sizes), default=0) > _LARGE for name in nearest):
+            nearest = pool
+        ranked = sorted(nearest, key=lambda name: _rank(query, name, footprint))
         first = ranked[0]
         form = query.format or (USUAL_GGUF if is_tag(text) else "")
         return ModelReading(

@@ -398,7 +398,25 @@ def test_the_largest_of_a_family_is_searched_for_in_the_list(ask):
 
 def test_distillation_is_said_not_to_be_estimated(ask):
     text = "I want to distill a 70B teacher model into an 8B student on 8xH100, memory?"
-    assert any("distillation is not estimated" in note for note in ask(text).missing)
+    answer = ask(text)
+    assert any("distillation is not estimated" in note for note in answer.missing)
+    assert answer.operation == "check_training_fit"
+    assert answer.understood.model == "8b"
+
+
+def test_formats_of_a_cache_side_by_side_have_an_answer_each(ask):
+    answer = ask("Llama 3.3 70B AWQ on 2x A6000: fp8 or fp16 kv cache at 32k?")
+    caches = [one["understood_as"]["kv_cache_dtype"] for one in answer.answers]
+    assert [cache.split()[0] for cache in caches] == ["f8_e4m3", "f16"]
+    assert answer.understood.quantization == "awq"
+
+
+def test_where_weights_are_not_published_those_that_fit_are_listed(ask):
+    answer = ask("can I run chatgpt on an RTX 3070 with 32 GB of RAM?")
+    assert answer.operation == "list_models_that_fit"
+    assert answer.answer["items"]
+    assert answer.missing[0].startswith("model: chatgpt has no published weights")
+    assert answer.missing[1].startswith("host_memory_gib:")
 
 
 def test_more_gpus_than_a_list_of_options_goes_to_are_counted_by_the_fit(ask):

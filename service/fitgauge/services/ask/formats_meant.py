@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.services.ask.facts import Fact
+from fitgauge.services.ask.grammar import CACHE_TYPES
 from fitgauge.services.ask.intent import compares, is_quantized
 from fitgauge.services.ask.training_words import OPTIMIZERS
 
@@ -36,6 +37,8 @@ AGAINST = re.compile(
     re.IGNORECASE,
 )
 """What stands between formats that are set side by side."""
+_OF_CACHES = re.compile(rf"(?:\s|kv|cache|-)*(?:{AGAINST.pattern})\s*", re.IGNORECASE)
+"""The same between formats of a KV cache."""
 LISTED = re.compile(rf"{AGAINST.pattern}|,|\b(?:and|und|et|y|e)\b|和|与", re.IGNORECASE)
 """The same in a text that compares."""
 
@@ -79,6 +82,20 @@ def format_meant(text: str, facts: Sequence[Fact], *, training: bool) -> str | N
     if wanted:
         return str(wanted[0].value)
     return _FOUR_BITS if not facts and not training and is_quantized(text) else None
+
+
+def with_caches(text: str, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the facts with a format that is set against one of the KV cache as the same: "fp8 or
+    fp16 kv cache"."""
+    result = list(facts)
+    places = [at for at, fact in enumerate(facts) if fact.kind in ("format", "cache")]
+    for one, other in itertools.pairwise(places):
+        between = text[result[one].end : result[other].start]
+        if _OF_CACHES.fullmatch(between) and "cache" in (result[one].kind, result[other].kind):
+            for at in (one, other):
+                value = CACHE_TYPES.get(str(result[at].value), result[at].value)
+                result[at] = result[at]._replace(kind="cache", value=value)
+    return result
 
 
 def is_file(text: str, fact: Fact) -> bool:

@@ -8,8 +8,8 @@ from fitgauge.services.ask.scan import DASHES, Scan
 _RUN = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:[-_][A-Za-z0-9.]*[A-Za-z0-9])+")
 """A word of several parts."""
 
-_SERIES = re.compile(r"N[CD]m?[ _-]?[A-Z]{1,2}\d{2,3}X?[ _-]v\d\b", re.IGNORECASE)
-"""Machines of Azure by their series: "ND H100 v5"."""
+_SERIES = re.compile(r"N[CD]\w{0,10}[ _-]?[A-Z]{1,2}\d{1,3}X?[ _-]v\d\b", re.IGNORECASE)
+"""Machines of Azure, and their series: "NC24ads A100 v4", "ND H100 v5"."""
 
 _CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
 """What follows a vendor of GPUs where a CPU of it is named."""

@@ -101,7 +101,7 @@ def in_tens(written: str) -> float:
 HOURS_OF_A_MONTH = 730
 """A twelfth of a year."""
 
-_CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
+CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
 """Formats of a cache by what the same word means of weights: "q4 KV cache"."""
 
 
@@ -232,7 +232,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Return the number format of the KV cache."""
         formats = [part.value for part in parts if part.type == "FORMAT"]
         return [
-            _fact("cache", _CACHE_TYPES.get(str(token.value), token.value), token)
+            _fact("cache", CACHE_TYPES.get(str(token.value), token.value), token)
             for token in formats
         ]
 

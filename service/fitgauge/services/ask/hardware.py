@@ -17,7 +17,7 @@ from fitgauge.services.ask.gpu_counts import (
 from fitgauge.services.ask.gpu_phrases import Hardware
 from fitgauge.services.ask.intent import compares
 from fitgauge.services.ask.machines import in_laptop
-from fitgauge.services.ask.model_choice import end_of_contrast
+from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
 from fitgauge.services.ask.names import GpuNames
 
 _NEEDED = re.compile(
@@ -168,6 +168,8 @@ class _Choice:
         if alone is not None:
             return self._completed([alone.value], bare, alone), []
         options = list(distinct.values())
+        if not compares(self._text) and (moved := after_contrast(self._text, options)) is not None:
+            return self._completed([moved.value], bare, moved), []
         if compares(self._text) or len(options) > 2 or self._are_on_a_par(options):
             return None, [fact.value for fact in options]
         return self._completed([options[0].value], bare, options[0]), []

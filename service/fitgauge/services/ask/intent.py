@@ -165,6 +165,8 @@ def _words(phrases: Collection[str]) -> re.Pattern[str]:
 
 _TRAINING = _words(_STRONG)
 _WEAK_TRAINING = _words(v.TRAINING)
+DISTILLS = re.compile(r"\bdistil\w* (?:[^\s.,;?!]+ ){1,5}?into\b", re.IGNORECASE)
+"""What stands between a teacher and the model that is trained: "distill R1 into Qwen3 8B"."""
 _HAN_TRAINING = re.compile("|".join(v.HAN_TRAINING))
 
 
@@ -176,7 +178,7 @@ def asks(sentence: str) -> bool:
 def about_training(text: str) -> bool:
     """Return whether a question is about training, not about serving."""
     plain = re.sub(r"预训练模型|pre-?trained", " ", text, flags=re.IGNORECASE)
-    if _TRAINING.search(plain) or _HAN_TRAINING.search(plain):
+    if any(one.search(plain) for one in (_TRAINING, _HAN_TRAINING, DISTILLS)):
         return True
     return _WEAK_TRAINING.search(plain) is not None and _SERVING.search(plain) is None
 

@@ -8,7 +8,9 @@ from collections.abc import Collection, Sequence
 from fitgauge.catalog.name_parts import Name
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats import FORMAT
+from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
+from fitgauge.services.ask.tables import wants_one_gpu
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
@@ -32,11 +34,12 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 
 _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
-    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?) (?:over )?to\b"
-    r"|\b(?:swap|replac|exchang)\w* (?:it |that |them )?(?:for|with|by)\b",
+    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?) (?:over )?to\b(?! ?\d+ ?k)"
+    r"|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
+    rf"|{DISTILLS.pattern}",
     re.IGNORECASE,
 )
-"""What stands between a model that ran and the one in question."""
+"""What stands between a model or GPUs that ran, or a teacher, and those in question."""
 
 _WORKS = re.compile(
     r"\b(?:sufficient|works?|worked|fine(?![- ]?tun)|no problem|success\w*|runs? (?:well|ok))\b"
@@ -79,12 +82,15 @@ def choose_model(
     if len(in_questions) == 1 and not any(in_questions[0] in group for group in groups):
         return str(in_questions[0].value), []
     last = after_contrast(text, named)
-    if last is not None and last.kind != "size":
+    if last is not None and (last.kind != "size" or DISTILLS.search(text)):
         return str(last.value), []
     largest = max(groups, key=len, default=[])
     if len(largest) > 1 and (not in_questions or any(fact in largest for fact in in_questions)):
         return None, [str(fact.value) for fact in largest]
-    return str(_most_said(in_questions or named, facts).value), []
+    asked = in_questions or named
+    if len(asked) > 1 and wants_one_gpu(text):
+        return None, [str(fact.value) for fact in asked]
+    return str(_most_said(asked, facts).value), []
 
 
 def draft_model(text: str, facts: Sequence[Fact]) -> Fact | None:

@@ -276,7 +276,7 @@ def split(piece: Piece, gpus: GpuNames, models: ModelNames) -> Iterator[Piece]:
 
 def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
     """Return where to cut a word, None for nowhere."""
-    if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low):
+    if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low) or gpus.is_instance(low):
         return None
     if mixture := _MIXTURE.fullmatch(low):
         return mixture.end(1) if mixture[2] else None

@@ -25,7 +25,7 @@ _MODELS = re.compile(
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
     r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
-    r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run)\b"
+    r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run|serve|host|deploy)\b"
     r"|\b(?:can|could) (?:do|run|handle) wh?[au]t\b"
     r"|\bwhich of them\b|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do|handle)\b"
     r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"

@@ -34,6 +34,12 @@ _FULL = re.compile(
     r"\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b", re.IGNORECASE
 )
 """Full training as LLaMA-Factory and ms-swift write it."""
+_NEMO = re.compile(
+    r"\bnemo(?= (?:(?:q|do)?lora|peft|sft)\b)|(?<=\bin )nemo\b(?! \d)|(?<=\bwith )nemo\b(?! \d)"
+    r"|(?<=\busing )nemo\b(?! \d)",
+    re.IGNORECASE,
+)
+"""NVIDIA's tool where it trains, which is the name of a model too."""
 _AUTOCORRECTED = re.compile(r"(?<!\S)[—–](?=[a-z][a-z-]+\b)")
 """Two hyphens of a flag as a text editor joins them."""
 
@@ -104,6 +110,7 @@ def plain(text: str) -> str:
     text = _AUTOCORRECTED.sub("--", text)
     text = _PLURAL_TI.sub(r"\1", text)
     text = _FULL.sub("full finetuning", text)
+    text = _NEMO.sub("nemo framework", text)
     text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)

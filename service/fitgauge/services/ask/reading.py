@@ -18,6 +18,7 @@ from fitgauge.services.ask.formats_meant import (
     formats_side_by_side,
     is_file,
     of_the_optimizer,
+    with_caches,
 )
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import Halves, halves
@@ -147,7 +148,7 @@ class _Choice:
         """The question."""
         self._command = command
         """The command that it holds, of which nothing stands in `_text`."""
-        self._facts = sized_requests(text, facts)
+        self._facts = with_caches(text, sized_requests(text, facts))
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
@@ -208,6 +209,11 @@ class _Choice:
         operation = operation_of(self._plain, signs)
         if operation is None and self._command is not None:
             operation = "check_fit"
+        if operation == "check_fit" and gpu and model and closed_model_in(model) == model:
+            notes.append(f"model: {model} has no published weights; those listed have, and fit.")
+            operation, model = "list_models_that_fit", None
+        if operation == "list_models_that_fit" and any(one.value.ram for one in hardware):
+            notes.append("host_memory_gib: the list is of what the GPU holds alone.")
         apart = None
         if operation == "check_fit" and (apart := halves(self._text, hardware, self._gpus)):
             gpu, names, count = None, [], None
@@ -222,6 +228,9 @@ class _Choice:
             self._used.update(fact.start for fact in self._of("format"))
             if any(is_file(self._text, fact) for fact in self._of("engine")):
                 settings["engine"] = None
+        caches = list(dict.fromkeys(fact.value for fact in self._of("cache")))
+        if operation == "check_fit" and len(caches) > 1:
+            settings |= {"kv_cache_dtypes": caches, "kv_cache_dtype": None}
         if operation in ("check_fit", "check_training_fit"):
             text = "" if self._training else self._text
             sizes = [one.value.ram for one in hardware if one.value.ram is not None]

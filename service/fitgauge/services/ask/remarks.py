@@ -3,6 +3,7 @@
 import math
 import re
 
+from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
 _COPIES = re.compile(
@@ -22,7 +23,16 @@ _DRAFT = (
     "the answer is without it. Send `draft_model`, or `speculative_tokens` for the model's own MTP"
     " head.",
 )
+_DISTILLATION = (
+    re.compile(
+        r"\bdistill(?:ing|ation)\b|\bdistill (?:an?|the|my|it)\b|\bteacher model\b"
+        rf"|{DISTILLS.pattern}"
+    ),
+    "distillation is not estimated. Train the student alone (check_training_fit) and serve the"
+    " teacher (check_fit): on the same GPUs their memory adds up.",
+)
 _REMARKS = (
+    _DISTILLATION,
     (
         re.compile(r"\b(?:ud[-_])?q\d_k_xl\b|\b\d\.\d{1,2}[- ]?bits?\b"),
         "such files mix types in a way of their own; the answer is of the usual file of about as"
@@ -80,17 +90,12 @@ _REMARKS = (
         "not in the catalog; send the memory that its GPU has as `gpu`, such as 16GB.",
     ),
     (
-        re.compile(r"\bdistill(?:ing|ation)\b|\bdistill (?:an?|the|my|it)\b|\bteacher model\b"),
-        "distillation is not estimated. Train the student alone (check_training_fit) and serve the"
-        " teacher (check_fit): on the same GPUs their memory adds up.",
-    ),
-    (
         re.compile(
             r"\b(?:and|plus|with|alongside|next to|\+) (?:an?|the|some) (?:small |tiny |little )?"
             r"(?:re-?ranker|reranking model|embedd?(?:er|ing)s?(?: model)?"
             r"|vision model|asr model|speech model|tts(?: model)?|guard(?:rail)? model)\b"
         ),
-        "name that model too: the answer is of the other one alone.",
+        "name that model too: the answer is without it.",
     ),
 )
 
@@ -105,13 +110,13 @@ def share_of_each(text: str) -> tuple[float, str] | None:
     return math.floor(_SHARE / copies * 100) / 100, match[0]
 
 
-def remarks(text: str, *, has_gpu: bool, drafted: bool) -> list[str]:
+def remarks(text: str, *, has_gpu: bool, drafted: bool, training: bool) -> list[str]:
     """Return a sentence for each, with the words of the question that it is about. has_gpu:
     whether it names a GPU, so that only a part may run on the CPU; drafted: whether it names a
-    draft model."""
+    draft model; training: whether it is about training, of which few say anything."""
     low = text.lower()
     if has_gpu:
         low = _CPU.sub(" ", low)
-    rows = _REMARKS if drafted else (_DRAFT, *_REMARKS)
+    rows = (_DISTILLATION,) if training else _REMARKS if drafted else (_DRAFT, *_REMARKS)
     matches = ((pattern.search(low), sentence) for pattern, sentence in rows)
     return [f"{match[0]}: {sentence}" for match, sentence in matches if match]

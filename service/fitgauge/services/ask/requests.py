@@ -60,6 +60,9 @@ _ADVICE = {
 _OF_ONE = ("check_fit", "check_training_fit", "plan_training", "recommend_gpus")
 """Operations that take one model."""
 
+_REMARKED = ("check_fit", "check_training_fit", "recommend_gpus", "compare_fit")
+"""Operations that say what of a text no request has a field for."""
+
 _MOST_ANSWERS = 6
 """Answers to one question that names several models or GPUs."""
 
@@ -112,19 +115,14 @@ def questions(reading: Reading) -> list[Question]:
     gpus = [fields.get("gpu")]
     if reading.operation != "recommend_gpus":
         gpus = fields.pop("gpus", None) or gpus
-    methods = fields.pop("methods", None) or [None]
-    if reading.operation == "check_training_fit" and len(methods) > 1:
-        fields.pop("method")
-    else:
-        methods = [fields.pop("method", None)]
-    pairs = list(itertools.product(models, gpus, methods))
-    if len(pairs) > _MOST_ANSWERS:
-        notes.append(f"The first {_MOST_ANSWERS} of {len(pairs)} are answered.")
+    field = "method" if reading.operation == "check_training_fit" else "kv_cache_dtype"
+    kinds = fields.get(f"{field}s") or [fields.get(field)]
+    rows = list(itertools.product(models, gpus, kinds))
+    if len(rows) > _MOST_ANSWERS:
+        notes.append(f"The first {_MOST_ANSWERS} of {len(rows)} are answered.")
     return [
-        _question(
-            reading.operation, {**fields, "model": model, "gpu": gpu, "method": method}, notes
-        )
-        for model, gpu, method in pairs[:_MOST_ANSWERS]
+        _question(reading.operation, {**fields, "model": model, "gpu": gpu, field: kind}, notes)
+        for model, gpu, kind in rows[:_MOST_ANSWERS]
     ]
 
 
@@ -208,9 +206,13 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         chosen = next(name for name in DEFAULT_ENGINES if ENGINES[name].reads_gguf)
         fields["engine"] = chosen
         notes.append(f"engine: a KV cache in such a format is {chosen}'s; the answer is of it.")
-    if reading.operation in ("check_fit", "recommend_gpus"):
-        drafted = "draft_model" in fields
-        notes += remarks(reading.text, has_gpu=_names_gpus(fields), drafted=drafted)
+    if reading.operation in _REMARKED:
+        notes += remarks(
+            reading.text,
+            has_gpu=_names_gpus(fields),
+            drafted="draft_model" in fields,
+            training=reading.training,
+        )
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
         if format_of_cache := turboquant(reading.text):

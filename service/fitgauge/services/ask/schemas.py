@@ -52,6 +52,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
         list[str] | None, Meta(description="Where the question sets several side by side.")
     ] = None
     kv_cache_dtype: Annotated[str | None, Meta(description="Number format of the KV cache.")] = None
+    kv_cache_dtypes: Annotated[
+        list[str] | None, Meta(description="Where the question sets several side by side.")
+    ] = None
     context_length: Annotated[int | None, Meta(description="Tokens of a request.")] = None
     context_lengths: Annotated[
         list[int] | None, Meta(description="Where the question sets several side by side.")

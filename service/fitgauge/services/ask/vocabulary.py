@@ -57,7 +57,7 @@ _SETTINGS: Mapping[str, str] = {
     "ZERO": "zero|zero stage|zero3|zero2|zero1",
     "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
     "KV": (
-        "kv|cache|kv cache|kvcache|kv cache dtype|cache type k|cache type v|ctk|ctv|"
+        "kv|cache|kv cache|kv cache in|kv in|kvcache|kv cache dtype|cache type k|cache type v|ctk|ctv|"
         "kv cache quantization"
     ),
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
@@ -243,7 +243,7 @@ _TRAINERS: Mapping[str, str] = {
     "torchtitan": "torchtitan",
     "litgpt": "litgpt|lit gpt",
     "lightning": "pytorch lightning|lightning trainer|lightning ai",
-    "nemo": "nemo framework|megatron bridge|nvidia nemo|nemo sft",
+    "nemo": "nemo framework|megatron bridge|nvidia nemo",
     "nemo-automodel": "nemo automodel|automodel",
     "verl": "verl",
     "openrlhf": "openrlhf|open rlhf",

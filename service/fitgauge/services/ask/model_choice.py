@@ -87,10 +87,10 @@ def choose_model(
     largest = max(groups, key=len, default=[])
     if len(largest) > 1 and (not in_questions or any(fact in largest for fact in in_questions)):
         return None, [str(fact.value) for fact in largest]
-    asked = in_questions or named
-    if len(asked) > 1 and wants_one_gpu(text):
-        return None, [str(fact.value) for fact in asked]
-    return str(_most_said(asked, facts).value), []
+    options = in_questions or named
+    if len(options) > 1 and wants_one_gpu(text):
+        return None, [str(fact.value) for fact in options]
+    return str(_most_said(options, facts).value), []
 
 
 def draft_model(text: str, facts: Sequence[Fact]) -> Fact | None:

@@ -48,7 +48,7 @@ def container(command=None, arguments=(), image=None, **environment):
             ["/app/llama-server", "--hf-repo", "a/b-GGUF:Q4_K_M", "-c", "8192", "-np", "2"],
             "llama.cpp",
             "a/b-GGUF:Q4_K_M",
-            {"context_length": 4096, "n_parallel": 2},
+            {"context_length": 4096, "n_parallel": 2, "concurrency": 2},
         ),
         (
             ["text-generation-launcher", "--model-id", "a/b", "--num-shard", "2"],
@@ -134,7 +134,7 @@ def test_variables_are_settings_where_the_engine_reads_them():
     )  # fmt: skip
     assert ollama.engine.name == "ollama"
     assert ollama.log.flags == {
-        "context_length": 16384, "n_parallel": 2, "kv_cache_dtype": "q8_0"
+        "context_length": 16384, "concurrency": 2, "kv_cache_dtype": "q8_0"
     }  # fmt: skip
 
 
@@ -156,6 +156,63 @@ def test_what_bears_on_no_memory_is_not_named_and_what_does_is():
         container(["vllm", "serve", "a/b", "--dtype", "float32", "--block-size", "16"])
     )
     assert [note.message.split("`")[1] for note in read.notes] == ["--dtype"]
+
+
+def test_slots_of_one_buffer_share_its_context():
+    read = server_command(
+        container(["llama-server", "-hf", "a/b", "-c", "8192", "-np", "2", "--kv-unified"])
+    )
+    assert read.log.flags == {"context_length": 8192, "n_parallel": 2}
+    assert read.notes == ()
+
+
+def test_keys_and_values_of_two_formats_are_named():
+    command = ["llama-server", "-hf", "a/b", "-ctk", "q8_0"]
+    (note,) = server_command(container(command)).notes
+    assert note.message.startswith("`-ctk`")
+    both = server_command(container([*command, "-ctv", "q8_0"]))
+    assert (both.log.flags, both.notes) == ({"kv_cache_dtype": "q8_0"}, ())
+
+
+@pytest.mark.parametrize(
+    "draft, fields",
+    [
+        (
+            ["--speculative-config", '{"model": "c/d", "num_speculative_tokens": 3}'],
+            {"draft_model": "c/d", "speculative_tokens": 3},
+        ),
+        (
+            ["--speculative-config.method=mtp", "--speculative-config.num_speculative_tokens=1"],
+            {"speculative_tokens": 1},
+        ),
+        (
+            ["--speculative-config", '{"model": "/draft", "num_speculative_tokens": 3}'],
+            {},
+        ),
+        (
+            ["--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}'],
+            {},
+        ),
+    ],
+)
+def test_what_drafts_is_no_model_that_is_served(draft, fields):
+    read = server_command(container(["vllm", "serve", "a/b", *draft]))
+    assert (read.log.model, read.log.flags) == ("a/b", fields)
+
+
+def test_sglang_drafts_one_token_fewer_than_it_verifies():
+    command = ["sglang.launch_server", "--model-path", "a/b", "--speculative-num-draft-tokens", "4"]
+    draft = ["--speculative-draft-model-path", "c/d"]
+    own = server_command(container(command)).log
+    with_draft = server_command(container([*command, *draft])).log
+    assert (own.model, own.flags) == ("a/b", {"speculative_tokens": 3})
+    assert with_draft.flags == {"speculative_tokens": 3, "draft_model": "c/d"}
+
+
+@pytest.mark.parametrize("word", [["--task", "embed"], ["--runner", "pooling"]])
+def test_an_embedding_server_is_told_by_its_flags(word):
+    read = server_command(container(["vllm", "serve", "a/b", *word]))
+    assert (read.log.flags, read.notes) == ({"pooling": True}, ())
 
 
 def test_adapters_of_lora_are_slots():

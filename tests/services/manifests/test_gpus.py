@@ -115,6 +115,11 @@ spec:
             ["a100"],
             None,
         ),
+        (
+            "device.attributes['gpu.nvidia.com'].productName.matches('(?i).*a100.*40gb')",
+            ["a100 40gb"],
+            None,
+        ),
         ("device.attributes['gpu.nvidia.com'].profile == '1g.10gb'", [], "1g.10gb"),
         (
             "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0",

@@ -123,3 +123,32 @@ spec:
 """
     one, _ = read_manifests([service, "\n" * 30 + runtime])
     assert server_command(one.containers[0]).line == 7
+
+
+SETTINGS = """kind: ConfigMap
+metadata: {name: settings}
+data:
+  vllm.yaml: |
+    model: Qwen/Qwen3-8B
+    max-model-len: 4096
+    max_num_seqs: 8
+    enforce-eager: true
+    enable-lora: false
+    speculative-config: {model: a/b, num_speculative_tokens: 3}
+"""
+SETTINGS_FILE = 'args: ["--config", "/scripts/vllm.yaml", "--max-model-len", "8192"]'
+
+
+def test_a_file_of_settings_is_read_and_the_command_goes_before_it():
+    found = command(SETTINGS + "---\n" + POD.replace("COMMAND", SETTINGS_FILE))
+    assert (found.model, found.notes) == ("Qwen/Qwen3-8B", ())
+    assert found.model.line == 5
+    assert found.log.flags == {
+        "context_length": 8192, "max_num_seqs": 8, "enforce_eager": True,
+        "speculative_tokens": 3, "draft_model": "a/b",
+    }  # fmt: skip
+
+
+def test_a_file_of_settings_that_is_nowhere_is_named():
+    (note,) = command(POD.replace("COMMAND", SETTINGS_FILE)).notes
+    assert note.message == "`--config`: /scripts/vllm.yaml is not here: what it sets is left out."

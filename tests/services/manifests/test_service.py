@@ -131,6 +131,28 @@ def test_sizes_of_compose_are_of_1024(check, size, rules_of_it):
     assert rules(server) == rules_of_it
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve Qwen/Qwen3-8B -tp 2",
+        "applications:\n- import_path: ray.serve.llm:build_openai_app\n  args:\n    llm_configs:\n"
+        "    - model_loading_config: {model_id: Qwen/Qwen3-8B}\n"
+        "      engine_kwargs: {tensor_parallel_size: 2}\n",
+        "kind: RayCluster\nspec:\n  workerGroupSpecs:\n  - template:\n      spec:\n"
+        "        containers:\n"
+        "        - image: vllm/vllm-openai\n          args: [Qwen/Qwen3-8B, -tp, '2']\n"
+        "          resources: {limits: {nvidia.com/gpu: 2}}\n",
+        "kind: InferenceService\nspec:\n  predictor:\n    model:\n"
+        "      modelFormat: {name: huggingface}\n"
+        "      args: [--model_id=Qwen/Qwen3-8B, --tensor-parallel-size=2]\n"
+        "      resources: {limits: {nvidia.com/gpu: 2}}\n",
+    ],
+)
+def test_shared_memory_that_the_manifest_does_not_tell_is_no_matter(check, text):
+    (server,) = check(text, gpu="L40S").servers
+    assert (server.gpu_count, rules(server)) == (2, [])
+
+
 def test_an_engine_of_one_process_needs_no_shared_memory(check):
     text = (
         "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server-cuda\n"

@@ -113,6 +113,9 @@ class ContainerStart(NamedTuple):
     model_flags: tuple[str, ...] = ("--model",)
     """Flags that name the model."""
 
+    settings_flags: tuple[str, ...] = ()
+    """Flags that name a file of further settings, in YAML."""
+
     names_model_first: bool = False
     """Whether the model may also be the first word after the program."""
 

@@ -29,6 +29,7 @@ from fitgauge.services.manifests.parallelism import (
     pods_of_a_group,
 )
 from fitgauge.services.manifests.references import References
+from fitgauge.services.manifests.settings_file import setting_words
 from fitgauge.services.manifests.workloads import container_of, containers, environment_of
 from fitgauge.services.manifests.yaml_text import (
     Block,
@@ -194,11 +195,6 @@ def _ray_serve(document: Block) -> Iterator[Container]:
 def _ray_model(model: Block, worker: Container | None) -> Container:
     """Return a model of Ray Serve as the container of an engine. worker: a GPU worker."""
     options = block_at(model, "engine_kwargs")
-    arguments: list[Text] = []
-    for key, value in options.items():
-        if isinstance(value, Text) and value != "false":
-            arguments.append(text_of(f"--{key.replace('_', '-')}", value.line))
-            arguments += [value] if value != "true" else []
     loading = block_at(model, "model_loading_config")
     degrees = [
         int(value)
@@ -213,12 +209,12 @@ def _ray_model(model: Block, worker: Container | None) -> Container:
         name=f"llm_configs/{text_at(loading, 'model_id') or ''}",
         line=model.line,
         image=text_of(SERVER_IMAGE, model.line),
-        arguments=arguments,
+        arguments=list(setting_words(options)),
         environment={name: value for name, value in environment.items() if isinstance(value, Text)},
         resources=Block(),
         pod=worker.pod if worker is not None else Block(),
         model=text_at(loading, "model_source") or text_at(loading, "model_id"),
         gpu_count=count,
         gpu=text_at(model, "accelerator_type"),
-        shared_memory=worker.shared_memory if worker is not None else None,
+        shared_memory=worker.shared_memory if worker is not None else Text("unknown"),
     )

@@ -17,6 +17,7 @@ from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.services.common.launch_fields import launch_fields
 from fitgauge.services.manifests.containers import Container, Note, words
 from fitgauge.services.manifests.rope_scaling import lengthens, scaling_of
+from fitgauge.services.manifests.settings_file import file_words
 from fitgauge.services.manifests.yaml_text import Text, text_of
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
@@ -179,6 +180,7 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
     facts = row.container_start
     assert facts is not None
     flags, positional = _flags(command, facts.spellings)
+    flags, outside = _with_settings(row, flags, container.files)
     first = next(iter(positional), None) if facts.names_model_first else None
     values = {_key(flag): flag for flag in flags}
     named = next((values[name] for name in facts.model_flags if name in values), None)
@@ -206,6 +208,7 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
         )
     served = values.get("--served-model-name")
     notes = (
+        *outside,
         *(_fitted_note(row, flag) for flag in fitted),
         *_unread(row, flags, [start, *hook, *variables], log),
     )
@@ -222,6 +225,28 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
         release=tag["version"] if tag else None,
         line=line,
     )
+
+
+def _with_settings(
+    row: Engine, flags: tuple[Flag, ...], files: Mapping[str, Text]
+) -> tuple[tuple[Flag, ...], list[Note]]:
+    """Return the flags, with those of the file that one of them names where they are not set
+    already, and a note on a file that is not known."""
+    facts = row.container_start
+    assert facts is not None
+    result, notes = list(flags), []
+    for flag in flags:
+        if _key(flag) not in facts.settings_flags or flag.value is None:
+            continue
+        result.remove(flag)
+        more = file_words(files, flag.value)
+        if more is None:
+            message = f"`{flag.name}`: {flag.value} is not here: what it sets is left out."
+            notes.append(Note(flag.name.line, message))
+            continue
+        named = {_key(one) for one in result}
+        result += [one for one in _flags(more, facts.spellings)[0] if _key(one) not in named]
+    return tuple(result), notes
 
 
 def _key(flag: Flag) -> str:
@@ -297,7 +322,7 @@ def _unread(
             continue
         if "$" in flag.text:
             yield Note(flag.name.line, f"`{flag.name}`: `{flag.value}` is not set here.")
-        elif flag.value not in facts.default_values.get(name, ()):
+        elif (flag.value or "") not in facts.default_values.get(name, ()):
             others = [one.text for one in command_flags if one is not flag]
             if _asks(_parsed(row, [*before, *others])) == _asks(log):
                 yield Note(flag.name.line, _left_out(flag, name, row))

@@ -52,7 +52,8 @@ class Container(Struct, kw_only=True):
     mounts: list[Block] = []
     """Volumes of the pod and where they are mounted."""
     shared_memory: Text | None = None
-    """The size of /dev/shm, where it is no volume; `host` for the machine's own."""
+    """The size of /dev/shm, where it is no volume; `host` for the machine's own, `unlimited` where
+    a volume has no limit, `unknown` where the manifest cannot say."""
     files: dict[str, Text] = {}
     """Files that it mounts from ConfigMaps, by their paths."""
     pool: Literal["prefill", "decode"] | None = None

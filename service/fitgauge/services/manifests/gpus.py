@@ -37,12 +37,10 @@ _KINDS = {"habana.ai/gaudi": ("Gaudi 2", "Gaudi 3")}
 _SHARED = re.compile(r"nvidia\.com/(?:gpu|mig-[\w.]+)\.shared")
 _SLICE = re.compile(r"nvidia\.com/mig-(?P<slice>\d{1,2}g\.\d{1,3}gb)[\w.+-]*")
 _DRA_CLASS = re.compile(r"gpu|mig|gaudi|npu|tpu|accelerator")
-_DRA_PRODUCT = re.compile(
-    r"(?:productName|model)[^'\"]{0,80}['\"]\^?(?:\.\*)?(?P<name>[^'\"]{2,80})['\"]"
-)
+_DRA_PRODUCT = re.compile(r"(?:productName|model)[^'\"]{0,80}['\"](?P<name>[^'\"]{2,80})['\"]")
 _DRA_SLICE = re.compile(r"profile[^'\"]{0,40}['\"](?P<slice>\d{1,2}g\.\d{1,3}gb)['\"]")
 _DRA_MEMORY = re.compile(r"memory[^'\"]{0,80}['\"](?P<size>\d{1,6}(?:Gi|G))['\"]")
-_PATTERN_SIGNS = re.compile(r"\.\*|[\^$()\\]")
+_PATTERN_SIGNS = re.compile(r"\(\?i\)|\.[*+]|[\^$()\\]")
 _SHARED_PRODUCT = "-SHARED"
 
 
@@ -140,7 +138,7 @@ def _of_claim(
         product, profile = _DRA_PRODUCT.search(expression), _DRA_SLICE.search(expression)
         memory = _DRA_MEMORY.search(expression)
         if product:
-            names.append(_text(_PATTERN_SIGNS.sub("", product["name"]), expression))
+            names.append(_text(_PATTERN_SIGNS.sub(" ", product["name"]).strip(), expression))
         elif memory:
             names.append(_text(memory["size"].replace("Gi", "GiB"), expression))
         if profile:

@@ -29,7 +29,8 @@ from fitgauge.services.manifests.yaml_text import (
 )
 
 _KSERVE_IMAGE = "kserve/huggingfaceserver"
-"""The runtime of KServe's model format huggingface."""
+"""The runtime of KServe's model format huggingface, which mounts a volume of medium Memory at
+/dev/shm (config/runtimes/kserve-huggingfaceserver.yaml)."""
 
 
 def _hub_address(uri: Text | None) -> Text | None:
@@ -57,18 +58,19 @@ def inference_service(document: Block, named: References) -> Iterator[Container]
     container = container_of(base, Block({**pod, **predictor}), owner_of(document))
     own = container_of(model, predictor, owner_of(document))
     uri = text_at(model, "storageUri") or text_at(model, "storage", "path")
-    huggingface = text_at(model, "modelFormat", "name") == "huggingface"
+    kserves_own = not pod and text_at(model, "modelFormat", "name") == "huggingface"
     yield structs.replace(
         container,
         line=model.line,
         image=own.image
         or container.image
-        or (text_of(_KSERVE_IMAGE, model.line) if huggingface else None),
+        or (text_of(_KSERVE_IMAGE, model.line) if kserves_own else None),
         command=own.command or container.command,
         arguments=[*container.arguments, *own.arguments],
         environment=container.environment | own.environment,
         resources=own.resources or container.resources,
         model=_hub_address(uri),
+        shared_memory=Text("unlimited") if kserves_own else container.shared_memory,
     )
 
 

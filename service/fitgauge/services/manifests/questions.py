@@ -264,7 +264,7 @@ def shared_memory_note(container: Container, command: ServerCommand, ranks: int)
     """Return a note where processes of several GPUs exchange data through too small a /dev/shm; an
     engine whose GPUs hold whole layers is one process."""
     size = container.shared_memory
-    if ranks < 2 or command.engine.splits_layers or size in ("host", "unlimited"):
+    if ranks < 2 or command.engine.splits_layers or size in ("host", "unlimited", "unknown"):
         return None
     available = bytes_of(size) if size is not None else _DEFAULT_SHARED_MEMORY
     if available is None or available > _DEFAULT_SHARED_MEMORY:

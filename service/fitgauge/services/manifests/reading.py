@@ -106,7 +106,12 @@ def _containers(node: Node, named: References) -> Iterator[Container]:
     if isinstance(node, Text):  # the command line alone, as `ps -o args=` shows a pod's
         written = text_of(node.replace("\\ ", " "), node.line)
         yield Container(
-            name="command", line=node.line, command=words(written), resources=Block(), pod=Block()
+            name="command",
+            line=node.line,
+            command=words(written),
+            resources=Block(),
+            pod=Block(),
+            shared_memory=Text("unknown"),
         )
     if not isinstance(node, Block):
         return

@@ -153,6 +153,9 @@ class ManifestChecker:
         except MissingModelError as error:
             answer.summary = str(error)
             answer.remarks = [Remark("no-answer", error.line, answer.summary)]
+            answer.remarks += [
+                Remark("not-read", note.line, note.message) for note in command.notes
+            ]
             return _Pending(answer, None, server)
         except FitgaugeError as error:
             answer.summary = f"{error.detail} {error.hint}"

@@ -24,6 +24,9 @@ CLAIMS = ("ResourceClaim", "ResourceClaimTemplate")
 """Kinds that containers claim GPUs by."""
 _DEVICE_FOLDER = "/dev/shm"
 _LEADER = "leaderWorkerTemplate"
+_MOUNTS_SHARED_MEMORY = ("RayCluster", "RayJob", "RayService")
+"""Kinds whose operator mounts a volume of medium Memory at /dev/shm. Source: ray-project/kuberay
+ray-operator/controllers/ray/common/pod.go, SharedMemoryVolumeMountPath."""
 
 
 def named_objects(documents: Sequence[Node], kinds: Sequence[str]) -> dict[str, Block]:
@@ -38,8 +41,11 @@ def named_objects(documents: Sequence[Node], kinds: Sequence[str]) -> dict[str, 
 def containers(document: Node) -> Iterator[Container]:
     """Yield the containers of every pod in a document, by the line."""
     for block in objects([document]):
-        if text_at(block, "kind") not in _TEMPLATES:
-            yield from _pods(block, owner_of(block), 1)
+        kind = text_at(block, "kind")
+        for container in _pods(block, owner_of(block), 1) if kind not in _TEMPLATES else ():
+            if kind in _MOUNTS_SHARED_MEMORY:
+                container.shared_memory = container.shared_memory or Text("unlimited")
+            yield container
 
 
 def objects(documents: Sequence[Node]) -> Iterator[Block]:

@@ -3,6 +3,8 @@
 Source: llama-server(1) (flags and their variables), .devops/cuda.Dockerfile (entrypoint); ollama
 envconfig/config.go."""
 
+import re
+
 from fitgauge.engine.serving.container import ContainerStart, PositionFlags
 
 CONTAINER = ContainerStart(
@@ -17,6 +19,8 @@ CONTAINER = ContainerStart(
         "--hf-file": "-hff",
         "--n-gpu-layers": "-ngl",
         "--gpu-layers": "-ngl",
+        "--flash-attn": "-fa",
+        "--batch-size": "-b",
     },
     variables={
         "LLAMA_ARG_MODEL": "-m {}",
@@ -27,14 +31,28 @@ CONTAINER = ContainerStart(
         "LLAMA_ARG_UBATCH": "-ub {}",
         "LLAMA_ARG_N_GPU_LAYERS": "-ngl {}",
         "LLAMA_ARG_CACHE_TYPE_K": "-ctk {}",
+        "LLAMA_ARG_CACHE_TYPE_V": "-ctv {}",
     },
-    default_values={"-ngl": frozenset({"all", "auto", "99", "999", "-1"})},
+    default_values={
+        "-fa": frozenset({"", "1", "auto", "on", "true"}),
+        "-ngl": frozenset({"all", "auto", "99", "999", "-1"}),
+    },
+    # a batch of fewer tokens than those of one pass (-ub, 512) would narrow that
+    harmless_values={"-b": re.compile(r"\A(?:[6-9]\d\d|5[2-9]\d|51[2-9]|\d{4,6})\Z")},
     unrelated_flags=frozenset(
         {
-            "--alias", "--api-key", "--chat-template", "--host", "--jinja", "--log-disable",
-            "--metrics", "--mlock", "--no-mmap", "--port", "--threads", "--threads-batch",
-            "--rope-freq-base", "--rope-scaling", "--timeout", "--yarn-orig-ctx", "-a", "-hff",
-            "-t", "-tb",
+            "--alias", "--api-key", "--api-key-file", "--api-prefix", "--cache-reuse",
+            "--chat-template", "--chat-template-file", "--chat-template-kwargs", "--cont-batching",
+            "--context-shift", "--hf-token", "--host", "--jinja", "--keep", "--kv-unified",
+            "--log-colors", "--log-disable", "--log-file", "--log-prefix", "--log-timestamps",
+            "--log-verbosity", "--metrics", "--min-p", "--mlock", "--n-predict",
+            "--no-context-shift", "--no-mmap", "--no-warmup", "--no-webui", "--numa", "--offline",
+            "--path", "--port", "--predict", "--presence-penalty", "--prio", "--props",
+            "--reasoning-budget", "--reasoning-format", "--repeat-penalty", "--rope-freq-base",
+            "--rope-scaling", "--seed", "--slot-save-path", "--slots", "--ssl-cert-file",
+            "--ssl-key-file", "--temp", "--threads", "--threads-batch", "--threads-http",
+            "--timeout", "--top-k", "--top-p", "--verbose", "--yarn-orig-ctx", "-a", "-cb", "-hff",
+            "-hft", "-kvu", "-lv", "-n", "-s", "-t", "-tb", "-to", "-v",
         }
     ),
     takes_all_gpus=True,
@@ -44,8 +62,8 @@ OLLAMA = ContainerStart(
     images=("ollama/ollama",),
     programs=(("ollama", "serve"),),
     variables={
-        "OLLAMA_CONTEXT_LENGTH": "KvSize:{}",
-        "OLLAMA_NUM_PARALLEL": "Parallel:{}",
+        "OLLAMA_CONTEXT_LENGTH": "OLLAMA_CONTEXT_LENGTH:{}",
+        "OLLAMA_NUM_PARALLEL": "OLLAMA_NUM_PARALLEL:{}",
         "OLLAMA_KV_CACHE_TYPE": "KvCacheType:{}",
     },
     takes_all_gpus=True,

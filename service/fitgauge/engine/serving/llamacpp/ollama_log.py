@@ -50,6 +50,15 @@ _COMMAND = {
     "n_parallel": ("--parallel", re.compile(r"--parallel (\d{1,5})")),
     "n_gpu_layers": ("--n-gpu-layers", re.compile(r"--n-gpu-layers (\d{1,4})")),
 }
+_VARIABLES = {
+    "context_length": (
+        "OLLAMA_CONTEXT_LENGTH",
+        re.compile(r"OLLAMA_CONTEXT_LENGTH[:=]([1-9]\d{0,8})"),
+    ),
+    "concurrency": ("OLLAMA_NUM_PARALLEL", re.compile(r"OLLAMA_NUM_PARALLEL[:=]([1-9]\d{0,4})")),
+}
+"""The context of one slot, and slots, which all have their cache from the start; the sizes above
+are of all slots. 0 leaves the choice to Ollama. Source: envconfig/config.go."""
 _CACHE_TYPE = re.compile(r"KvCacheType:(?P<type>[a-z]\w{1,7})")
 _RUN = re.compile(r"ollama run (?P<tag>[A-Za-z0-9][\w.:/-]{1,96})")
 _LOAD = "starting "
@@ -59,8 +68,11 @@ def read(lines: list[Line]) -> StartLog:
     """Return what Ollama's log says of the last model it loaded."""
     version = first(lines, "(version ", _LISTENING)
     loaded = _last_load(lines)
-    flags = llamacpp.flags_of(loaded)
-    flags |= last_integers(loaded, _COMMAND) | last_integers(loaded, _INTEGERS)
+    flags = last_integers(lines, _VARIABLES) | llamacpp.flags_of(loaded)
+    sizes = last_integers(loaded, _COMMAND) | last_integers(loaded, _INTEGERS)
+    flags |= sizes
+    if "context_length" in sizes:  # of all slots
+        flags.pop("concurrency", None)
     cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
     if cache and cache["type"] != "f16":
         flags["kv_cache_dtype"] = cache["type"]

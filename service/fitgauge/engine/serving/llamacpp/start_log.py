@@ -97,13 +97,13 @@ _OPTIONS = {
     "n_ubatch": re.compile(r" (?:-ub|--ubatch-size)[ =](\d{1,7})"),
     "n_gpu_layers": re.compile(r" (?:-ngl|--n-gpu-layers|--gpu-layers)[ =](\d{1,4})"),
 }
+_UNIFIED = re.compile(r" (?:--kv-unified|-kvu)(?![\w-])")
 _NO_PROJECTOR = re.compile(r" --no-mmproj(?:-auto)?(?![\w-])")
 """--no-mmproj-offload keeps the projector, in the machine's memory."""
-_CACHE_OPTION = re.compile(r" (?:-ctk|--cache-type-k)[ =](?P<type>\w{2,8})")
-OPTIONS = tuple(
-    name
-    for pattern in (*_OPTIONS.values(), _CACHE_OPTION)
-    for name in re.findall(r"--[a-z-]+", pattern.pattern)
+_CACHE_OPTION = re.compile(r" (?:-ct|--cache-type-)(?P<part>[kv])[ =](?P<type>\w{2,8})")
+OPTIONS = (
+    *(name for pattern in _OPTIONS.values() for name in re.findall(r"--[a-z-]+", pattern.pattern)),
+    *("--cache-type-k", "--cache-type-v"),
 )
 _SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
@@ -204,6 +204,8 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
         match = first(lines, key, pattern)
         if match:
             flags[name] = int(match[1])
+            if name == "context_length":  # of all slots
+                flags.pop("concurrency", None)
     slot = first(lines, "n_ctx_slot", _SLOT)
     if slot and "context_length" not in flags:
         flags |= {"context_length": int(slot["context"]), "n_parallel": int(slot["slots"])}
@@ -220,7 +222,8 @@ def flags_of(lines: list[Line]) -> dict[str, Flag]:
 
 
 def _of_command(lines: list[Line]) -> dict[str, Flag]:
-    """Return the flags of a command line in the text, its context divided over the slots."""
+    """Return the flags of a command line in the text: its context divided over the slots, each of
+    which has its part of the cache from the start."""
     command = " ".join(line.text for line in lines if _PROGRAM.search(line.text))[:8192]
     settings: dict[str, Flag] = {
         name: int(match[1])
@@ -228,12 +231,15 @@ def _of_command(lines: list[Line]) -> dict[str, Flag]:
         if (match := pattern.search(command))
     }
     context, slots = settings.get("context_length"), settings.get("n_parallel", 1)
-    if isinstance(context, int) and isinstance(slots, int) and slots > 1:
-        settings["context_length"] = max(1, context // slots)
+    divided = isinstance(slots, int) and slots > 1 and not _UNIFIED.search(command)
+    if divided and isinstance(context, int) and isinstance(slots, int):
+        settings |= {"context_length": max(1, context // slots), "concurrency": slots}
     if _NO_PROJECTOR.search(command):
         settings["language_model_only"] = True
-    cache = _CACHE_OPTION.search(command)
-    return settings | ({"kv_cache_dtype": cache["type"]} if cache else {})
+    formats = {match["part"]: match["type"] for match in _CACHE_OPTION.finditer(command)}
+    if len(formats) == 2 and len(set(formats.values())) == 1:  # one alone leaves the other in f16
+        settings["kv_cache_dtype"] = formats["k"]
+    return settings
 
 
 def model_of(lines: list[Line]) -> str | None:

@@ -8,6 +8,7 @@ CONTAINER = ContainerStart(
     images=("sglang",),
     programs=(("sglang.launch_server",), ("sglang", "serve"), ("dynamo.sglang",)),
     model_flags=("--model-path", "--model"),
+    settings_flags=("--config",),
     spellings={
         "--tensor-parallel-size": "--tp-size",
         "--pipeline-parallel-size": "--pp-size",
@@ -22,12 +23,23 @@ CONTAINER = ContainerStart(
     ),
     unrelated_flags=frozenset(
         {
-            "--api-key", "--chat-template", "--disaggregation-bootstrap-port",
-            "--disaggregation-ib-device", "--disaggregation-transfer-backend",
-            "--dist-init-addr", "--download-dir",
-            "--enable-metrics", "--host", "--log-level", "--log-requests", "--nnodes",
-            "--node-rank", "--port", "--reasoning-parser", "--served-model-name",
-            "--tokenizer-path", "--tool-call-parser", "--trust-remote-code",
+            "--admin-api-key", "--api-key", "--chat-template", "--crash-dump-folder",
+            "--custom-weight-loader", "--decode-log-interval", "--disaggregation-bootstrap-port",
+            "--disaggregation-ib-device", "--disaggregation-transfer-backend", "--dist-init-addr",
+            "--dist-timeout", "--download-dir", "--enable-cache-report", "--enable-metrics",
+            "--enable-request-time-stats-logging", "--fastapi-root-path", "--file-storage-path",
+            "--grammar-backend", "--hf-chat-template-name", "--host",
+            "--incremental-streaming-output", "--kv-events-config", "--load-balance-method",
+            "--load-format", "--log-level", "--log-level-http", "--log-requests",
+            "--log-requests-format", "--log-requests-level", "--log-requests-target",
+            "--model-loader-extra-config", "--nccl-init-addr", "--nccl-port", "--nnodes",
+            "--node-rank", "--otlp-traces-endpoint", "--port", "--preferred-sampling-params",
+            "--random-seed", "--reasoning-parser", "--revision", "--sampling-backend",
+            "--schedule-policy", "--served-model-name", "--show-time-cost", "--skip-server-warmup",
+            "--skip-tokenizer-init", "--ssl-ca-certs", "--ssl-certfile", "--ssl-keyfile",
+            "--ssl-keyfile-password", "--stream-interval", "--tokenizer-mode", "--tokenizer-path",
+            "--tool-call-parser", "--tool-server", "--trust-remote-code", "--warmups",
+            "--watchdog-timeout", "--weight-version",
         }
     ),
 )  # fmt: skip

@@ -70,13 +70,16 @@ _ARGUMENTS: dict[str, tuple[str, type[Flag]]] = {
     "max_num_seqs": ("max_running_requests", int),
     "enforce_eager": ("disable_cuda_graph", bool), "cpu_offload_gib": ("cpu_offload_gb", float),
     "dtype": ("dtype", str), "hicache_on": ("enable_hierarchical_cache", bool),
-    "hicache_gb": ("hicache_size", float), "disaggregation": ("disaggregation_mode", str),
+    "hicache_gb": ("hicache_size", float),
+    "draft_tokens": ("speculative_num_draft_tokens", int),
+    "disaggregation": ("disaggregation_mode", str),
 }  # fmt: skip
 OPTIONS = options(_ARGUMENTS)
 _SHORT: dict[str, tuple[str, type[Flag]]] = {
     "tensor_parallel": ("tp", int), "pipeline_parallel": ("pp", int),
     "data_parallel": ("dp", int), "expert_parallel": ("ep", int),
 }  # fmt: skip
+_ALGORITHM = "speculative_algorithm"
 _COMMANDS = ("server_args=", "launch_server", "sglang serve ")
 _LINE = re.compile(r"max_total_num_tokens=\d+.{0,200}?context_len=(?P<context>\d{1,9})")
 _CHUNK = re.compile(r"chunked_prefill_size=(?P<tokens>\d{1,9})")
@@ -98,6 +101,13 @@ def read(lines: list[Line]) -> StartLog:
         values["context_length"] = int(context["context"])
     if chunk and "max_batched_tokens" not in values:
         values["max_batched_tokens"] = int(chunk["tokens"])
+    tokens = values.pop("draft_tokens", 0)
+    if isinstance(tokens, int) and tokens > 1 and argument(commands, _ALGORITHM) != "NGRAM":
+        named = argument(commands, "speculative_draft_model_path")
+        draft = hub_id(named)
+        if named is None or draft is not None:
+            values["speculative_tokens"] = tokens - 1  # the last one is the model's own
+            values |= {"draft_model": draft} if draft else {}
     if values.get("hicache_on"):
         values["kv_offload_rank_gib"] = float(values.get("hicache_gb", 0)) * 10**9 / GIB
     if values.get("disaggregation") not in ("prefill", "decode"):

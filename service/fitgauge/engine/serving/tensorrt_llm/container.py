@@ -8,6 +8,7 @@ CONTAINER = ContainerStart(
     images=(),
     programs=(("trtllm-serve", "serve"), ("trtllm-serve",), ("dynamo.trtllm",)),
     names_model_first=True,
+    settings_flags=("--extra-llm-api-options", "--config"),
     unrelated_flags=frozenset(
         {
             "--backend", "--host", "--log-level", "--port", "--reasoning-parser", "--tokenizer",

@@ -11,7 +11,7 @@ import re
 
 from msgspec import structs
 
-from fitgauge.engine.serving.start_log.arguments import argument, flags, options
+from fitgauge.engine.serving.start_log.arguments import argument, flag, flags, options
 from fitgauge.engine.serving.start_log.lines import Line, joined
 from fitgauge.engine.serving.start_log.measurements import (
     OUT_OF_MEMORY,
@@ -124,6 +124,18 @@ _NO_ITEMS = re.compile(
     r"(?=[^}\n]{0,120}\bvideo\W{1,4}0\b)"
 )
 """Towers read images and videos: they are loaded where one of these may be sent."""
+_DRAFTING = re.compile(
+    r"speculative[-_]config['\"]?[ =:]{1,2}['\"]?(?P<settings>\{[^{}]{0,2048}\})"
+    r"|--speculative[-_]config\.(?P<key>\w[\w-]{0,40})[ =](?P<value>[^\s'\"]{1,200})"
+)
+_WITHOUT_WEIGHTS = ("ngram", "suffix")
+"""Methods that draft from the text alone."""
+_POOLING = {
+    "runner": ("pooling",),
+    "convert": ("embed", "classify", "reward"),
+    "task": ("embed", "embedding", "classify", "score", "reward"),
+}
+"""What makes it embed or score, before 0.11 by its task. Source: vllm/config/model.py."""
 _WORKER = re.compile(
     r"\((?:VllmWorkerProcess|VllmWorker|Worker|EngineCore|RayWorkerWrapper)[ _]?"
     r"(?P<rank>[\w=]{0,40}(?: [A-Z]{2}\d{1,4}){0,4}) ?pid=(?P<pid>\d{1,10})"
@@ -137,12 +149,34 @@ _COMMANDS = ("non-default args:", "vllm serve ", "vllm bench ", "vllm.entrypoint
 _LONGEST_COMMAND = 64 * 1024
 
 
+def _drafting(commands: str) -> tuple[dict[str, Flag], str]:
+    """Return how many tokens are drafted, and by which model, and the commands without that: the
+    draft's name is not the model's."""
+    rest = _DRAFTING.sub(" ", commands)
+    written = " ".join(
+        match["settings"] or f"--{match['key']} {match['value']}"
+        for match in _DRAFTING.finditer(commands)
+    )
+    method = argument(written, "method") or argument(rest, "spec_method")
+    tokens = flag(written, "num_speculative_tokens", int) or flag(rest, "spec_tokens", int)
+    if not tokens or method in _WITHOUT_WEIGHTS:
+        return {}, rest
+    named = argument(written, "model") or argument(rest, "spec_model")
+    if named is None:  # its own layers draft
+        return {"speculative_tokens": tokens}, rest
+    draft = hub_id(named)
+    return {"speculative_tokens": tokens, "draft_model": draft} if draft else {}, rest
+
+
 def read(lines: list[Line]) -> StartLog:
     """Return what vLLM's log says."""
     lines = last_start(lines, "non-default args:", _RULES)
     config = _joined(lines, _ENGINE)
     commands = joined(lines, *_COMMANDS)[:_LONGEST_COMMAND]
-    values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG)
+    drafting, commands = _drafting(commands)
+    values = flags(commands, _ARGUMENTS) | flags(config, _CONFIG) | drafting
+    if any(argument(commands, key) in words for key, words in _POOLING.items()):
+        values["pooling"] = True
     if _NO_ITEMS.search(commands):
         values["language_model_only"] = True
     half = _HALVES.get(str(values.pop("kv_role", None)))

@@ -272,16 +272,14 @@ class Offers:
             clouds=tuple(each.offer.cloud for each in priced),
         )
 
-    def card_hour(
-        self, accelerator_id: str, clouds: Collection[str] | None = None
-    ) -> PriceRange | None:
+    def card_hour(self, accelerator_id: str) -> PriceRange | None:
         """Return what one GPU costs in the machine of each cloud that is the cheapest by the GPU,
         None where no price is known.
 
         The machine may have to be rented whole: see `price` for so many GPUs.
         """
         cheapest = []
-        for of_cloud in self._of_clouds(accelerator_id, clouds):
+        for of_cloud in self._of_clouds(accelerator_id, None):
             best = min(of_cloud, key=lambda row: _price(row) / row.count)
             if (
                 best.usd_per_hour_low is not None

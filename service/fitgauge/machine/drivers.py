@@ -54,9 +54,9 @@ def this_machine(root: Path = Path("/")) -> Machine | None:
     return None
 
 
-def memory_of_machine(root: Path = Path("/")) -> int | None:
+def memory_of_machine() -> int | None:
     """Return the memory of a Linux machine [bytes]; None of another."""
-    host = _host_memory(root)
+    host = _host_memory(Path("/"))
     return host[0] if host else None
 
 

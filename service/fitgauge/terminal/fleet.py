@@ -27,10 +27,10 @@ _TERMS = 3
 _VERDICTS = {"fits": "green", "tight": "yellow", "does not fit": "red"}
 
 
-def show_fleet(answer: FleetAnswer, console: Console | None = None) -> None:
+def show_fleet(answer: FleetAnswer) -> None:
     """Print the summary, one line for every model, what each plan takes, and the entries that are
     not answered."""
-    console = console or open_console()
+    console = open_console()
     console.print(f"[bold]{escape(answer.summary)}[/bold]", soft_wrap=True, highlight=False)
     console.print()
     table = Table(box=None, pad_edge=False)
@@ -58,10 +58,10 @@ def show_fleet(answer: FleetAnswer, console: Console | None = None) -> None:
     _faults(answer.faults, console)
 
 
-def show_drift(answer: DriftAnswer, console: Console | None = None) -> None:
+def show_drift(answer: DriftAnswer) -> None:
     """Print the summary, one line for every change with the terms behind it, and the entries that
     are not answered."""
-    console = console or open_console()
+    console = open_console()
     console.print(f"[bold]{escape(answer.summary)}[/bold]", soft_wrap=True, highlight=False)
     if answer.rows:
         console.print()

@@ -27,9 +27,9 @@ def show_gpus(rows: list[Accelerator], offers: Offers, console: Console | None =
         )
 
 
-def show_gpu(row: Accelerator, offers: Offers, console: Console | None = None) -> None:
+def show_gpu(row: Accelerator, offers: Offers) -> None:
     """One accelerator, and every machine of a cloud that holds it."""
-    console = console or open_console()
+    console = open_console()
     show_gpus([row], offers, console)
     machines = offers.of(row.id)
     if not machines:

@@ -15,10 +15,10 @@ _WIDTHS = (12, 18, 20)
 """Columns of verdict, need and GPUs; the model has the rest."""
 
 
-def show_manifests(answer: ManifestsAnswer, console: Console | None = None) -> None:
+def show_manifests(answer: ManifestsAnswer) -> None:
     """Print one line for every server, then what to change in those that do not fit, then the
     lines that the answers leave out."""
-    console = console or open_console()
+    console = open_console()
     console.print(as_typed(answer.summary), highlight=False, markup=False)
     for server in answer.servers:
         _server(server, console)

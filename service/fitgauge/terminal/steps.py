@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -13,10 +12,10 @@ from fitgauge.terminal.drawing import draw_bar, gib
 _BAR = 20
 
 
-def show_step(terms: Sequence[MeasuredTerm], console: Console | None = None) -> None:
+def show_step(terms: Sequence[MeasuredTerm]) -> None:
     """Print two bars for every term: the estimate, and the measurement, green where it lies in the
     estimate's interval."""
-    console = console or open_console()
+    console = open_console()
     scale = max((max(term.measured, term.estimated) for term in terms), default=0) / _BAR or 1
     table = Table(box=None, pad_edge=False, show_header=False)
     for justify in ("left", "left", "left", "right", "right"):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from fitgauge.console import open_console
@@ -12,12 +11,10 @@ _NAMED = 3
 """GPUs of a class that are named."""
 
 
-def show_gaps(
-    gaps: Sequence[Gap], figures: Sequence[Figure], console: Console | None = None
-) -> None:
+def show_gaps(gaps: Sequence[Gap], figures: Sequence[Figure]) -> None:
     """Print how often each engine was measured on each class of GPU, and the figures that rest on
     least, each with the run that would measure it."""
-    console = console or open_console()
+    console = open_console()
     table = Table("engine", "from", "class", "campaigns", "ever", "doubt", "GPUs", box=None)
     for gap in gaps:
         more = f" and {len(gap.gpus) - _NAMED} more" if len(gap.gpus) > _NAMED else ""

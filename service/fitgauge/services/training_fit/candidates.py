@@ -100,7 +100,7 @@ def ladders(
     yield Ladder((*_shorter(workload, setup),), last_resort=True)
 
 
-def _saving(workload: TrainingWorkload, change: Change, *, batch: bool = True) -> Change:
+def _saving(workload: TrainingWorkload, change: Change) -> Change:
     """Return the change together with what saves memory at little cost: activations checkpointed,
     the loss fused with the head, micro-batches of 1. The words say all that it changes."""
     words, fields = change.words, Fields()
@@ -110,7 +110,7 @@ def _saving(workload: TrainingWorkload, change: Change, *, batch: bool = True) -
     if workload.loss not in ("fused", "none"):
         words += ", fuse the loss with the head (Liger)"
         fields["loss"] = "fused"
-    if batch and workload.micro_batch_size > 1:
+    if workload.micro_batch_size > 1:
         words += ", take micro-batches of 1"
         fields["micro_batch_size"] = 1
     return Change(words, fields | change.fields)

@@ -11,13 +11,11 @@ COUNT = ("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
 """Names a config gives the number of heads under."""
 
 
-def nextn_heads(
-    config: Config, layer: parts.Layer, *, base: str = "model", count: int | None = None
-) -> tuple[Block, ...]:
+def nextn_heads(config: Config, layer: parts.Layer, *, base: str = "model") -> tuple[Block, ...]:
     """DeepSeek's heads, numbered on from the last layer: `layer`, the norms and projection that
     join it to the model, copies of the embedding and the output head. Nothing where the config
-    counts none; `count` overrides its number."""
-    heads = config.integer(*COUNT, default=0, high=64) if count is None else count
+    counts none."""
+    heads = config.integer(*COUNT, default=0, high=64)
     if not heads:
         return ()
     hidden = config.integer("hidden_size")

@@ -114,12 +114,11 @@ def kinds(config: Config, *names: str, layers: int) -> list[str] | None:
     return [str(kind) for kind in config.items(*names, length=layers)[:layers]]
 
 
-def interval_kinds(
-    config: Config, *, layers: int, interval: int, names: tuple[str, ...] = ("layer_types",)
-) -> list[str]:
-    """`layer_types`, or full attention in every `interval`-th layer and linear attention
-    between."""
-    layer_types = kinds(config, *names, layers=layers)
+def interval_kinds(config: Config) -> list[str]:
+    """`layer_types`, or full attention in every `full_attention_interval`-th layer and linear
+    attention between."""
+    layers, interval = config.layers(), config.integer("full_attention_interval", default=4)
+    layer_types = kinds(config, "layer_types", layers=layers)
     if interval < 1:
         raise MalformedModelError(
             f"{config.where}: full_attention_interval is {interval}, not 1 or more.",

@@ -39,11 +39,8 @@ class Family:
     """Whether its checkpoints hold multi-token prediction heads."""
 
 
-def read_latent(
-    config: Config, family: Family, *, base: str = "model", head: str = "lm_head"
-) -> ModelSpec:
-    """Return the ModelSpec of an MLA decoder; `base` and `head` are where a multimodal
-    checkpoint keeps its language model."""
+def read_latent(config: Config, family: Family) -> ModelSpec:
+    """Return the ModelSpec of an MLA decoder."""
     config = stack.filled(config, family.defaults)
     count = config.layers()
     sparse = schedules.after_dense(config, count) if family.experts else [False] * count
@@ -54,11 +51,9 @@ def read_latent(
         for routed, own in dict.fromkeys(kinds)
     }
     layers = [by_kind[kind] for kind in kinds]
-    spec = stack.decoder(
-        config, layers, base=base, head=head, rotary_tables=rotary_tables(config, family)
-    )
+    spec = stack.decoder(config, layers, rotary_tables=rotary_tables(config, family))
     last = layer(config, family, routed=bool(family.experts), indexed=family.indexer)
-    heads = mtp.nextn_heads(config, last, base=base) if family.predicts else ()
+    heads = mtp.nextn_heads(config, last) if family.predicts else ()
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 

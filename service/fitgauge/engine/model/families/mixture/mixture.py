@@ -60,11 +60,8 @@ class Family:
     """Whether its checkpoints hold multi-token prediction heads."""
 
 
-def read_mixture(
-    config: Config, family: Family, *, base: str = "model", head: str = "lm_head"
-) -> ModelSpec:
-    """Return the ModelSpec of a mixture; `base` and `head` are where a multimodal checkpoint
-    keeps its language model."""
+def read_mixture(config: Config, family: Family) -> ModelSpec:
+    """Return the ModelSpec of a mixture."""
     config = stack.filled(config, family.defaults)
     count = config.layers()
     windows, sparse = family.windows(config, count), family.sparse(config, count)
@@ -78,19 +75,13 @@ def read_mixture(
     spec = stack.decoder(
         config,
         layers,
-        base=base,
-        head=head,
         norm_bias=family.norm_bias,
         head_bias=family.head_bias is not None and config.flag(family.head_bias),
         rotary_tables=rotary_tables(
             config, head_dim, positions=config.integer("max_position_embeddings")
         ),
     )
-    heads = (
-        mtp.nextn_heads(config, layer(config, family, None, True), base=base)
-        if family.predicts
-        else ()
-    )
+    heads = mtp.nextn_heads(config, layer(config, family, None, True)) if family.predicts else ()
     return msgspec.structs.replace(spec, blocks=(*spec.blocks, *heads))
 
 

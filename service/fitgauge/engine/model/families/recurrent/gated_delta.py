@@ -33,11 +33,8 @@ and a."""
 
 def read_gated_delta(config: Config, projections: Projections) -> ModelSpec:
     """Return a Qwen3-Next or Qwen3.5 language model, its defaults already filled in."""
-    layers = config.layers()
-    types = interval_kinds(
-        config, layers=layers, interval=config.integer("full_attention_interval", default=4)
-    )
-    stack = [layer(config, projections, kind, index) for index, kind in enumerate(types)]
+    kinds = interval_kinds(config)
+    stack = [layer(config, projections, kind, index) for index, kind in enumerate(kinds)]
     spec = decoder(
         config, stack, rotary_tables=rotary(config, heads(config).head_dim, fraction=0.25)
     )

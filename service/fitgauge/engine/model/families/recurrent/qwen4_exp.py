@@ -39,10 +39,7 @@ _NORMS = ("input_layernorm", "post_attention_layernorm")
 def read(config: Config) -> ModelSpec:
     """Return the language model of a qwen4_exp config."""
     config = filled(config, _DEFAULTS)
-    count = config.layers()
-    kinds = interval_kinds(
-        config, layers=count, interval=config.integer("full_attention_interval", default=4)
-    )
+    kinds = interval_kinds(config)
     if config.has("ple_layer_ids"):
         tables = {str(number) for number in config.items("ple_layer_ids")}
     else:

@@ -27,7 +27,7 @@ def undocumented(body: list[ast.stmt]) -> list[str]:
     for field, after in zip(body, [*body[1:], ast.Pass()], strict=True):
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
-        in_type = "Meta(" in (text := ast.unparse(field)) and "description=" in text
+        in_type = "doc(" in ast.unparse(field)
         under = (
             isinstance(after, ast.Expr)
             and isinstance(after.value, ast.Constant)

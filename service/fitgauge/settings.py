@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 from huggingface_hub import constants
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.errors import InvalidSettingsError
+from fitgauge.field_docs import doc
 
 PREFIX = "FITGAUGE_"
 
@@ -22,137 +23,127 @@ PREFIX = "FITGAUGE_"
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings with their defaults. A description says what a value must be."""
 
-    host: Annotated[str, Meta(min_length=1, description="an address, such as 0.0.0.0")] = (
-        "127.0.0.1"
-    )
+    host: Annotated[str, doc("an address, such as 0.0.0.0", min_length=1)] = "127.0.0.1"
     """Where `fitgauge serve` listens."""
-    port: Annotated[int, Meta(ge=0, le=65535, description="a port from 0 to 65535")] = 8000
+    port: Annotated[int, doc("a port from 0 to 65535", ge=0, le=65535)] = 8000
     """The port that it listens on; 0: any that is free."""
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"],
-        Meta(description="debug, info, warning, error or critical"),
+        doc("debug, info, warning, error or critical"),
     ] = "info"
     """The least severe lines that are written."""
-    log_format: Annotated[Literal["text", "json"], Meta(description="text or json")] = "text"
+    log_format: Annotated[Literal["text", "json"], doc("text or json")] = "text"
     """`json`: one object a line, with what a request was answered with."""
-    hub_wait_seconds: Annotated[
-        float, Meta(ge=0, le=600, description="a number of seconds from 0 to 600")
-    ] = 2.0
+    hub_wait_seconds: Annotated[float, doc("a number of seconds from 0 to 600", ge=0, le=600)] = 2.0
     """The longest a caller waits for the Hub."""
     hub_redirect_hosts: Annotated[
-        str, Meta(description="host names divided by commas, such as hf.co, *.hf.co")
+        str, doc("host names divided by commas, such as hf.co, *.hf.co")
     ] = "huggingface.co, *.huggingface.co, hf.co, *.hf.co"
     """Where the Hub may redirect to, in addition to its own address: `name`, `*.name` or
     `name:port`."""
     max_body_bytes: Annotated[
-        int, Meta(ge=1024, le=2**24, description="a number of bytes from 1024 to 16777216")
+        int, doc("a number of bytes from 1024 to 16777216", ge=1024, le=2**24)
     ] = 64 * 1024
     """Larger questions are refused."""
     requests_per_second: Annotated[
-        float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")
+        float, doc("a number from 0 (no limit) to 1000000", ge=0, le=1e6)
     ] = 0.0
     """Beyond it: 429 with Retry-After. `training-fit` and `explain-log` count as 5 requests, `ask`
     and `recommend` as 10, `compare`, `models-for-gpu`, `training-plan` and permalinks as 20."""
     question_seconds: Annotated[
-        float, Meta(ge=0.1, le=600, description="a number of seconds from 0.1 to 600")
+        float, doc("a number of seconds from 0.1 to 600", ge=0.1, le=600)
     ] = 20.0
     """The processor time that a long question may take: past it 422; 503 where a busy machine needs
     over 20 s more by the clock."""
     public_url: Annotated[
         str,
-        Meta(
+        doc(
+            "a path or an address, such as https://fitgauge.example.com/",
             pattern=r"^(/|https?://)[^\s]*\Z",
-            description="a path or an address, such as https://fitgauge.example.com/",
         ),
     ] = "/"
     """The `servers` entry of the OpenAPI document."""
     root_path: Annotated[
         str,
-        Meta(
+        doc(
+            "a path without a slash at its end, such as /fitgauge",
             pattern=r"^(/[A-Za-z0-9._~-]+)*\Z",
-            description="a path without a slash at its end, such as /fitgauge",
         ),
     ] = ""
     """The prefix under which a gateway shows the service, stripped or not."""
     trusted_proxies: Annotated[
-        str,
-        Meta(description="addresses and networks divided by commas, such as 10.0.0.0/8, or *"),
+        str, doc("addresses and networks divided by commas, such as 10.0.0.0/8, or *")
     ] = "127.0.0.1"
     """Whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed; empty: none."""
-    compression: Annotated[bool, Meta(description="true or false")] = False
+    compression: Annotated[bool, doc("true or false")] = False
     """Whether answers are compressed (gzip)."""
-    api_keys: Annotated[str, Meta(description="a file of names and SHA-256 hashes")] = ""
+    api_keys: Annotated[str, doc("a file of names and SHA-256 hashes")] = ""
     """Callers' names and hashes of their keys; docs/ACCESS.md describes this and the next
     eleven."""
-    jwt_keys: Annotated[
-        str, Meta(description="a JWK set: a file, or an address that begins with https://")
-    ] = ""
+    jwt_keys: Annotated[str, doc("a JWK set: a file, or an address that begins with https://")] = ""
     """Keys of an identity provider, which sign tokens."""
-    jwt_issuer: Annotated[str, Meta(description="the issuer (iss) of tokens")] = ""
+    jwt_issuer: Annotated[str, doc("the issuer (iss) of tokens")] = ""
     """Who must have issued a token."""
-    jwt_audience: Annotated[str, Meta(description="the audience (aud) of tokens")] = ""
+    jwt_audience: Annotated[str, doc("the audience (aud) of tokens")] = ""
     """Whom a token must be for."""
     jwt_algorithms: Annotated[
-        str, Meta(description="asymmetric algorithms divided by commas, such as RS256, ES256")
+        str, doc("asymmetric algorithms divided by commas, such as RS256, ES256")
     ] = "RS256, ES256"
     """How tokens may be signed."""
     jwt_scope: Annotated[
-        str,
-        Meta(pattern=r"^[!#-\[\]-~]*\Z", description="a scope without blanks and quotes"),
+        str, doc("a scope without blanks and quotes", pattern=r"^[!#-\[\]-~]*\Z")
     ] = ""
     """The scope that a token must have."""
-    jwt_leeway_seconds: Annotated[
-        float, Meta(ge=0, le=300, description="a number of seconds from 0 to 300")
-    ] = 30.0
+    jwt_leeway_seconds: Annotated[float, doc("a number of seconds from 0 to 300", ge=0, le=300)] = (
+        30.0
+    )
     """How far clocks may differ."""
-    caller_header: Annotated[
-        str, Meta(pattern=r"^[A-Za-z0-9-]*\Z", description="the name of a header")
-    ] = ""
+    caller_header: Annotated[str, doc("the name of a header", pattern=r"^[A-Za-z0-9-]*\Z")] = ""
     """The header in which a trusted proxy names the caller."""
-    anonymous: Annotated[bool, Meta(description="true or false")] = False
+    anonymous: Annotated[bool, doc("true or false")] = False
     """Whether callers without credentials pass, where access is restricted."""
-    open_metrics: Annotated[bool, Meta(description="true or false")] = False
+    open_metrics: Annotated[bool, doc("true or false")] = False
     """Whether they read `/metrics`."""
     caller_requests_per_second: Annotated[
-        float, Meta(ge=0, le=1e6, description="a number from 0 (no limit) to 1000000")
+        float, doc("a number from 0 (no limit) to 1000000", ge=0, le=1e6)
     ] = 0.0
     """The limit of one caller."""
     caller_requests_per_day: Annotated[
-        int, Meta(ge=0, le=10**9, description="a whole number from 0 (no limit) to 1000000000")
+        int, doc("a whole number from 0 (no limit) to 1000000000", ge=0, le=10**9)
     ] = 0
     """The quota of one caller, by days of UTC."""
-    caller_hub_tokens: Annotated[bool, Meta(description="true or false")] = False
+    caller_hub_tokens: Annotated[bool, doc("true or false")] = False
     """Whether callers may send a token of the Hub, as `X-HF-Token`."""
-    mcp: Annotated[bool, Meta(description="true or false")] = True
+    mcp: Annotated[bool, doc("true or false")] = True
     """Whether `/mcp` is served."""
     mcp_hosts: Annotated[
-        str, Meta(description="host names divided by commas, such as fit.example.com, or *")
+        str, doc("host names divided by commas, such as fit.example.com, or *")
     ] = ""
     """Host headers that `/mcp` accepts in addition to this machine's and the public address's;
     where the service listens beyond this machine, every Host."""
     mcp_origins: Annotated[
-        str, Meta(description="origins divided by commas, such as https://chat.example.com")
+        str, doc("origins divided by commas, such as https://chat.example.com")
     ] = ""
     """The same of Origin headers."""
-    tracing: Annotated[bool, Meta(description="true or false")] = False
+    tracing: Annotated[bool, doc("true or false")] = False
     """Spans of requests, model lookups, requests to the Hub, estimates and searches by
     OpenTelemetry, sent where `OTEL_*` variables say; needs `fitgauge[otel]`."""
     shared_state: Annotated[
         str,
-        Meta(
+        doc(
+            "an address, such as valkey://valkey:6379/0, with TLS valkeys://",
             pattern=r"^(((redis|valkey)s?|unix)://[^\s]+)?\Z",
-            description="an address, such as valkey://valkey:6379/0, with TLS valkeys://",
         ),
     ] = ""
     """A Valkey or Redis with which replicas look each model up once; needs `fitgauge[valkey]`.
     Where it is away, each goes on alone (docs/SERVER.md)."""
-    catalog: Annotated[str, Meta(description="a .toml or .json file, or a folder of them")] = ""
+    catalog: Annotated[str, doc("a .toml or .json file, or a folder of them")] = ""
     """GPUs, names, prices and quotas of your own, over the bundled ones (docs/own-catalog.md)."""
     catalog_seconds: Annotated[
-        float, Meta(ge=0.1, le=3600, description="a number of seconds from 0.1 to 3600")
+        float, doc("a number of seconds from 0.1 to 3600", ge=0.1, le=3600)
     ] = 5.0
     """How often it is looked at."""
-    truth: Annotated[str, Meta(description="a .jsonl file, or a folder of them")] = ""
+    truth: Annotated[str, doc("a .jsonl file, or a folder of them")] = ""
     """Runs of your own, as `fitgauge measure` writes them: intervals follow them for the GPU and
     the release that ran (docs/measuring.md)."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from fitgauge.engine.serving import options
+from fitgauge.field_docs import doc
 
 
 class WithToyPages(options.EngineOptions, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class WithToyPages(options.EngineOptions, frozen=True, kw_only=True):
 
     toy_pages: Annotated[
         Annotated[int, Meta(ge=1, le=64)] | None,
-        Meta(description="toy: pages of 2 MiB that it holds back."),
+        doc("toy: pages of 2 MiB that it holds back."),
     ] = None
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from fitgauge.field_docs import doc
 
 _FILE = Path(__file__).parent / "data" / "accuracy.json"
 
@@ -13,16 +15,14 @@ _FILE = Path(__file__).parent / "data" / "accuracy.json"
 class AccuracyFigure(Struct, frozen=True, kw_only=True):
     """One figure over one set of runs."""
 
-    figure: Annotated[str, Meta(description="What is compared with its measurement.")]
-    part: Annotated[
-        str, Meta(description="The set of runs; nothing was fitted to the one called check.")
-    ]
-    runs: Annotated[int, Meta(description="How many runs.")]
-    median: Annotated[float | None, Meta(description="Absolute error [%].")] = None
-    p90: Annotated[float | None, Meta(description="Absolute error, 90th percentile [%].")] = None
-    coverage: Annotated[float | None, Meta(description="Runs within the interval [%].")] = None
-    right: Annotated[float | None, Meta(description="Outcomes judged rightly [%].")] = None
-    source: Annotated[str, Meta(description="Where it stands with its runs.")]
+    figure: Annotated[str, doc("What is compared with its measurement.")]
+    part: Annotated[str, doc("The set of runs; nothing was fitted to the one called check.")]
+    runs: Annotated[int, doc("How many runs.")]
+    median: Annotated[float | None, doc("Absolute error [%].")] = None
+    p90: Annotated[float | None, doc("Absolute error, 90th percentile [%].")] = None
+    coverage: Annotated[float | None, doc("Runs within the interval [%].")] = None
+    right: Annotated[float | None, doc("Outcomes judged rightly [%].")] = None
+    source: Annotated[str, doc("Where it stands with its runs.")]
 
 
 @cache

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantity import Bytes
 from fitgauge.errors import InvalidCatalogError
+from fitgauge.field_docs import doc
 from fitgauge.refused_values import in_words
 
 SUFFIXES = (".toml", ".json")
@@ -38,9 +39,9 @@ def _own_accelerator() -> type[Struct]:
     kinds: dict[str, Any] = {field.name: field.type for field in fields} | {"usable": Bytes | int}
     row_id = Annotated[
         str,
-        Meta(
+        doc(
+            "A bundled id changes that GPU; any other adds one.",
             pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$",
-            description="A bundled id changes that GPU; any other adds one.",
         ),
     ]
     return msgspec.defstruct(
@@ -63,17 +64,15 @@ OwnAccelerator = _own_accelerator()
 class OverlayInstance(Struct, kw_only=True, forbid_unknown_fields=True):
     """A machine of a cloud. It replaces a bundled one of the same cloud and name."""
 
-    cloud: Annotated[Name, Meta(description="The cloud, such as own or aws.")]
-    instance: Annotated[Name, Meta(description="The cloud's name of the machine.")]
-    accelerator: Annotated[Name, Meta(description="An unambiguous name of one GPU of the catalog.")]
-    count: Annotated[Count, Meta(description="GPUs in the machine.")]
-    vcpus: Annotated[
-        Annotated[int, Meta(ge=1, le=65536)] | None, Meta(description="Its virtual CPUs.")
-    ] = None
+    cloud: Annotated[Name, doc("The cloud, such as own or aws.")]
+    instance: Annotated[Name, doc("The cloud's name of the machine.")]
+    accelerator: Annotated[Name, doc("An unambiguous name of one GPU of the catalog.")]
+    count: Annotated[Count, doc("GPUs in the machine.")]
+    vcpus: Annotated[Annotated[int, Meta(ge=1, le=65536)] | None, doc("Its virtual CPUs.")] = None
     memory_gib: Annotated[
-        Annotated[float, Meta(gt=0, le=1e6)] | None, Meta(description="Memory of the host [GiB].")
+        Annotated[float, Meta(gt=0, le=1e6)] | None, doc("Memory of the host [GiB].")
     ] = None
-    usd_per_hour: Annotated[Dollars | None, Meta(description="Of the whole instance.")] = None
+    usd_per_hour: Annotated[Dollars | None, doc("Of the whole instance.")] = None
 
 
 Names = dict[Name, Name]
@@ -89,27 +88,21 @@ _FEW = Meta(max_length=_MOST_ROWS)
 class OverlayFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """A company's own catalog, which adds to the bundled one and overrides it."""
 
-    only: Annotated[bool, Meta(description="Hide bundled accelerators without a row here.")] = False
-    as_of: Annotated[date | None, Meta(description="The date of the prices.")] = None
+    only: Annotated[bool, doc("Hide bundled accelerators without a row here.")] = False
+    as_of: Annotated[date | None, doc("The date of the prices.")] = None
     accelerators: Annotated[
         list[OwnAccelerator],  # type: ignore[valid-type]
         _FEW,
-        Meta(description="New GPUs, and changes of bundled ones."),
+        doc("New GPUs, and changes of bundled ones."),
     ] = []
     names: Annotated[
-        Names,
-        _FEW,
-        Meta(description="Names, each with the GPU, or count and GPU, it stands for."),
+        Names, _FEW, doc("Names, each with the GPU, or count and GPU, it stands for.")
     ] = {}
     prices: Annotated[
-        Prices,
-        _FEW,
-        Meta(description="USD per hour of one GPU; replaces the clouds' prices of it."),
+        Prices, _FEW, doc("USD per hour of one GPU; replaces the clouds' prices of it.")
     ] = {}
-    quotas: Annotated[Quotas, _FEW, Meta(description="Maximum GPUs of a kind in use at once.")] = {}
-    instances: Annotated[
-        list[OverlayInstance], _FEW, Meta(description="Machines, each with its GPUs.")
-    ] = []
+    quotas: Annotated[Quotas, _FEW, doc("Maximum GPUs of a kind in use at once.")] = {}
+    instances: Annotated[list[OverlayInstance], _FEW, doc("Machines, each with its GPUs.")] = []
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", re.DOTALL)

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from fitgauge.field_docs import doc
 
 NoteCode = Literal[
     # the model
@@ -110,8 +112,8 @@ NoteCode = Literal[
 class Note(Struct, frozen=True):
     """A warning."""
 
-    code: Annotated[NoteCode, Meta(description="A stable code, which callers may act on.")]
+    code: Annotated[NoteCode, doc("A stable code, which callers may act on.")]
     """A stable code, which callers may act on."""
-    field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
-    message: Annotated[str, Meta(description="One sentence for people.")]
+    field: Annotated[str | None, doc("The request field concerned; null for none.")]
+    message: Annotated[str, doc("One sentence for people.")]
     """One sentence for people."""

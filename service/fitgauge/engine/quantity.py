@@ -6,6 +6,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from fitgauge.field_docs import doc
+
 Basis = Literal["exact", "computed", "calibrated", "assumed"]
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -15,11 +17,11 @@ GB = 10**9
 class Bytes(msgspec.Struct, frozen=True, gc=False):
     """A size as an interval that holds the truth in nine cases of ten."""
 
-    low: Annotated[int, msgspec.Meta(description="Lower end of the interval [bytes].")]
+    low: Annotated[int, doc("Lower end of the interval [bytes].")]
     """Lower end of the interval [bytes]."""
-    expected: Annotated[int, msgspec.Meta(description="Its median [bytes].")]
+    expected: Annotated[int, doc("Its median [bytes].")]
     """Its median [bytes]."""
-    high: Annotated[int, msgspec.Meta(description="Upper end of the interval [bytes].")]
+    high: Annotated[int, doc("Upper end of the interval [bytes].")]
     """Upper end of the interval [bytes]."""
 
 

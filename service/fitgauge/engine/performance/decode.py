@@ -18,6 +18,7 @@ from fitgauge.engine.quantization.formats import LLM_INT8
 from fitgauge.engine.serving.kv_cache import cache_bytes
 from fitgauge.engine.weights.rank_bytes import ranks, share_bytes
 from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.field_docs import doc
 
 EFFICIENCY = 0.91
 """Share of a GPU's bandwidth that reading gets in a step, the latency of its layers aside.
@@ -65,11 +66,11 @@ applied-deep-learning, 11_int8_is_slower."""
 class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens a second of all requests together, as an interval; each request gets its share."""
 
-    low: Annotated[float, msgspec.Meta(description="Lower end of the interval [tokens/s].")]
+    low: Annotated[float, doc("Lower end of the interval [tokens/s].")]
     """Lower end of the interval [tokens/s]."""
-    expected: Annotated[float, msgspec.Meta(description="Expected speed [tokens/s].")]
+    expected: Annotated[float, doc("Expected speed [tokens/s].")]
     """Expected speed [tokens/s]."""
-    high: Annotated[float, msgspec.Meta(description="Upper end of the interval [tokens/s].")]
+    high: Annotated[float, doc("Upper end of the interval [tokens/s].")]
     """Upper end of the interval [tokens/s]."""
 
 

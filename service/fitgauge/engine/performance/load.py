@@ -3,7 +3,7 @@ its share of the prompts of those that follow."""
 
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
@@ -28,6 +28,7 @@ from fitgauge.engine.performance.prefill import (
 )
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.weights.sharding import ShardedWeights
+from fitgauge.field_docs import doc
 
 SERVER_SECONDS = 0.035
 """What a server takes of its own before a first token [s]: the request, its tokens, the reply.
@@ -50,23 +51,21 @@ Half: TypeAlias = Literal["prefill", "decode"]
 class Load(Struct, frozen=True, kw_only=True):
     """The requests that a deployment answers at once."""
 
-    concurrency: Annotated[int, Meta(description="Requests that decode at once.")]
+    concurrency: Annotated[int, doc("Requests that decode at once.")]
     """Requests that decode at once."""
-    prompt_tokens: Annotated[int, Meta(description="Tokens of a prompt.")]
+    prompt_tokens: Annotated[int, doc("Tokens of a prompt.")]
     """Tokens of a prompt."""
-    output_tokens: Annotated[int, Meta(description="Tokens of an answer.")]
+    output_tokens: Annotated[int, doc("Tokens of an answer.")]
     """Tokens of an answer."""
     prefix_cache_hit_rate: Annotated[
-        float, Meta(description="Share of the prompt's tokens that are read from the cache.")
+        float, doc("Share of the prompt's tokens that are read from the cache.")
     ] = 0.0
     """Share of the prompt's tokens that are read from the cache."""
     half: Annotated[
         Half | None,
-        Meta(
-            description=(
-                "Of disaggregated serving: prefill writes the first token of an answer alone,"
-                " decode finds the cache of every prompt."
-            )
+        doc(
+            "Of disaggregated serving: prefill writes the first token of an answer alone,"
+            " decode finds the cache of every prompt."
         ),
     ] = None
     """The half of disaggregated serving that answers it."""

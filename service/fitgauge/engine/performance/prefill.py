@@ -14,6 +14,7 @@ from fitgauge.engine.performance.flops import (
     peak_tflops,
 )
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.field_docs import doc
 
 COMPUTE_EFFICIENCY = (0.36, 0.48, 0.56)
 """Share of a GPU's dense peak that multiplication really gets under load: low, expected, high.
@@ -44,11 +45,11 @@ _STEPS = 8
 class Seconds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time as an interval."""
 
-    low: Annotated[float, msgspec.Meta(description="Lower end of the interval [s].")]
+    low: Annotated[float, doc("Lower end of the interval [s].")]
     """Lower end of the interval [s]."""
-    expected: Annotated[float, msgspec.Meta(description="Expected time [s].")]
+    expected: Annotated[float, doc("Expected time [s].")]
     """Expected time [s]."""
-    high: Annotated[float, msgspec.Meta(description="Upper end of the interval [s].")]
+    high: Annotated[float, doc("Upper end of the interval [s].")]
     """Upper end of the interval [s]."""
 
 

@@ -3,7 +3,7 @@ generated."""
 
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.spec import ModelSpec
@@ -18,25 +18,26 @@ from fitgauge.engine.performance.prefill import (
     prompt_flops,
 )
 from fitgauge.engine.quantization.scheme import Scheme
+from fitgauge.field_docs import doc
 
 
 class TextLoad(Struct, frozen=True, kw_only=True):
     """A batch of texts, or of pairs of a query and a document."""
 
-    texts: Annotated[int, Meta(description="Texts, or pairs, of the batch.")]
+    texts: Annotated[int, doc("Texts, or pairs, of the batch.")]
     """Texts, or pairs, of the batch."""
-    tokens: Annotated[int, Meta(description="Tokens of each; of a pair, of both together.")]
+    tokens: Annotated[int, doc("Tokens of each; of a pair, of both together.")]
     """Tokens of each; of a pair, of both together."""
 
 
 class TextRate(Struct, frozen=True, kw_only=True):
     """Texts a second as an interval."""
 
-    low: Annotated[float, Meta(description="Lower end of the interval [texts/s].")]
+    low: Annotated[float, doc("Lower end of the interval [texts/s].")]
     """Lower end of the interval [texts/s]."""
-    expected: Annotated[float, Meta(description="Expected [texts/s].")]
+    expected: Annotated[float, doc("Expected [texts/s].")]
     """Expected [texts/s]."""
-    high: Annotated[float, Meta(description="Upper end of the interval [texts/s].")]
+    high: Annotated[float, doc("Upper end of the interval [texts/s].")]
     """Upper end of the interval [texts/s]."""
 
 

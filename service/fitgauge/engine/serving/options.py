@@ -9,84 +9,67 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from fitgauge.field_docs import doc
+
 
 class EngineOptions(Struct, frozen=True, kw_only=True):
     """Options as a request sends them; None leaves an option out."""
 
-    enforce_eager: Annotated[bool | None, Meta(description="true disables CUDA graphs.")] = None
+    enforce_eager: Annotated[bool | None, doc("true disables CUDA graphs.")] = None
     lora_slots: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(
-            description="vllm: LoRA adapters on the GPU at once (max_loras). Default 0.",
-            examples=[4],
-        ),
+        doc("vllm: LoRA adapters on the GPU at once (max_loras). Default 0.", examples=[4]),
     ] = None
     lora_rank: Annotated[
         Annotated[int, Meta(ge=1, le=512)] | None,
-        Meta(
-            description=(
-                "vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."
-            )
-        ),
+        doc("vllm: their largest rank: 1, 8, 16, 32, 64, 128, 256, 320 or 512. Default 16."),
     ] = None
     speculative_tokens: Annotated[
         Annotated[int, Meta(ge=0, le=64)] | None,
-        Meta(
-            description=(
-                "vllm, sglang: draft tokens per step, by the model's MTP head or draft_model."
-                " Default 0: off."
-            ),
+        doc(
+            "vllm, sglang: draft tokens per step, by the model's MTP head or draft_model."
+            " Default 0: off.",
             examples=[1],
         ),
     ] = None
     pooling: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "vllm: true serves a generating model as an embedding model, without its head"
-                " (--runner pooling). Default false."
-            )
+        doc(
+            "vllm: true serves a generating model as an embedding model, without its head"
+            " (--runner pooling). Default false."
         ),
     ] = None
     language_model_only: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "vllm, llama.cpp: true serves a model that also reads images or sound for text"
-                " alone, without its encoders. Default false."
-            )
+        doc(
+            "vllm, llama.cpp: true serves a model that also reads images or sound for text"
+            " alone, without its encoders. Default false."
         ),
     ] = None
     rope_scaling_factor: Annotated[
         Annotated[float, Meta(ge=1, le=64)] | None,
-        Meta(
-            description=(
-                "vllm, sglang, llama.cpp: factor by which YaRN stretches the model's positions"
-                " (rope_scaling, hf_overrides, rope_scale); 1: not at all. Default: the least that"
-                " context_length needs, of a model whose publisher states that YaRN does it."
-            ),
+        doc(
+            "vllm, sglang, llama.cpp: factor by which YaRN stretches the model's positions"
+            " (rope_scaling, hf_overrides, rope_scale); 1: not at all. Default: the least that"
+            " context_length needs, of a model whose publisher states that YaRN does it.",
             examples=[4],
         ),
     ] = None
     kv_offload_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
-        Meta(
-            description=(
-                "GiB of host memory per GPU for KV cache that leaves the GPU, for later prompts"
-                " that begin alike (kv_offloading_size, hicache_size, host_cache_size, cache_ram)."
-                " Running requests need theirs on the GPU all the same. Default 0: off."
-            ),
+        doc(
+            "GiB of host memory per GPU for KV cache that leaves the GPU, for later prompts"
+            " that begin alike (kv_offloading_size, hicache_size, host_cache_size, cache_ram)."
+            " Running requests need theirs on the GPU all the same. Default 0: off.",
             examples=[64],
         ),
     ] = None
     disaggregation: Annotated[
         Literal["prefill", "decode"] | None,
-        Meta(
-            description=(
-                "vllm, sglang: the half of disaggregated serving that this server is of. prefill"
-                " computes prompts and hands their KV cache over, decode writes the answers. Ask"
-                " once for each half. Default: one server does both."
-            )
+        doc(
+            "vllm, sglang: the half of disaggregated serving that this server is of. prefill"
+            " computes prompts and hands their KV cache over, decode writes the answers. Ask"
+            " once for each half. Default: one server does both."
         ),
     ] = None
 

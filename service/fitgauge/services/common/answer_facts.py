@@ -2,32 +2,26 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, UnsetType
+from msgspec import Struct, UnsetType
+
+from fitgauge.field_docs import doc
 
 
 class AsOf(Struct, frozen=True):
     """How old the facts behind an answer are."""
 
-    catalog: Annotated[
-        str | None, Meta(description="The newest price of the catalog, YYYY-MM-DD; null: none.")
-    ]
-    snapshot: Annotated[
-        str, Meta(description="The newest of the bundled models, YYYY-MM-DD; others: the Hub.")
-    ]
-    engines: Annotated[
-        dict[str, str], Meta(description="Release of each serving engine that was judged.")
-    ]
+    catalog: Annotated[str | None, doc("The newest price of the catalog, YYYY-MM-DD; null: none.")]
+    snapshot: Annotated[str, doc("The newest of the bundled models, YYYY-MM-DD; others: the Hub.")]
+    engines: Annotated[dict[str, str], doc("Release of each serving engine that was judged.")]
 
 
-AnswerAsOf = Annotated[AsOf | UnsetType, Meta(description="How old the facts of the answer are.")]
+AnswerAsOf = Annotated[AsOf | UnsetType, doc("How old the facts of the answer are.")]
 
 AnswerId = Annotated[
     str | UnsetType,
-    Meta(
-        description=(
-            "GET /v1/answers/{answer_id} answers the same question again. Absent where a question"
-            " is too long for a link."
-        )
+    doc(
+        "GET /v1/answers/{answer_id} answers the same question again. Absent where a question"
+        " is too long for a link."
     ),
 ]
 
@@ -35,6 +29,6 @@ AnswerId = Annotated[
 class AnswerAgain(Struct, frozen=True):
     """A question that a permalink holds, and its answer as of now."""
 
-    operation: Annotated[str, Meta(description="Whose answer it is, such as check_fit.")]
-    request: Annotated[dict[str, Any], Meta(description="The question, without what it left out.")]
-    answer: Annotated[dict[str, Any], Meta(description="The answer of `operation`.")]
+    operation: Annotated[str, doc("Whose answer it is, such as check_fit.")]
+    request: Annotated[dict[str, Any], doc("The question, without what it left out.")]
+    answer: Annotated[dict[str, Any], doc("The answer of `operation`.")]

@@ -4,11 +4,12 @@ used."""
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 
 from fitgauge.catalog.accuracy import AccuracyFigure
 from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.overlay_reload import OverlayReload
+from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf
 from fitgauge.services.common.problem_schemas import Health
 
@@ -19,22 +20,18 @@ ConditionCode = Literal["catalog-refused", "hub-away", "hub-offline", "shared-st
 class CatalogRefusal(Struct, kw_only=True):
     """Why the files that are mounted now are not in force."""
 
-    at: Annotated[str, Meta(description="When the files were read (RFC 3339).")]
-    detail: Annotated[str, Meta(description="The file, row and field.")]
-    hint: Annotated[str, Meta(description="What to change.")]
+    at: Annotated[str, doc("When the files were read (RFC 3339).")]
+    detail: Annotated[str, doc("The file, row and field.")]
+    hint: Annotated[str, doc("What to change.")]
 
 
 class OwnCatalog(Struct, kw_only=True):
     """A company's own catalog, as it is in force."""
 
-    files: Annotated[list[str], Meta(description="Names of the files.")]
-    sha256: Annotated[
-        str, Meta(description="Hash of the files: equal in replicas with the same files.")
-    ]
-    loaded_at: Annotated[str, Meta(description="RFC 3339.")]
-    refused: Annotated[
-        CatalogRefusal | None, Meta(description="Null if the mounted files are in force.")
-    ]
+    files: Annotated[list[str], doc("Names of the files.")]
+    sha256: Annotated[str, doc("Hash of the files: equal in replicas with the same files.")]
+    loaded_at: Annotated[str, doc("RFC 3339.")]
+    refused: Annotated[CatalogRefusal | None, doc("Null if the mounted files are in force.")]
 
 
 class CatalogState(Struct, kw_only=True):
@@ -42,17 +39,13 @@ class CatalogState(Struct, kw_only=True):
 
     standing: Annotated[
         Standing,
-        Meta(
-            description=(
-                "refused: the mounted files are invalid, and the previous catalog stays in force."
-            )
-        ),
+        doc("refused: the mounted files are invalid, and the previous catalog stays in force."),
     ]
-    accelerators: Annotated[int, Meta(description="Accelerators in all.")]
-    names: Annotated[int, Meta(description="Names the overlay defines.")]
-    quotas: Annotated[dict[str, int], Meta(description="Maximum usable GPUs by accelerator id.")]
-    instances: Annotated[int, Meta(description="Instance types in all.")]
-    own: Annotated[OwnCatalog | None, Meta(description="The mounted catalog; null without one.")]
+    accelerators: Annotated[int, doc("Accelerators in all.")]
+    names: Annotated[int, doc("Names the overlay defines.")]
+    quotas: Annotated[dict[str, int], doc("Maximum usable GPUs by accelerator id.")]
+    instances: Annotated[int, doc("Instance types in all.")]
+    own: Annotated[OwnCatalog | None, doc("The mounted catalog; null without one.")]
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""
 
@@ -60,17 +53,16 @@ class CatalogState(Struct, kw_only=True):
 class Condition(Struct):
     """Something that makes answers worse, and no reason to send none here."""
 
-    code: Annotated[ConditionCode, Meta(description="What it is.")]
-    detail: Annotated[str, Meta(description="In words.")]
+    code: Annotated[ConditionCode, doc("What it is.")]
+    detail: Annotated[str, doc("In words.")]
 
 
 class Readiness(Health, kw_only=True):
     """Whether it can answer, from which catalog, and what it lacks."""
 
-    catalog: Annotated[Standing, Meta(description="Which catalog is in force.")]
+    catalog: Annotated[Standing, doc("Which catalog is in force.")]
     reasons: Annotated[
-        list[Condition],
-        Meta(description="Why answers are worse than they could be; empty where nothing lacks."),
+        list[Condition], doc("Why answers are worse than they could be; empty where nothing lacks.")
     ]
 
 
@@ -116,4 +108,4 @@ def _written(seconds: float) -> str:
 class AccuracyList(Struct, kw_only=True):
     """How far estimates are off, against measured runs."""
 
-    items: Annotated[list[AccuracyFigure], Meta(description="One row a figure and set of runs.")]
+    items: Annotated[list[AccuracyFigure], doc("One row a figure and set of runs.")]

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
+from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.host_schemas import HostMemory
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
@@ -23,11 +24,9 @@ from fitgauge.services.common.speed_schemas import SpeedAnswer, TextSpeedAnswer
 
 LimitedBy = Annotated[
     Literal["budget", "device"],
-    Meta(
-        description=(
-            "What decides the verdict: the engine's share of the GPU (budget_bytes), or the whole"
-            " GPU (usable_bytes)."
-        )
+    doc(
+        "What decides the verdict: the engine's share of the GPU (budget_bytes), or the whole"
+        " GPU (usable_bytes)."
     ),
 ]
 
@@ -35,147 +34,114 @@ LimitedBy = Annotated[
 class PerGpu(Struct, kw_only=True):
     """Memory of the fullest GPU [bytes]."""
 
-    usable_bytes: Annotated[
-        int, Meta(description="Memory a process can allocate: less than the marketed size.")
-    ]
+    usable_bytes: Annotated[int, doc("Memory a process can allocate: less than the marketed size.")]
     budget_bytes: Annotated[
-        int,
-        Meta(description="Memory the engine may use (vLLM: usable x gpu_memory_utilization)."),
+        int, doc("Memory the engine may use (vLLM: usable x gpu_memory_utilization).")
     ]
     required_bytes: Annotated[
-        Bytes,
-        Meta(
-            description=(
-                "The sum of `terms`, which decides the verdict, and the figure in `summary`."
-            )
-        ),
+        Bytes, doc("The sum of `terms`, which decides the verdict, and the figure in `summary`.")
     ]
     headroom_bytes: Annotated[
-        int,
-        Meta(
-            description=("budget_bytes minus expected required_bytes; negative if it does not fit.")
-        ),
+        int, doc("budget_bytes minus expected required_bytes; negative if it does not fit.")
     ]
     limited_by: LimitedBy
     """The memory that decides the verdict."""
     shown_bytes: Annotated[
         Bytes,
-        Meta(
-            description=(
-                "What nvidia-smi will show: an engine with a preallocated KV cache fills its share"
-                " of the GPU, whatever the requests need."
-            )
+        doc(
+            "What nvidia-smi will show: an engine with a preallocated KV cache fills its share"
+            " of the GPU, whatever the requests need."
         ),
     ]
-    rank: Annotated[int, Meta(description="Pipeline stage of the fullest GPU.")]
+    rank: Annotated[int, doc("Pipeline stage of the fullest GPU.")]
 
 
 class Limits(Struct, kw_only=True):
     """Limits of this deployment; null where there is none."""
 
     kv_cache_tokens: Annotated[
-        int | None,
-        Meta(description="KV cache tokens of one replica, as the engine logs them."),
+        int | None, doc("KV cache tokens of one replica, as the engine logs them.")
     ] = None
     max_context_length: Annotated[
-        int | None,
-        Meta(description="Longest context that fits at this concurrency; 0 if none does."),
+        int | None, doc("Longest context that fits at this concurrency; 0 if none does.")
     ] = None
     max_concurrency: Annotated[
-        int | None,
-        Meta(description="Most concurrent requests that fit at this context; 0 if none does."),
+        int | None, doc("Most concurrent requests that fit at this context; 0 if none does.")
     ] = None
     max_micro_batch_size: Annotated[
-        int | None, Meta(description="Largest micro-batch that fits; 0 if none does.")
+        int | None, doc("Largest micro-batch that fits; 0 if none does.")
     ] = None
     min_gpu_count: Annotated[
-        int | None,
-        Meta(description="Fewest of these GPUs it fits on, everything else as requested."),
+        int | None, doc("Fewest of these GPUs it fits on, everything else as requested.")
     ] = None
 
 
 class ChosenSetting(Struct, kw_only=True):
     """A setting that was chosen instead of the engine's default; a field to send."""
 
-    setting: Annotated[str, Meta(description="The field to send.")]
-    value: Annotated[int | float | bool, Meta(description="The value that was chosen.")]
-    default: Annotated[int | float | bool, Meta(description="The engine's default.")]
-    why: Annotated[str, Meta(description="What it makes room for.")]
-    costs: Annotated[str, Meta(description="What is given up.")]
+    setting: Annotated[str, doc("The field to send.")]
+    value: Annotated[int | float | bool, doc("The value that was chosen.")]
+    default: Annotated[int | float | bool, doc("The engine's default.")]
+    why: Annotated[str, doc("What it makes room for.")]
+    costs: Annotated[str, doc("What is given up.")]
 
 
 class DefaultsAnswer(Struct, kw_only=True):
     """How the engine's own defaults turn out."""
 
-    verdict: Annotated[Verdict, Meta(description="The verdict with the engine's defaults.")]
-    reason: Annotated[str, Meta(description="Why they were not taken, or why nothing fits.")]
-    required_bytes: Annotated[int, Meta(description="What the fullest GPU needs with them.")]
+    verdict: Annotated[Verdict, doc("The verdict with the engine's defaults.")]
+    reason: Annotated[str, doc("Why they were not taken, or why nothing fits.")]
+    required_bytes: Annotated[int, doc("What the fullest GPU needs with them.")]
 
 
 class FitAnswer(Struct, kw_only=True):
     """The verdict, its evidence and suggestions."""
 
-    verdict: Annotated[Verdict | None, Meta(description="Null without `gpu`.")]
-    summary: Annotated[str, Meta(description="Summary in one or two sentences.")]
+    verdict: Annotated[Verdict | None, doc("Null without `gpu`.")]
+    summary: Annotated[str, doc("Summary in one or two sentences.")]
     fit_probability: Annotated[
-        float | None, Meta(description="Probability that it fits, 0 to 1; null if unsupported.")
+        float | None, doc("Probability that it fits, 0 to 1; null if unsupported.")
     ]
-    model: Annotated[ModelAnswer, Meta(description="The model as it was read.")]
-    gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
-    per_gpu: Annotated[PerGpu | None, Meta(description="Under `unsupported`: as if it ran.")]
-    terms: Annotated[
-        list[TermAnswer] | None, Meta(description="Under `unsupported`: as if it ran.")
-    ]
-    limits: Annotated[Limits | None, Meta(description="Under `unsupported`: the tokens alone.")]
-    host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
-    suggestions: Annotated[
-        list[Suggestion], Meta(description="Changes that make it fit, each estimated.")
-    ]
-    warnings: Annotated[list[Note], Meta(description="What to know about the estimate.")]
-    assumed: Annotated[
-        list[Assumption],
-        Meta(description="What the request leaves open, and the values taken."),
-    ]
+    model: Annotated[ModelAnswer, doc("The model as it was read.")]
+    gpu: Annotated[GpuAnswer | None, doc("Null without `gpu`.")]
+    per_gpu: Annotated[PerGpu | None, doc("Under `unsupported`: as if it ran.")]
+    terms: Annotated[list[TermAnswer] | None, doc("Under `unsupported`: as if it ran.")]
+    limits: Annotated[Limits | None, doc("Under `unsupported`: the tokens alone.")]
+    host_memory: Annotated[HostMemory | None, doc("Null where nothing is offloaded.")]
+    suggestions: Annotated[list[Suggestion], doc("Changes that make it fit, each estimated.")]
+    warnings: Annotated[list[Note], doc("What to know about the estimate.")]
+    assumed: Annotated[list[Assumption], doc("What the request leaves open, and the values taken.")]
     understood_as: Annotated[
-        dict[str, str | int | float | bool],
-        Meta(description="The request with every default filled in."),
+        dict[str, str | int | float | bool], doc("The request with every default filled in.")
     ]
-    launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
+    launch: Annotated[Launch | None, doc("Null if it does not fit or is unsupported.")]
     chosen: Annotated[
-        list[ChosenSetting],
-        Meta(description="Settings changed so that it fits; empty: the engine's defaults."),
+        list[ChosenSetting], doc("Settings changed so that it fits; empty: the engine's defaults.")
     ] = []
     defaults: Annotated[
         DefaultsAnswer | None,
-        Meta(description="The engine's defaults, where they were not chosen or nothing fits."),
+        doc("The engine's defaults, where they were not chosen or nothing fits."),
     ] = None
-    read_as: Annotated[
-        list[Reading], Meta(description="What was guessed of the names in the request.")
-    ] = []
+    read_as: Annotated[list[Reading], doc("What was guessed of the names in the request.")] = []
     needs: Annotated[
-        list[MemoryNeed],
-        Meta(description="Without `gpu`: memory by format, the widest first; else empty."),
+        list[MemoryNeed], doc("Without `gpu`: memory by format, the widest first; else empty.")
     ] = []
     smallest: Annotated[
-        list[SmallestGpus],
-        Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
+        list[SmallestGpus], doc("Without `gpu`: the fewest, cheapest and fastest GPUs; else empty.")
     ] = []
     speed: Annotated[
         SpeedAnswer | None,
-        Meta(
-            description=(
-                "How fast the launch answers its load; null where it does not start, and where no"
-                " formula covers it: embeddings, experts over ranks of their own, offloaded"
-                " weights, GPUs of several kinds, drafted tokens."
-            )
+        doc(
+            "How fast the launch answers its load; null where it does not start, and where no"
+            " formula covers it: embeddings, experts over ranks of their own, offloaded"
+            " weights, GPUs of several kinds, drafted tokens."
         ),
     ] = None
     texts: Annotated[
-        TextSpeedAnswer | None,
-        Meta(description="The same of an embedding or reranking model; null for others."),
+        TextSpeedAnswer | None, doc("The same of an embedding or reranking model; null for others.")
     ] = None
     ranks: Annotated[
-        list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
+        list[RankAnswer] | UnsetType, doc("With `detail` full: every pipeline stage.")
     ] = UNSET
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""

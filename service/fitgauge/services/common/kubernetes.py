@@ -4,13 +4,14 @@ selector, shared memory."""
 import re
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.catalog import node_labels
 from fitgauge.engine.accelerator import USUAL_NODE, Accelerator
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.field_docs import doc
 
 _RESOURCES = (
     ("NVIDIA", "", "nvidia.com/gpu"),
@@ -51,9 +52,9 @@ _MIG = re.compile(r"MIG (\S+)")
 class SharedMemory(Struct, kw_only=True):
     """A volume of the pod: emptyDir with this medium and limit."""
 
-    mount_path: Annotated[str, Meta(description="Where the volume is mounted.")]
-    medium: Annotated[str, Meta(description="emptyDir.medium.")]
-    size_limit: Annotated[str, Meta(description="emptyDir.sizeLimit.")]
+    mount_path: Annotated[str, doc("Where the volume is mounted.")]
+    medium: Annotated[str, doc("emptyDir.medium.")]
+    size_limit: Annotated[str, doc("emptyDir.sizeLimit.")]
 
 
 class Kubernetes(Struct, kw_only=True):
@@ -62,20 +63,16 @@ class Kubernetes(Struct, kw_only=True):
 
     kind: Annotated[
         Literal["Deployment", "LeaderWorkerSet"],
-        Meta(description="The serving process; a training run is a Job of such pods."),
+        doc("The serving process; a training run is a Job of such pods."),
     ]
-    pods: Annotated[int, Meta(description="Pods of one deployment, one for each node.")]
-    limits: Annotated[dict[str, int], Meta(description="resources.limits of a pod.")]
+    pods: Annotated[int, doc("Pods of one deployment, one for each node.")]
+    limits: Annotated[dict[str, int], doc("resources.limits of a pod.")]
     requests: Annotated[
-        dict[str, str],
-        Meta(description="Other resources.requests of a pod: assumed, not measured."),
+        dict[str, str], doc("Other resources.requests of a pod: assumed, not measured.")
     ]
-    node_selector: Annotated[
-        dict[str, str], Meta(description="Empty if no label of such nodes is known.")
-    ]
+    node_selector: Annotated[dict[str, str], doc("Empty if no label of such nodes is known.")]
     shared_memory: Annotated[
-        SharedMemory | None,
-        Meta(description="Null if no processes share a layer or offloaded KV cache."),
+        SharedMemory | None, doc("Null if no processes share a layer or offloaded KV cache.")
     ]
 
 

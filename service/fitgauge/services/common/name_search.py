@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.engine.accelerator import Accelerator
+from fitgauge.field_docs import doc
 
 MOST = 20
 """Names of each kind in an answer."""
@@ -14,15 +15,13 @@ MOST = 20
 class Names(Struct, kw_only=True):
     """Names that hold every word of a search, the shortest first."""
 
-    models: Annotated[list[str], Meta(description="Ids of bundled models.")]
-    gpus: Annotated[list[str], Meta(description="Names of GPUs.")]
+    models: Annotated[list[str], doc("Ids of bundled models.")]
+    gpus: Annotated[list[str], doc("Names of GPUs.")]
     hub: Annotated[
         list[str],
-        Meta(
-            description=(
-                "With `hub`: ids of other models that the Hub lists, the most downloaded first;"
-                " empty offline and where it does not answer in time."
-            )
+        doc(
+            "With `hub`: ids of other models that the Hub lists, the most downloaded first;"
+            " empty offline and where it does not answer in time."
         ),
     ] = []
 

@@ -6,6 +6,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from fitgauge.field_docs import doc
+
 PAGE_ITEMS = 20
 """Items of a page where no `limit` is sent."""
 
@@ -14,19 +16,14 @@ PAGE_CHARACTERS = 70_000
 what stands around the items."""
 
 PageLimit = Annotated[
-    Annotated[int, Meta(ge=1, le=1000)] | None,
-    Meta(description="Items of a page. Default 20."),
+    Annotated[int, Meta(ge=1, le=1000)] | None, doc("Items of a page. Default 20.")
 ]
-PageOffset = Annotated[
-    Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="Items to skip.")
-]
+PageOffset = Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, doc("Items to skip.")]
 NextOffset = Annotated[
     int | None,
-    Meta(
-        description=(
-            "The `offset` of the next page; null on the last. A page ends where an answer would"
-            " grow too long."
-        )
+    doc(
+        "The `offset` of the next page; null on the last. A page ends where an answer would"
+        " grow too long."
     ),
 ]
 

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from fitgauge.field_docs import doc
 
 
 class Usd(Struct, kw_only=True):
     """An amount in US dollars as an interval."""
 
-    low: Annotated[float, Meta(description="At the lowest price and the highest speed [USD].")]
-    expected: Annotated[
-        float, Meta(description="At the lowest price and the expected speed [USD].")
-    ]
-    high: Annotated[float, Meta(description="At the highest price and the lowest speed [USD].")]
+    low: Annotated[float, doc("At the lowest price and the highest speed [USD].")]
+    expected: Annotated[float, doc("At the lowest price and the expected speed [USD].")]
+    high: Annotated[float, doc("At the highest price and the lowest speed [USD].")]
 
 
 def per_million(low: float, high: float, speed: Sequence[float] | None) -> Usd | None:

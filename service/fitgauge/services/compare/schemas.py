@@ -8,6 +8,7 @@ from fitgauge.engine.note import NoteCode
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
 from fitgauge.errors import ErrorCode
+from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
 from fitgauge.services.common.schemas import (
@@ -30,47 +31,38 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 
     models: Annotated[
         Names,
-        Meta(
-            description=("Hugging Face IDs, names or sizes: a list, or comma-separated text."),
+        doc(
+            "Hugging Face IDs, names or sizes: a list, or comma-separated text.",
             examples=["Qwen/Qwen3-32B, 7b"],
         ),
     ]
     gpus: Annotated[
         Names,
-        Meta(
-            description="GPUs with counts: a list, or comma-separated text.",
+        doc(
+            "GPUs with counts: a list, or comma-separated text.",
             examples=["2x L40S, RTX 4090, 80GB"],
         ),
     ]
     engines: Annotated[
-        Names | None,
-        Meta(description="Default as in check_fit.", examples=[", ".join(DEFAULT_ENGINES)]),
+        Names | None, doc("Default as in check_fit.", examples=[", ".join(DEFAULT_ENGINES)])
     ] = None
     quantizations: Annotated[
         Names | None,
-        Meta(
-            description="Formats of the weights. Default: as published.",
-            examples=["as published, fp8, awq"],
-        ),
+        doc("Formats of the weights. Default: as published.", examples=["as published, fp8, awq"]),
     ] = None
     context_lengths: Annotated[
         Tokens | Annotated[list[Tokens], Meta(min_length=1, max_length=50)] | None,
-        Meta(
-            description=(
-                "Tokens per request, one or several values. Default 8192, or the model's maximum"
-                " if less."
-            ),
+        doc(
+            "Tokens per request, one or several values. Default 8192, or the model's maximum"
+            " if less.",
             examples=[65536],
         ),
     ] = None
     concurrencies: Annotated[
         Requests | Annotated[list[Requests], Meta(min_length=1, max_length=50)] | None,
-        Meta(
-            description=("Concurrent requests, one or several values. Default 1."),
-            examples=[8],
-        ),
+        doc("Concurrent requests, one or several values. Default 1.", examples=[8]),
     ] = None
-    kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
+    kv_cache_dtype: Annotated[Text | None, doc("auto (default), fp8 or bf16.")] = None
     settings: ListSettings = None
     """auto or defaults: what a cell may change to fit."""
     limit: PageLimit = None
@@ -82,25 +74,23 @@ class CompareRequest(Struct, kw_only=True, forbid_unknown_fields=True):
 class CellNote(Struct, frozen=True):
     """Why a cell is empty, or what to know of it: a code of a warning or of an error."""
 
-    code: Annotated[
-        Literal[NoteCode, ErrorCode], Meta(description="The code of the warning or of the error.")
-    ]
-    field: Annotated[str | None, Meta(description="The request field concerned; null for none.")]
-    message: Annotated[str, Meta(description="The same in words.")]
+    code: Annotated[Literal[NoteCode, ErrorCode], doc("The code of the warning or of the error.")]
+    field: Annotated[str | None, doc("The request field concerned; null for none.")]
+    message: Annotated[str, doc("The same in words.")]
 
 
 class RowError(Struct, frozen=True):
     """Why a row has no answer: its model or its GPU is unknown, or only the Hub knows the model
     and is away."""
 
-    code: Annotated[ErrorCode, Meta(description="The code of the error.")]
-    detail: Annotated[str, Meta(description="What is wrong.")]
-    hint: Annotated[str, Meta(description="What to send instead.")]
-    field: Annotated[Literal["models", "gpus"], Meta(description="Where the name at fault stands.")]
-    matches: Annotated[list[str], Meta(description="Up to five close matches.")] = []
+    code: Annotated[ErrorCode, doc("The code of the error.")]
+    detail: Annotated[str, doc("What is wrong.")]
+    hint: Annotated[str, doc("What to send instead.")]
+    field: Annotated[Literal["models", "gpus"], doc("Where the name at fault stands.")]
+    matches: Annotated[list[str], doc("Up to five close matches.")] = []
     send: Annotated[
         dict[str, str] | None,
-        Meta(description="Fields to ask about this row again, where some are known to work."),
+        doc("Fields to ask about this row again, where some are known to work."),
     ] = None
 
 
@@ -109,47 +99,41 @@ class CompareRow(Struct, kw_only=True):
     else must be known. Under `error` the names are as they were sent, and what follows from them
     is null."""
 
-    number: Annotated[int, Meta(description="Progress, from 1 to `of`.")]
-    of: Annotated[int, Meta(description="Cells of the table.")]
-    model: Annotated[str, Meta(description="The model as it was read.")]
-    gpu: Annotated[str, Meta(description="Name of the GPU.")]
-    gpu_count: Annotated[int | None, Meta(description="Number of GPUs.")]
-    engine: Annotated[str | None, Meta(description="Serving engine.")]
-    quantization: Annotated[str | None, Meta(description="Format of the weights.")]
-    context_length: Annotated[int | None, Meta(description="Tokens of a request.")]
-    concurrency: Annotated[int, Meta(description="Requests at once.")]
-    verdict: Annotated[Verdict | None, Meta(description="Whether it fits; null under `error`.")]
+    number: Annotated[int, doc("Progress, from 1 to `of`.")]
+    of: Annotated[int, doc("Cells of the table.")]
+    model: Annotated[str, doc("The model as it was read.")]
+    gpu: Annotated[str, doc("Name of the GPU.")]
+    gpu_count: Annotated[int | None, doc("Number of GPUs.")]
+    engine: Annotated[str | None, doc("Serving engine.")]
+    quantization: Annotated[str | None, doc("Format of the weights.")]
+    context_length: Annotated[int | None, doc("Tokens of a request.")]
+    concurrency: Annotated[int, doc("Requests at once.")]
+    verdict: Annotated[Verdict | None, doc("Whether it fits; null under `error`.")]
     fit_probability: Annotated[
-        float | None,
-        Meta(description="Probability that it fits, 0 to 1; null without an estimate."),
+        float | None, doc("Probability that it fits, 0 to 1; null without an estimate.")
     ] = None
-    required_bytes: Annotated[Bytes | None, Meta(description="Of the fullest GPU.")] = None
+    required_bytes: Annotated[Bytes | None, doc("Of the fullest GPU.")] = None
     budget_bytes: Annotated[
-        int | None,
-        Meta(description="Memory the engine may use of one GPU; null without an estimate."),
+        int | None, doc("Memory the engine may use of one GPU; null without an estimate.")
     ] = None
     headroom_bytes: Annotated[
-        int | None,
-        Meta(description="budget_bytes minus the required bytes, per GPU; null likewise."),
+        int | None, doc("budget_bytes minus the required bytes, per GPU; null likewise.")
     ] = None
     chosen: ChosenSettings = {}
     """Settings that differ from the engine's defaults."""
     note: Annotated[
-        CellNote | None,
-        Meta(description="Why there is no estimate, or what to know of it; null for neither."),
+        CellNote | None, doc("Why there is no estimate, or what to know of it; null for neither.")
     ] = None
-    error: Annotated[
-        RowError | None, Meta(description="Why this row alone is not answered; else null.")
-    ] = None
+    error: Annotated[RowError | None, doc("Why this row alone is not answered; else null.")] = None
 
 
 class CompareAnswer(Struct, kw_only=True):
     """A page of the table, in the order of models, gpus, engines, quantizations, context lengths,
     concurrencies."""
 
-    items: Annotated[list[CompareRow], Meta(description="The rows of the page.")]
-    total: Annotated[int, Meta(description="Rows of the whole table.")]
-    summary: Annotated[str, Meta(description="Which rows of the page fit, or which comes nearest.")]
+    items: Annotated[list[CompareRow], doc("The rows of the page.")]
+    total: Annotated[int, doc("Rows of the whole table.")]
+    summary: Annotated[str, doc("Which rows of the page fit, or which comes nearest.")]
     next_offset: NextOffset = None
     """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET

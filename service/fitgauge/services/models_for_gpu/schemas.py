@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES
+from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.pages import NextOffset, PageLimit, PageOffset
 from fitgauge.services.common.schemas import (
@@ -32,64 +33,50 @@ class ModelsForGpuRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     """Which of the well-known models run on this GPU? Only `gpu` is needed."""
 
     gpu: Annotated[
-        Text,
-        Meta(
-            description=("Name or memory size: RTX 3090, 2x A100 80G, 24GB."), examples=["RTX 3090"]
-        ),
+        Text, doc("Name or memory size: RTX 3090, 2x A100 80G, 24GB.", examples=["RTX 3090"])
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="Number of GPUs. Default 1, or the count in gpu."),
+        doc("Number of GPUs. Default 1, or the count in gpu."),
     ] = None
     engine: Annotated[
-        Text | None,
-        Meta(description="Default as in check_fit.", examples=[DEFAULT_ENGINES[0]]),
+        Text | None, doc("Default as in check_fit.", examples=[DEFAULT_ENGINES[0]])
     ] = None
     quantizations: Annotated[
         Names | None,
-        Meta(
-            description=(
-                "Formats to try on 16-bit models, comma-separated. Default: the widest that fits of"
-                " those people run there."
-            ),
+        doc(
+            "Formats to try on 16-bit models, comma-separated. Default: the widest that fits of"
+            " those people run there.",
             examples=["as published, awq"],
         ),
     ] = None
     context_length: Annotated[
         Tokens | None,
-        Meta(
-            description=(
-                "Tokens per request; excludes models with a shorter maximum. Default 8192, or the"
-                " model's maximum if less."
-            )
+        doc(
+            "Tokens per request; excludes models with a shorter maximum. Default 8192, or the"
+            " model's maximum if less."
         ),
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Concurrent requests of that length. Default 1."),
+        doc("Concurrent requests of that length. Default 1."),
     ] = None
-    kv_cache_dtype: Annotated[Text | None, Meta(description="auto (default), fp8 or bf16.")] = None
+    kv_cache_dtype: Annotated[Text | None, doc("auto (default), fp8 or bf16.")] = None
     task: Annotated[
-        Task | None,
-        Meta(description=("serving (default), training, or serving only models of one kind.")),
+        Task | None, doc("serving (default), training, or serving only models of one kind.")
     ] = None
     method: Annotated[
-        Switch | None,
-        Meta(description=("Training: lora, qlora or full. Default: the first that fits.")),
+        Switch | None, doc("Training: lora, qlora or full. Default: the first that fits.")
     ] = None
-    sequence_length: Annotated[Tokens | None, Meta(description="Training. Default 2048.")] = None
+    sequence_length: Annotated[Tokens | None, doc("Training. Default 2048.")] = None
     settings: ListSettings = None
     """auto or defaults: what a row may change to fit."""
     search: Annotated[
         Text | None,
-        Meta(
-            description="Only models with these words in name, type or architecture.",
-            examples=["qwen3"],
-        ),
+        doc("Only models with these words in name, type or architecture.", examples=["qwen3"]),
     ] = None
     objective: Annotated[
-        ListOrder | None,
-        Meta(description="What comes first: most_capable (default) or largest, by parameters."),
+        ListOrder | None, doc("What comes first: most_capable (default) or largest, by parameters.")
     ] = None
     limit: PageLimit = None
     """Items of a page."""
@@ -101,32 +88,26 @@ class FittingModel(Struct, kw_only=True):
     """One model in one format that fits or, marked by `verdict`, is tight with a probability of at
     least 0.5."""
 
-    model: Annotated[str, Meta(description="Hugging Face Hub ID.")]
-    parameters: Annotated[int, Meta(description="Number of parameters.")]
-    task: Annotated[ModelTask, Meta(description="What the model does.")]
-    engine: Annotated[str | None, Meta(description="Null for training.")]
-    quantization: Annotated[str, Meta(description="Format of the weights.")]
-    method: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
-    framework: Annotated[str | None, Meta(description="Of training; null for serving.")] = None
-    context_length: Annotated[
-        int, Meta(description="Tokens of a request; for training, of a sequence.")
-    ]
-    verdict: Annotated[Verdict, Meta(description="fits or tight.")]
-    fit_probability: Annotated[float, Meta(description="Probability that it fits, 0 to 1.")]
-    required_bytes: Annotated[Bytes, Meta(description="Of the fullest GPU.")]
-    budget_bytes: Annotated[int, Meta(description="Memory that may be used of one GPU.")]
-    headroom_bytes: Annotated[
-        int, Meta(description="budget_bytes minus the required bytes, per GPU.")
-    ]
+    model: Annotated[str, doc("Hugging Face Hub ID.")]
+    parameters: Annotated[int, doc("Number of parameters.")]
+    task: Annotated[ModelTask, doc("What the model does.")]
+    engine: Annotated[str | None, doc("Null for training.")]
+    quantization: Annotated[str, doc("Format of the weights.")]
+    method: Annotated[str | None, doc("Of training; null for serving.")] = None
+    framework: Annotated[str | None, doc("Of training; null for serving.")] = None
+    context_length: Annotated[int, doc("Tokens of a request; for training, of a sequence.")]
+    verdict: Annotated[Verdict, doc("fits or tight.")]
+    fit_probability: Annotated[float, doc("Probability that it fits, 0 to 1.")]
+    required_bytes: Annotated[Bytes, doc("Of the fullest GPU.")]
+    budget_bytes: Annotated[int, doc("Memory that may be used of one GPU.")]
+    headroom_bytes: Annotated[int, doc("budget_bytes minus the required bytes, per GPU.")]
     chosen: ChosenSettings = {}
     """Settings that differ from the engine's defaults."""
     checkpoint: Annotated[
         str | None,
-        Meta(
-            description=(
-                "What the engine loads, in <> where no checkpoint in the format is known; null for"
-                " training."
-            )
+        doc(
+            "What the engine loads, in <> where no checkpoint in the format is known; null for"
+            " training."
         ),
     ] = None
 
@@ -135,11 +116,11 @@ class ModelsForGpuAnswer(Struct, kw_only=True):
     """A page of the bundled models that fit or are tight, the most capable first: by size and
     release, newer models counting as larger ones."""
 
-    gpu: Annotated[GpuAnswer, Meta(description="The GPU and how many of it.")]
-    items: Annotated[list[FittingModel], Meta(description="The rows of the page.")]
-    total: Annotated[int, Meta(description="Rows of all pages.")]
-    summary: Annotated[str, Meta(description="The first rows in one sentence.")]
-    warnings: Annotated[list[Note], Meta(description="What to know about the GPU.")]
+    gpu: Annotated[GpuAnswer, doc("The GPU and how many of it.")]
+    items: Annotated[list[FittingModel], doc("The rows of the page.")]
+    total: Annotated[int, doc("Rows of all pages.")]
+    summary: Annotated[str, doc("The first rows in one sentence.")]
+    warnings: Annotated[list[Note], doc("What to know about the GPU.")]
     next_offset: NextOffset = None
     """The `offset` of the next page."""
     as_of: AnswerAsOf = UNSET

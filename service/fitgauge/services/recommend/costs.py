@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
+from fitgauge.field_docs import doc
 from fitgauge.services.common.kubernetes import node_size
 from fitgauge.services.common.token_prices import Usd, per_million
 
@@ -24,26 +25,24 @@ _MOST_PRICES = 16384
 class RentalAnswer(Struct, kw_only=True):
     """Machines of one cloud that hold the GPUs; a machine is paid whole."""
 
-    cloud: Annotated[str, Meta(description="The cloud, such as aws.")]
-    instance: Annotated[str, Meta(description="Its instance type.")]
-    machines: Annotated[int, Meta(description="Instances to rent.")]
-    gpus: Annotated[int, Meta(description="GPUs paid for: those of the option, or more.")]
+    cloud: Annotated[str, doc("The cloud, such as aws.")]
+    instance: Annotated[str, doc("Its instance type.")]
+    machines: Annotated[int, doc("Instances to rent.")]
+    gpus: Annotated[int, doc("GPUs paid for: those of the option, or more.")]
     usd_per_hour_low: Annotated[
-        float | None, Meta(description="Of all instances on demand in the cheapest region.")
+        float | None, doc("Of all instances on demand in the cheapest region.")
     ]
-    usd_per_hour_high: Annotated[
-        float | None, Meta(description=("The same in the most expensive region."))
-    ]
-    as_of: Annotated[str | None, Meta(description="Date of the price, YYYY-MM-DD.")]
-    source: Annotated[str, Meta(description="Where the price comes from.")]
+    usd_per_hour_high: Annotated[float | None, doc("The same in the most expensive region.")]
+    as_of: Annotated[str | None, doc("Date of the price, YYYY-MM-DD.")]
+    source: Annotated[str, doc("Where the price comes from.")]
 
 
 class PricedLoad(Struct, kw_only=True):
     """The load at whose speeds tokens are priced."""
 
-    concurrency: Annotated[int, Meta(description="Requests that decode at once.")]
-    context_length: Annotated[int, Meta(description="Tokens of each of them.")]
-    prompt_tokens: Annotated[int, Meta(description="Length of the prompts in a steady queue.")]
+    concurrency: Annotated[int, doc("Requests that decode at once.")]
+    context_length: Annotated[int, doc("Tokens of each of them.")]
+    prompt_tokens: Annotated[int, doc("Length of the prompts in a steady queue.")]
 
 
 class CostAnswer(Struct, kw_only=True):
@@ -51,37 +50,23 @@ class CostAnswer(Struct, kw_only=True):
     quotes."""
 
     usd_per_hour_low: Annotated[
-        float,
-        Meta(
-            description=(
-                "The cheapest rental, in any cloud and region: options are compared by it."
-            )
-        ),
+        float, doc("The cheapest rental, in any cloud and region: options are compared by it.")
     ]
     usd_per_hour_high: Annotated[
-        float,
-        Meta(description=("The most expensive region of the most expensive cloud with a price.")),
+        float, doc("The most expensive region of the most expensive cloud with a price.")
     ]
-    as_of: Annotated[
-        str | None,
-        Meta(description="The oldest date of these prices; null for owned GPUs."),
-    ]
+    as_of: Annotated[str | None, doc("The oldest date of these prices; null for owned GPUs.")]
     usd_per_million_output_tokens: Annotated[
         Usd | None,
-        Meta(
-            description=(
-                "Price divided by the decoding speed of all requests of `priced_at` together."
-                " expected: at the lowest price; low to high: over prices and speeds."
-            )
+        doc(
+            "Price divided by the decoding speed of all requests of `priced_at` together."
+            " expected: at the lowest price; low to high: over prices and speeds."
         ),
     ]
-    usd_per_million_input_tokens: Annotated[
-        Usd | None, Meta(description="The same for prefill speed.")
-    ]
-    rentals: Annotated[list[RentalAnswer], Meta(description="The cheapest clouds, cheapest first.")]
+    usd_per_million_input_tokens: Annotated[Usd | None, doc("The same for prefill speed.")]
+    rentals: Annotated[list[RentalAnswer], doc("The cheapest clouds, cheapest first.")]
     priced_at: Annotated[
-        PricedLoad | None,
-        Meta(description="The load behind the prices of tokens; null without such prices."),
+        PricedLoad | None, doc("The load behind the prices of tokens; null without such prices.")
     ] = None
 
 

@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
+from fitgauge.field_docs import doc
 from fitgauge.services.common.schemas import Verdict
 
 Value = str | int | float | bool
@@ -18,8 +19,7 @@ class Fix(Struct, kw_only=True, omit_defaults=True):
     change: str
     """The change in words."""
     arguments: Annotated[
-        dict[str, Value] | UnsetType,
-        Meta(description="Arguments to send in place of the call's own."),
+        dict[str, Value] | UnsetType, doc("Arguments to send in place of the call's own.")
     ] = UNSET
     needs_gib: Gib = UNSET
     """Of the fullest GPU, with the change."""
@@ -45,7 +45,7 @@ class Option(Struct, kw_only=True, omit_defaults=True):
     """What it is best at, for GPUs to take."""
     model: Text = UNSET
     """Hugging Face ID."""
-    gpu: Annotated[Text, Meta(description="With its count: 2x L40S.")] = UNSET
+    gpu: Annotated[Text, doc("With its count: 2x L40S.")] = UNSET
     engine: Text = UNSET
     """Serving engine."""
     method: Text = UNSET
@@ -60,7 +60,7 @@ class Option(Struct, kw_only=True, omit_defaults=True):
     """Requests at once."""
     verdict: Verdict | UnsetType = UNSET
     """Whether it fits."""
-    needs_gib: Annotated[Gib, Meta(description="Of the fullest GPU.")] = UNSET
+    needs_gib: Annotated[Gib, doc("Of the fullest GPU.")] = UNSET
     usable_gib: Gib = UNSET
     """What needs_gib is set against."""
     tokens_per_second: Gib = UNSET
@@ -78,7 +78,7 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
 
     verdict: Verdict | UnsetType = UNSET
     """Whether it fits."""
-    answer: Annotated[str, Meta(description="The whole answer in a sentence or two.")]
+    answer: Annotated[str, doc("The whole answer in a sentence or two.")]
     model: Text = UNSET
     """Hugging Face ID of the model that was read."""
     gpu: Text = UNSET
@@ -99,41 +99,34 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     """Tokens of a training sequence."""
     micro_batch_size: Count = UNSET
     """Sequences per GPU and forward pass."""
-    needs_gib: Annotated[Gib, Meta(description="Expected, of the fullest GPU.")] = UNSET
-    range_gib: Annotated[list[float] | UnsetType, Meta(description="From low to high.")] = UNSET
+    needs_gib: Annotated[Gib, doc("Expected, of the fullest GPU.")] = UNSET
+    range_gib: Annotated[list[float] | UnsetType, doc("From low to high.")] = UNSET
     usable_gib: Annotated[
-        Gib, Meta(description="What needs_gib is set against: of the GPU, or the engine's share.")
+        Gib, doc("What needs_gib is set against: of the GPU, or the engine's share.")
     ] = UNSET
-    parts_gib: Annotated[
-        dict[str, float] | UnsetType, Meta(description="They add up to needs_gib.")
-    ] = UNSET
+    parts_gib: Annotated[dict[str, float] | UnsetType, doc("They add up to needs_gib.")] = UNSET
     needs_by_format: Annotated[
-        dict[str, float] | UnsetType,
-        Meta(description="GiB in all by weight format, or by training method."),
+        dict[str, float] | UnsetType, doc("GiB in all by weight format, or by training method.")
     ] = UNSET
     smallest: Annotated[
-        list[Option] | UnsetType, Meta(description="GPUs that hold it, without a gpu in the call.")
+        list[Option] | UnsetType, doc("GPUs that hold it, without a gpu in the call.")
     ] = UNSET
     tokens_per_second_per_request: Annotated[
-        Gib, Meta(description="Expected, where the call asks for a speed or describes a load.")
+        Gib, doc("Expected, where the call asks for a speed or describes a load.")
     ] = UNSET
-    seconds_to_first_token: Annotated[Gib, Meta(description="Likewise.")] = UNSET
-    max_context: Annotated[Count, Meta(description="The longest context that fits.")] = UNSET
+    seconds_to_first_token: Annotated[Gib, doc("Likewise.")] = UNSET
+    max_context: Annotated[Count, doc("The longest context that fits.")] = UNSET
     max_micro_batch_size: Count = UNSET
     """The largest micro-batch that fits."""
-    others: Annotated[
-        dict[str, Other] | UnsetType, Meta(description="The other training methods.")
-    ] = UNSET
+    others: Annotated[dict[str, Other] | UnsetType, doc("The other training methods.")] = UNSET
     options: list[Option] | UnsetType = UNSET
     """Rows of a list, the best first."""
-    more: Annotated[Count, Meta(description="Options that are not listed.")] = UNSET
+    more: Annotated[Count, doc("Options that are not listed.")] = UNSET
     fixes: list[Fix] | UnsetType = UNSET
     """Changes that help, those that fit first."""
     command: Text = UNSET
     """How to start what fits."""
-    assumed: Annotated[
-        list[str] | UnsetType, Meta(description="What was left open, read or ignored.")
-    ] = UNSET
+    assumed: Annotated[list[str] | UnsetType, doc("What was left open, read or ignored.")] = UNSET
     warnings: list[str] | UnsetType = UNSET
     """What to pass on to the person who asks."""
 
@@ -146,9 +139,8 @@ class ToolError(Struct, kw_only=True, omit_defaults=True, rename={"alternatives"
     code: str
     """The code of the error, as in /v1."""
     send: Annotated[
-        dict[str, Value] | UnsetType,
-        Meta(description="Arguments to send in place of the call's own."),
+        dict[str, Value] | UnsetType, doc("Arguments to send in place of the call's own.")
     ] = UNSET
-    alternatives: Annotated[
-        list[str] | UnsetType, Meta(description="Other values of the first of them.")
-    ] = UNSET
+    alternatives: Annotated[list[str] | UnsetType, doc("Other values of the first of them.")] = (
+        UNSET
+    )

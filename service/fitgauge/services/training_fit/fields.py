@@ -11,6 +11,7 @@ from fitgauge.engine.training.workload import (
     Implementation,
     Kernels,
 )
+from fitgauge.field_docs import doc
 from fitgauge.services.common.host_schemas import HostGib
 from fitgauge.services.common.schemas import Degree, Text, Tokens
 from fitgauge.services.training_fit.shared_fields import SharedFields, Switch
@@ -21,110 +22,88 @@ class StepFields(SharedFields, kw_only=True):
 
     base_precision: Annotated[
         BasePrecision | None,
-        Meta(
-            description=(
-                "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
-                " fp32 (PEFT; default for lora where precision is left out), or fp32 (default)."
-                " Of full training: half leaves weights, gradients and states in 16 bit."
-            )
+        doc(
+            "Of what is frozen and not quantized, under mixed precision: half, with adapters in"
+            " fp32 (PEFT; default for lora where precision is left out), or fp32 (default)."
+            " Of full training: half leaves weights, gradients and states in 16 bit."
         ),
     ] = None
     optimizer_implementation: Annotated[
         Implementation | None,
-        Meta(description="foreach (PyTorch's default on CUDA) holds one more copy of the update."),
+        doc("foreach (PyTorch's default on CUDA) holds one more copy of the update."),
     ] = None
     optimizer_in_backward: Annotated[
-        bool | None, Meta(description="Every parameter steps in the backward pass. Default false.")
+        bool | None, doc("Every parameter steps in the backward pass. Default false.")
     ] = None
     ema: Annotated[
-        Averages | None,
-        Meta(description="Where a moving average of the weights is kept. Default none."),
+        Averages | None, doc("Where a moving average of the weights is kept. Default none.")
     ] = None
     gradient_dtype: Annotated[
         GradientFormat | None,
-        Meta(
-            description=(
-                "In which gradients are summed. Default: fp32 under megatron and fsdp, 16 bit under"
-                " deepspeed."
-            )
+        doc(
+            "In which gradients are summed. Default: fp32 under megatron and fsdp, 16 bit under"
+            " deepspeed."
         ),
     ] = None
     fp8_parameters: Annotated[
-        bool | None,
-        Meta(description="Linears' weights are fp8 alone (--fp8-param-gather)."),
+        bool | None, doc("Linears' weights are fp8 alone (--fp8-param-gather).")
     ] = None
     kernels: Annotated[
         Kernels | None,
-        Meta(
-            description=(
-                "Fused kernels in layers: Liger's, those of adapters alone (axolotl), Unsloth's."
-                " Default none."
-            )
+        doc(
+            "Fused kernels in layers: Liger's, those of adapters alone (axolotl), Unsloth's."
+            " Default none."
         ),
     ] = None
-    compile: Annotated[bool | None, Meta(description="torch.compile. Default false.")] = None
+    compile: Annotated[bool | None, doc("torch.compile. Default false.")] = None
     compile_loss: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "With compile: the loss too. Default: as today's tools do, with either within the"
-                " interval (torchtitan compiled layers alone until spring 2025)."
-            )
+        doc(
+            "With compile: the loss too. Default: as today's tools do, with either within the"
+            " interval (torchtitan compiled layers alone until spring 2025)."
         ),
     ] = None
     keeps_output: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "The training loop still names the model's output, its logits, in the backward"
-                " pass. Default: the trainer's; true of NeMo Automodel."
-            )
+        doc(
+            "The training loop still names the model's output, its logits, in the backward"
+            " pass. Default: the trainer's; true of NeMo Automodel."
         ),
     ] = None
     repeats_keys: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "Attention reads keys and values repeated for every query head. Default: the"
-                " trainer's; true of torchtune."
-            )
+        doc(
+            "Attention reads keys and values repeated for every query head. Default: the"
+            " trainer's; true of torchtune."
         ),
     ] = None
     lora_dropout: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
-        Meta(
-            description=(
-                "Rate of dropout before adapters: each keeps a mask of what it reads. Default: the"
-                " tool's own: 0.05 of TRL (where none is named, and under FSDP and DeepSpeed),"
-                " ms-swift and LitGPT, else 0."
-            )
+        doc(
+            "Rate of dropout before adapters: each keeps a mask of what it reads. Default: the"
+            " tool's own: 0.05 of TRL (where none is named, and under FSDP and DeepSpeed),"
+            " ms-swift and LitGPT, else 0."
         ),
     ] = None
     mean_sequence_length: Annotated[
         Tokens | None,
-        Meta(
-            description=(
-                "Of samples that are not packed and vary, of which sequence_length is the longest:"
-                " the allocator reserves more. Default: all are as long."
-            )
+        doc(
+            "Of samples that are not packed and vary, of which sequence_length is the longest:"
+            " the allocator reserves more. Default: all are as long."
         ),
     ] = None
     padded: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "Sequences of a micro-batch are padded: attention reads a mask. Default: where"
-                " mean_sequence_length is below sequence_length and micro_batch_size above 1."
-            )
+        doc(
+            "Sequences of a micro-batch are padded: attention reads a mask. Default: where"
+            " mean_sequence_length is below sequence_length and micro_batch_size above 1."
         ),
     ] = None
     micro_batches: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(
-            description=(
-                "Forward passes of a step on one rank (gradient accumulation). Default 1; of a"
-                " pipeline under FSDP its stages."
-            )
+        doc(
+            "Forward passes of a step on one rank (gradient accumulation). Default 1; of a"
+            " pipeline under FSDP its stages."
         ),
     ] = None
 
@@ -134,31 +113,27 @@ class MemoryFields(StepFields, kw_only=True):
 
     recompute_modules: Annotated[
         Annotated[str, Meta(min_length=1, max_length=120)] | None,
-        Meta(
-            description="Megatron's, selective. Default core_attn.", examples=["moe_act,layernorm"]
-        ),
+        doc("Megatron's, selective. Default core_attn.", examples=["moe_act,layernorm"]),
     ] = None
     host_memory_gib: HostGib = None
     activation_offload: Annotated[
-        bool | None, Meta(description="What layers keep waits in host memory. Default false.")
+        bool | None, doc("What layers keep waits in host memory. Default false.")
     ] = None
     expandable_segments: Annotated[
-        bool | None, Meta(description="The allocator's. Default: the trainer's; Megatron's true.")
+        bool | None, doc("The allocator's. Default: the trainer's; Megatron's true.")
     ] = None
     runtime_gib: Annotated[
         Annotated[float, Meta(ge=0, le=1024)] | None,
-        Meta(
-            description=(
-                "GiB a process holds before its first tensor (CUDA context, libraries), where you"
-                " measured it."
-            ),
+        doc(
+            "GiB a process holds before its first tensor (CUDA context, libraries), where you"
+            " measured it.",
             examples=[1.2],
         ),
     ] = None
     other_memory_gib: Annotated[
         Annotated[float, Meta(ge=0, le=65_536)] | None,
-        Meta(
-            description="GiB of each GPU that others hold: a desktop, another process. Default 0.",
+        doc(
+            "GiB of each GPU that others hold: a desktop, another process. Default 0.",
             examples=[1.5],
         ),
     ] = None
@@ -169,40 +144,31 @@ class ParallelismFields(MemoryFields, kw_only=True):
 
     zero_hpz_partition_size: Annotated[
         Degree | None,
-        Meta(
-            description=(
-                "ZeRO++: ranks that share a second copy of ZeRO-3's weights. Default 1: none."
-            )
-        ),
+        doc("ZeRO++: ranks that share a second copy of ZeRO-3's weights. Default 1: none."),
     ] = None
     fsdp_version: Annotated[
-        Annotated[int, Meta(ge=1, le=2)] | None,
-        Meta(description="Of FSDP: 2 (default; 1 for adapters) or 1."),
+        Annotated[int, Meta(ge=1, le=2)] | None, doc("Of FSDP: 2 (default; 1 for adapters) or 1.")
     ] = None
     shard_embeddings: Annotated[
-        bool | None,
-        Meta(description="FSDP wraps embedding and head by themselves. Default: the trainer's."),
+        bool | None, doc("FSDP wraps embedding and head by themselves. Default: the trainer's.")
     ] = None
     sequence_parallel: Annotated[
-        bool | None, Meta(description="With tensor parallel: norms and residuals divided too.")
+        bool | None, doc("With tensor parallel: norms and residuals divided too.")
     ] = None
     pipeline_chunks: Annotated[
-        Annotated[int, Meta(ge=2, le=64)] | None,
-        Meta(description="Interleaved: chunks of a rank. Default 2."),
+        Annotated[int, Meta(ge=2, le=64)] | None, doc("Interleaved: chunks of a rank. Default 2.")
     ] = None
-    last_stage_layers: Annotated[
-        Degree | None, Meta(description="Megatron. Default: as others, or nearly.")
-    ] = None
+    last_stage_layers: Annotated[Degree | None, doc("Megatron. Default: as others, or nearly.")] = (
+        None
+    )
     expert_tensor_parallel: Annotated[
-        Degree | None, Meta(description="Ranks that share an expert. Default: tensor_parallel.")
+        Degree | None, doc("Ranks that share an expert. Default: tensor_parallel.")
     ] = None
     data_parallel: Annotated[
-        Degree | None,
-        Meta(description="Ranks with data of their own. Default: what the GPUs leave."),
+        Degree | None, doc("Ranks with data of their own. Default: what the GPUs leave.")
     ] = None
     data_parallel_replicate: Annotated[
-        Degree | None,
-        Meta(description="Groups that each hold a whole set of shards (HSDP). Default 1."),
+        Degree | None, doc("Groups that each hold a whole set of shards (HSDP). Default 1.")
     ] = None
 
 
@@ -211,25 +177,18 @@ class ImageFields(ParallelismFields, kw_only=True):
 
     images: Annotated[
         Annotated[int, Meta(ge=0, le=4096)] | None,
-        Meta(description="Images of a sequence. Default: 1 for vision-language models."),
+        doc("Images of a sequence. Default: 1 for vision-language models."),
     ] = None
     image_tokens: Annotated[
         Tokens | None,
-        Meta(
-            description=(
-                "Of each, within sequence_length. Default: the tower's, or of 768 x 768 pixels."
-            )
-        ),
+        doc("Of each, within sequence_length. Default: the tower's, or of 768 x 768 pixels."),
     ] = None
     image_size: Annotated[
         Annotated[str, Meta(pattern=r"^[1-9]\d{0,4}x[1-9]\d{0,4}$", max_length=11)] | None,
-        Meta(
-            description="Pixels of each, WIDTHxHEIGHT, in place of image_tokens.",
-            examples=["1024x1024"],
-        ),
+        doc("Pixels of each, WIDTHxHEIGHT, in place of image_tokens.", examples=["1024x1024"]),
     ] = None
     train_vision_tower: Annotated[
-        bool | None, Meta(description="A frozen tower keeps nothing. Default: true for full.")
+        bool | None, doc("A frozen tower keeps nothing. Default: true for full.")
     ] = None
 
 
@@ -238,65 +197,53 @@ class AlgorithmFields(ImageFields, kw_only=True):
 
     algorithm: Annotated[
         Switch | None,
-        Meta(
-            description="sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.",
-            examples=["grpo"],
-        ),
+        doc("sft (default), reward, dpo, kto, orpo, simpo, ppo, grpo or rloo.", examples=["grpo"]),
     ] = None
     reference: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "The reference model: resident, offloaded, adapter (its base), none. Default: the"
-                " trainer's."
-            )
+        doc(
+            "The reference model: resident, offloaded, adapter (its base), none. Default: the"
+            " trainer's."
         ),
     ] = None
     reward_model: Annotated[
         Text | None,
-        Meta(
-            description=(
-                "Of ppo, grpo and rloo: a Hub ID, policy (its architecture), or none. Default:"
-                " policy for ppo."
-            )
+        doc(
+            "Of ppo, grpo and rloo: a Hub ID, policy (its architecture), or none. Default:"
+            " policy for ppo."
         ),
     ] = None
     critic_model: Annotated[
-        Text | None, Meta(description="Of ppo: a Hub ID or policy (its architecture, the default).")
+        Text | None, doc("Of ppo: a Hub ID or policy (its architecture, the default).")
     ] = None
     group_size: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="Completions of one prompt. Default 8 for grpo."),
+        doc("Completions of one prompt. Default 8 for grpo."),
     ] = None
     prompt_length: Annotated[
-        Tokens | None,
-        Meta(description="Tokens of a prompt where completions are sampled. Default 512."),
+        Tokens | None, doc("Tokens of a prompt where completions are sampled. Default 512.")
     ] = None
     completion_length: Annotated[
-        Tokens | None, Meta(description="Tokens of a sampled completion. Default 512.")
+        Tokens | None, doc("Tokens of a sampled completion. Default 512.")
     ] = None
     rollout_engine: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "What samples on the same GPUs: vllm, sglang, transformers (trl's default), none:"
-                " sampled elsewhere."
-            )
+        doc(
+            "What samples on the same GPUs: vllm, sglang, transformers (trl's default), none:"
+            " sampled elsewhere."
         ),
     ] = None
     rollout_memory_utilization: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        Meta(description="Share of a GPU it may take. Default: 0.3 for trl, else 0.5."),
+        doc("Share of a GPU it may take. Default: 0.3 for trl, else 0.5."),
     ] = None
     rollout_tensor_parallel: Annotated[
-        Degree | None, Meta(description="Ranks that share a copy of it. Default: the trainer's.")
+        Degree | None, doc("Ranks that share a copy of it. Default: the trainer's.")
     ] = None
     rollout_sleep: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "While the policy trains: off, level_1 (weights to the host), level_2 (dropped)."
-                " Default: the trainer's."
-            )
+        doc(
+            "While the policy trains: off, level_1 (weights to the host), level_2 (dropped)."
+            " Default: the trainer's."
         ),
     ] = None

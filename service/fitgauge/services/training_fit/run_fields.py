@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from fitgauge.field_docs import doc
 from fitgauge.services.training_fit.fields import AlgorithmFields
 
 MOST_LENGTHS = 4096
@@ -22,45 +23,38 @@ class RunFields(AlgorithmFields, kw_only=True):
 
     lengths: Annotated[
         Histogram | None,
-        Meta(
-            description=(
-                "Tokens of a sample -> number of such samples: sets sequence_length (longer samples"
-                " are cut to one that is sent), mean_sequence_length and samples."
-            ),
+        doc(
+            "Tokens of a sample -> number of such samples: sets sequence_length (longer samples"
+            " are cut to one that is sent), mean_sequence_length and samples.",
             examples=[{"512": 800, "2048": 150, "4096": 50}],
         ),
     ] = None
     save_steps: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000_000)] | None,
-        Meta(
-            description=(
-                "Optimizer steps between checkpoints: adds `disk`. Default: the tool's own (500 of"
-                " transformers' Trainer, 1000 of LitGPT, an epoch of torchtune)."
-            )
+        doc(
+            "Optimizer steps between checkpoints: adds `disk`. Default: the tool's own (500 of"
+            " transformers' Trainer, 1000 of LitGPT, an epoch of torchtune)."
         ),
     ] = None
     save_total_limit: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Checkpoints that stay on disk: adds `disk`. Default: all.", examples=[2]),
+        doc("Checkpoints that stay on disk: adds `disk`. Default: all.", examples=[2]),
     ] = None
     eval_batch_size: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        Meta(
-            description=(
-                "Sequences of one evaluation pass on one rank (8 of transformers' Trainer): adds"
-                " `evaluation`."
-            )
+        doc(
+            "Sequences of one evaluation pass on one rank (8 of transformers' Trainer): adds"
+            " `evaluation`."
         ),
     ] = None
     eval_generated_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        Meta(description="Tokens that each generates in evaluation (predict_with_generate)."),
+        doc("Tokens that each generates in evaluation (predict_with_generate)."),
     ] = None
     merge: Annotated[
-        bool | None,
-        Meta(description="Adds `merge`: the adapters merged into their base. Default false."),
+        bool | None, doc("Adds `merge`: the adapters merged into their base. Default false.")
     ] = None
     resume_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(description="GPUs that the run resumes on from a checkpoint: adds `resume`."),
+        doc("GPUs that the run resumes on from a checkpoint: adds `resume`."),
     ] = None

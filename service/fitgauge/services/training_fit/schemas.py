@@ -2,11 +2,12 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import Bytes
 from fitgauge.engine.training.workload import PhaseName
+from fitgauge.field_docs import doc
 from fitgauge.services.common.answer_facts import AnswerAsOf, AnswerId
 from fitgauge.services.common.fit_schemas import LimitedBy, Limits
 from fitgauge.services.common.host_schemas import HostMemory
@@ -39,209 +40,158 @@ class TrainingRequest(RunFields, kw_only=True, forbid_unknown_fields=True):
 
     gpu: Annotated[
         Text | None,
-        Meta(
-            description=(
-                "The accelerator as people write it, or a memory size: 80GB. Without it: what the"
-                " training needs by method, and the smallest GPUs."
-            ),
+        doc(
+            "The accelerator as people write it, or a memory size: 80GB. Without it: what the"
+            " training needs by method, and the smallest GPUs.",
             examples=["A100 80GB"],
         ),
     ] = None
     detail: Annotated[
         Literal["summary", "full"] | None,
-        Meta(
-            description="summary (default): the answer. full: every formula, source and stage too."
-        ),
+        doc("summary (default): the answer. full: every formula, source and stage too."),
     ] = None
 
 
 class TrainingPerGpu(Struct, kw_only=True):
     """Memory of the fullest GPU [bytes]."""
 
-    usable_bytes: Annotated[
-        int, Meta(description="What a process can really take, not what the box says.")
-    ]
+    usable_bytes: Annotated[int, doc("What a process can really take, not what the box says.")]
     required_bytes: Annotated[
-        Bytes,
-        Meta(
-            description=(
-                "The sum of `terms`, which decides the verdict, and the figure in `summary`."
-            )
-        ),
+        Bytes, doc("The sum of `terms`, which decides the verdict, and the figure in `summary`.")
     ]
-    allocated_bytes: Annotated[
-        Bytes, Meta(description="What torch.cuda.max_memory_allocated would say.")
-    ]
-    reserved_bytes: Annotated[
-        Bytes, Meta(description="What torch.cuda.max_memory_reserved would say.")
-    ]
+    allocated_bytes: Annotated[Bytes, doc("What torch.cuda.max_memory_allocated would say.")]
+    reserved_bytes: Annotated[Bytes, doc("What torch.cuda.max_memory_reserved would say.")]
     headroom_bytes: Annotated[
-        int,
-        Meta(
-            description="usable_bytes minus expected required_bytes; negative if it does not fit."
-        ),
+        int, doc("usable_bytes minus expected required_bytes; negative if it does not fit.")
     ]
     limited_by: LimitedBy
     """The memory that decides the verdict."""
     shown_bytes: Annotated[
         Bytes,
-        Meta(
-            description=(
-                "What nvidia-smi will show: required_bytes, and what PyTorch's allocator reserves"
-                " besides while memory is plenty, and gives back where it is short."
-            )
+        doc(
+            "What nvidia-smi will show: required_bytes, and what PyTorch's allocator reserves"
+            " besides while memory is plenty, and gives back where it is short."
         ),
     ]
-    rank: Annotated[int, Meta(description="Pipeline stage of the fullest GPU.")]
-    host_bytes: Annotated[int, Meta(description="Host memory of one rank for what is offloaded.")]
-    nvme_bytes: Annotated[int, Meta(description="NVMe of one rank, with offload nvme.")]
+    rank: Annotated[int, doc("Pipeline stage of the fullest GPU.")]
+    host_bytes: Annotated[int, doc("Host memory of one rank for what is offloaded.")]
+    nvme_bytes: Annotated[int, doc("NVMe of one rank, with offload nvme.")]
 
 
 class OtherMethod(Struct, kw_only=True):
     """The same training by another method."""
 
-    verdict: Annotated[Verdict, Meta(description="The verdict of the method.")]
-    required_bytes: Annotated[int, Meta(description="Expected, of the fullest GPU.")]
+    verdict: Annotated[Verdict, doc("The verdict of the method.")]
+    required_bytes: Annotated[int, doc("Expected, of the fullest GPU.")]
     fit_probability: Annotated[
-        float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
+        float | None, doc("How likely it fits, 0 to 1; null where unsupported.")
     ]
 
 
 class PhaseAnswer(Struct, kw_only=True):
     """One phase of a step: the most its tensors take."""
 
-    name: Annotated[PhaseName, Meta(description="The phase.")]
-    bytes: Annotated[
-        int, Meta(description="Tensors of all models, and what a rollout engine holds on the GPU.")
-    ]
+    name: Annotated[PhaseName, doc("The phase.")]
+    bytes: Annotated[int, doc("Tensors of all models, and what a rollout engine holds on the GPU.")]
     terms: Annotated[
         list[TermAnswer] | UnsetType,
-        Meta(description="Of what it is the sum; where an algorithm has several models."),
+        doc("Of what it is the sum; where an algorithm has several models."),
     ] = UNSET
 
 
 class SavedTensor(Struct, kw_only=True):
     """A tensor that autograd keeps for the backward pass, each storage once."""
 
-    name: Annotated[str, Meta(description="What makes it.")]
-    read_by: Annotated[str, Meta(description="The first operation whose backward reads it.")]
-    shape: Annotated[list[int], Meta(description="Its shape on one rank.")]
+    name: Annotated[str, doc("What makes it.")]
+    read_by: Annotated[str, doc("The first operation whose backward reads it.")]
+    shape: Annotated[list[int], doc("Its shape on one rank.")]
     dtype: Annotated[
-        Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"],
-        Meta(description="Its number format."),
+        Literal["fp32", "bf16", "fp16", "fp8", "int8", "int64", "bool"], doc("Its number format.")
     ]
-    bytes: Annotated[int, Meta(description="Its size.")]
+    bytes: Annotated[int, doc("Its size.")]
 
 
 class SavedSegment(Struct, kw_only=True):
     """What one part of the model saves on one rank, for one micro-batch."""
 
-    name: Annotated[str, Meta(description="embedding, the prefix of layers made alike, or head.")]
+    name: Annotated[str, doc("embedding, the prefix of layers made alike, or head.")]
     layers: Annotated[
-        list[int],
-        Meta(description="Numbers of the layers that save the same; empty for embedding and head."),
+        list[int], doc("Numbers of the layers that save the same; empty for embedding and head.")
     ]
     bytes: Annotated[
         int,
-        Meta(
-            description=(
-                "Of one of them. Under checkpointing: what its recomputation makes; with compile:"
-                " what the compiler chooses from."
-            )
+        doc(
+            "Of one of them. Under checkpointing: what its recomputation makes; with compile:"
+            " what the compiler chooses from."
         ),
     ]
-    tensors: Annotated[list[SavedTensor], Meta(description="What it saves, each storage once.")]
+    tensors: Annotated[list[SavedTensor], doc("What it saves, each storage once.")]
 
 
 class TrainingAnswer(Struct, kw_only=True):
     """The verdict, the evidence, and what to do instead."""
 
-    verdict: Annotated[Verdict | None, Meta(description="Null without `gpu`.")]
-    summary: Annotated[str, Meta(description="One or two sentences a person can act on.")]
+    verdict: Annotated[Verdict | None, doc("Null without `gpu`.")]
+    summary: Annotated[str, doc("One or two sentences a person can act on.")]
     fit_probability: Annotated[
-        float | None, Meta(description="How likely it fits, 0 to 1; null where unsupported.")
+        float | None, doc("How likely it fits, 0 to 1; null where unsupported.")
     ]
-    model: Annotated[ModelAnswer, Meta(description="The model as it was read.")]
-    gpu: Annotated[GpuAnswer | None, Meta(description="Null without `gpu`.")]
-    per_gpu: Annotated[TrainingPerGpu | None, Meta(description="Null if unsupported.")]
-    terms: Annotated[list[TermAnswer] | None, Meta(description="Null if unsupported.")]
-    phases: Annotated[
-        list[PhaseAnswer], Meta(description="The most that each phase of a step takes.")
-    ]
-    limits: Annotated[Limits | None, Meta(description="Null if unsupported.")]
-    host_memory: Annotated[HostMemory | None, Meta(description="Null where nothing is offloaded.")]
+    model: Annotated[ModelAnswer, doc("The model as it was read.")]
+    gpu: Annotated[GpuAnswer | None, doc("Null without `gpu`.")]
+    per_gpu: Annotated[TrainingPerGpu | None, doc("Null if unsupported.")]
+    terms: Annotated[list[TermAnswer] | None, doc("Null if unsupported.")]
+    phases: Annotated[list[PhaseAnswer], doc("The most that each phase of a step takes.")]
+    limits: Annotated[Limits | None, doc("Null if unsupported.")]
+    host_memory: Annotated[HostMemory | None, doc("Null where nothing is offloaded.")]
     others: Annotated[
-        dict[str, OtherMethod],
-        Meta(description="lora, qlora and full, but for the method that is answered."),
+        dict[str, OtherMethod], doc("lora, qlora and full, but for the method that is answered.")
     ]
-    suggestions: Annotated[
-        list[Suggestion], Meta(description="Changes that make it fit, each estimated.")
-    ]
-    warnings: Annotated[list[Note], Meta(description="What to know about the estimate.")]
-    assumed: Annotated[
-        list[Assumption],
-        Meta(description="What the request leaves open, and the values taken."),
-    ]
+    suggestions: Annotated[list[Suggestion], doc("Changes that make it fit, each estimated.")]
+    warnings: Annotated[list[Note], doc("What to know about the estimate.")]
+    assumed: Annotated[list[Assumption], doc("What the request leaves open, and the values taken.")]
     understood_as: Annotated[
-        dict[str, str | int | float | bool],
-        Meta(description="The question with every default filled in."),
+        dict[str, str | int | float | bool], doc("The question with every default filled in.")
     ]
-    launch: Annotated[Launch | None, Meta(description="Null if it does not fit or is unsupported.")]
+    launch: Annotated[Launch | None, doc("Null if it does not fit or is unsupported.")]
     checkpoint_bytes: Annotated[
         int,
-        Meta(
-            description=(
-                "Disk for one checkpoint to resume from: trained weights, masters, optimizer"
-                " states, of all ranks."
-            )
+        doc(
+            "Disk for one checkpoint to resume from: trained weights, masters, optimizer"
+            " states, of all ranks."
         ),
     ]
-    read_as: Annotated[
-        list[Reading], Meta(description="What was guessed of the names in the request.")
-    ] = []
+    read_as: Annotated[list[Reading], doc("What was guessed of the names in the request.")] = []
     needs: Annotated[
-        list[MemoryNeed],
-        Meta(description="Without `gpu`: memory of one GPU by method; else empty."),
+        list[MemoryNeed], doc("Without `gpu`: memory of one GPU by method; else empty.")
     ] = []
     smallest: Annotated[
-        list[SmallestGpus],
-        Meta(description="Without `gpu`: the fewest, cheapest and fastest GPUs; else empty."),
+        list[SmallestGpus], doc("Without `gpu`: the fewest, cheapest and fastest GPUs; else empty.")
     ] = []
     run: Annotated[
         TrainingRun | UnsetType,
-        Meta(
-            description=(
-                "With samples, token_budget or lengths: time and cost of the whole run, where it"
-                " fits."
-            )
+        doc(
+            "With samples, token_budget or lengths: time and cost of the whole run, where it fits."
         ),
     ] = UNSET
     disk: Annotated[
         TrainingDisk | UnsetType,
-        Meta(
-            description=(
-                "With these, save_steps or save_total_limit: what checkpoints take on disk."
-            )
-        ),
+        doc("With these, save_steps or save_total_limit: what checkpoints take on disk."),
     ] = UNSET
     evaluation: Annotated[
-        Evaluation | UnsetType,
-        Meta(description="With eval_batch_size: evaluation between steps."),
+        Evaluation | UnsetType, doc("With eval_batch_size: evaluation between steps.")
     ] = UNSET
     merge: Annotated[
-        AdapterMerge | UnsetType, Meta(description="With merge: adapters merged into their base.")
+        AdapterMerge | UnsetType, doc("With merge: adapters merged into their base.")
     ] = UNSET
-    resume: Annotated[
-        Resume | UnsetType, Meta(description="With resume_gpu_count: the run on other GPUs.")
-    ] = UNSET
+    resume: Annotated[Resume | UnsetType, doc("With resume_gpu_count: the run on other GPUs.")] = (
+        UNSET
+    )
     ranks: Annotated[
-        list[RankAnswer] | UnsetType, Meta(description="With `detail` full: every pipeline stage.")
+        list[RankAnswer] | UnsetType, doc("With `detail` full: every pipeline stage.")
     ] = UNSET
     saved: Annotated[
         list[SavedSegment] | UnsetType,
-        Meta(
-            description="With detail full: every tensor the backward pass waits for, part by part."
-        ),
+        doc("With detail full: every tensor the backward pass waits for, part by part."),
     ] = UNSET
     as_of: AnswerAsOf = UNSET
     """How old the facts of the answer are."""

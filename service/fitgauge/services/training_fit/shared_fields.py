@@ -14,6 +14,7 @@ from fitgauge.engine.training.workload import (
     Offload,
     Schedule,
 )
+from fitgauge.field_docs import doc
 from fitgauge.services.common.schemas import Degree, Text, Tokens
 
 Switch = Annotated[str, Meta(min_length=1, max_length=60)]
@@ -29,18 +30,16 @@ class ModelFields(Struct, kw_only=True):
 
     model: Annotated[
         Text,
-        Meta(
-            description="Hugging Face Hub ID, a well-known name, or a size such as 7b.",
+        doc(
+            "Hugging Face Hub ID, a well-known name, or a size such as 7b.",
             examples=["meta-llama/Llama-3.1-8B"],
         ),
     ]
     gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=4096)] | None,
-        Meta(
-            description=(
-                "How many GPUs; the larger of this and the count in gpu. Default: what the degrees"
-                " make."
-            ),
+        doc(
+            "How many GPUs; the larger of this and the count in gpu. Default: what the degrees"
+            " make.",
             examples=[8],
         ),
     ] = None
@@ -51,64 +50,51 @@ class MethodFields(ModelFields, kw_only=True):
 
     method: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits, full"
-                " first where the tool trains all weights by itself; of a plan full; any: all."
-            ),
+        doc(
+            "full, lora, dora or qlora. Default: the first of lora, qlora, full that fits, full"
+            " first where the tool trains all weights by itself; of a plan full; any: all.",
             examples=["lora"],
         ),
     ] = None
     precision: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "mixed_bf16 (default; mixed_fp16 where the GPU has no bf16), bf16, fp32, int8 or"
-                " fp8."
-            ),
+        doc(
+            "mixed_bf16 (default; mixed_fp16 where the GPU has no bf16), bf16, fp32, int8 or fp8.",
             examples=["bf16"],
         ),
     ] = None
     framework: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "transformers (default), deepspeed, fsdp or megatron; or a tool, whose defaults"
-                " then hold (see trainer). A plan searches the last three; for adapters all but"
-                " megatron."
-            ),
+        doc(
+            "transformers (default), deepspeed, fsdp or megatron; or a tool, whose defaults"
+            " then hold (see trainer). A plan searches the last three; for adapters all but"
+            " megatron.",
             examples=["unsloth"],
         ),
     ] = None
     trainer: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
-                " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo,"
-                " nemo-automodel, verl or openrlhf. Of an algorithm but sft by default trl, for"
-                " its placement alone."
-            )
+        doc(
+            "The tool whose defaults hold for what is left out: trl, unsloth, axolotl,"
+            " llama-factory, ms-swift, torchtune, torchtitan, litgpt, lightning, nemo,"
+            " nemo-automodel, verl or openrlhf. Of an algorithm but sft by default trl, for"
+            " its placement alone."
         ),
     ] = None
     trainer_version: Annotated[
         Annotated[str, Meta(pattern=r"^v?\d+([.-]\d+){1,3}", max_length=40)] | None,
-        Meta(
-            description=(
-                "Release or date of the trainer, whose defaults changed: torchtune's in 0.3 and"
-                " 0.4, torchtitan's in February and April 2025 and April 2026. Default: today's."
-            ),
+        doc(
+            "Release or date of the trainer, whose defaults changed: torchtune's in 0.3 and"
+            " 0.4, torchtitan's in February and April 2025 and April 2026. Default: today's.",
             examples=["2024-09"],
         ),
     ] = None
     transformers_version: Annotated[
         Annotated[str, Meta(pattern=r"^v?\d+(\.\d+){1,3}", max_length=40)] | None,
-        Meta(
-            description=(
-                "Release of transformers, whose loss held more before 4.49, and which from 5.0 on"
-                " puts a bitsandbytes base whole on every GPU before it is sharded. Default:"
-                " today's, with older losses within the interval."
-            ),
+        doc(
+            "Release of transformers, whose loss held more before 4.49, and which from 5.0 on"
+            " puts a bitsandbytes base whole on every GPU before it is sharded. Default:"
+            " today's, with older losses within the interval.",
             examples=["4.48.1"],
         ),
     ] = None
@@ -118,49 +104,38 @@ class AdapterFields(MethodFields, kw_only=True):
     """Adapters and the frozen base under them."""
 
     lora_rank: Annotated[
-        Annotated[int, Meta(ge=1, le=8192)] | None,
-        Meta(description="Rank of the adapters. Default 16."),
+        Annotated[int, Meta(ge=1, le=8192)] | None, doc("Rank of the adapters. Default 16.")
     ] = None
     lora_targets: Annotated[
         Switch | Targets | None,
-        Meta(
-            description="attention, all_linear (default), or a list of module names such as q_proj."
-        ),
+        doc("attention, all_linear (default), or a list of module names such as q_proj."),
     ] = None
     quantization: Annotated[
         Text | None,
-        Meta(
-            description=(
-                "Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq, awq; a"
-                " quantized checkpoint's own."
-            )
+        doc(
+            "Of a frozen base: nf4 (qlora's default), nf4_double, fp4, int8, gptq, awq; a"
+            " quantized checkpoint's own."
         ),
     ] = None
     quantize_experts: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "Experts of a bitsandbytes base are quantized too (Unsloth; axolotl's"
-                " quantize_moe_experts). Default false."
-            )
+        doc(
+            "Experts of a bitsandbytes base are quantized too (Unsloth; axolotl's"
+            " quantize_moe_experts). Default false."
         ),
     ] = None
     lora_experts: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "Adapters on routed experts too, of the linears in lora_targets; PEFT has none with"
-                " dropout or DoRA. Default: the trainer's; true of Unsloth."
-            )
+        doc(
+            "Adapters on routed experts too, of the linears in lora_targets; PEFT has none with"
+            " dropout or DoRA. Default: the trainer's; true of Unsloth."
         ),
     ] = None
     fused_experts: Annotated[
         bool | None,
-        Meta(
-            description=(
-                "Quantized experts of a layer are one parameter, dequantized whole in each pass."
-                " Default: the trainer's; true of axolotl."
-            )
+        doc(
+            "Quantized experts of a layer are one parameter, dequantized whole in each pass."
+            " Default: the trainer's; true of axolotl."
         ),
     ] = None
 
@@ -169,55 +144,45 @@ class SequenceFields(AdapterFields, kw_only=True):
     """What goes through the model."""
 
     sequence_length: Annotated[
-        Tokens | None, Meta(description="Tokens of one sequence. Default 2048.", examples=[4096])
+        Tokens | None, doc("Tokens of one sequence. Default 2048.", examples=[4096])
     ] = None
     micro_batch_size: Annotated[
         BatchSize | None,
-        Meta(
-            description=(
-                "Sequences of one forward pass on one rank. Default 1; of a plan the largest that"
-                " fits, 1 in a pipeline."
-            )
+        doc(
+            "Sequences of one forward pass on one rank. Default 1; of a plan the largest that"
+            " fits, 1 in a pipeline."
         ),
     ] = None
     loss: Annotated[
         Literal["full", "chunked", "chunked_backward", "recomputed", "fused", "in_place", "none"]
         | None,
-        Meta(
-            description=(
-                "recomputed: in chunks, twice (default); chunked; chunked_backward (torchtitan"
-                " since April 2026, else within its interval); full: whole logits (default of a"
-                " named framework); in_place: and their gradient; fused (Liger); none: classes in"
-                " place of words (default of encoders)."
-            )
+        doc(
+            "recomputed: in chunks, twice (default); chunked; chunked_backward (torchtitan"
+            " since April 2026, else within its interval); full: whole logits (default of a"
+            " named framework); in_place: and their gradient; fused (Liger); none: classes in"
+            " place of words (default of encoders)."
         ),
     ] = None
     activation_checkpointing: Annotated[
         Checkpointing | None,
-        Meta(
-            description=(
-                "full (default; megatron none; of a plan the least that fits) keeps layers' inputs;"
-                " selective products."
-            )
+        doc(
+            "full (default; megatron none; of a plan the least that fits) keeps layers' inputs;"
+            " selective products."
         ),
     ] = None
     attention: Annotated[
         AttentionKernel | None,
-        Meta(
-            description=(
-                "eager keeps its scores; sdpa (default), flash and flex (PyTorch's flex_attention,"
-                " on GPUs without FlashAttention-2 too) do not."
-            )
+        doc(
+            "eager keeps its scores; sdpa (default), flash and flex (PyTorch's flex_attention,"
+            " on GPUs without FlashAttention-2 too) do not."
         ),
     ] = None
     activation_rule: Annotated[
         ActivationRule | None,
-        Meta(
-            description=(
-                "recipe (default): what autograd keeps, tensor by tensor. Rules of thumb: 34sbh (+"
-                " 5as^2b with eager), 40shl (default of a size under megatron), widths: (h + i)sL"
-                " (of a size in int8)."
-            )
+        doc(
+            "recipe (default): what autograd keeps, tensor by tensor. Rules of thumb: 34sbh (+"
+            " 5as^2b with eager), 40shl (default of a size under megatron), widths: (h + i)sL"
+            " (of a size in int8)."
         ),
     ] = None
 
@@ -227,36 +192,24 @@ class DegreeFields(SequenceFields, kw_only=True):
 
     zero_stage: Annotated[
         ZeroStage | None,
-        Meta(
-            description=(
-                "ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered,"
-                " 2 keeps it."
-            )
+        doc(
+            "ZeRO divides: 1 states, 2 gradients, 3 parameters. FSDP: 3 frees what it gathered,"
+            " 2 keeps it."
         ),
     ] = None
     tensor_parallel: Annotated[
-        Degree | None,
-        Meta(description="Ranks that share every layer. Default 1; of a plan searched, up to 8."),
+        Degree | None, doc("Ranks that share every layer. Default 1; of a plan searched, up to 8.")
     ] = None
     pipeline_parallel: Annotated[
-        Degree | None,
-        Meta(description="Stages the layers are spread over. Default 1; of a plan searched."),
+        Degree | None, doc("Stages the layers are spread over. Default 1; of a plan searched.")
     ] = None
     context_parallel: Annotated[
         Degree | None,
-        Meta(
-            description=(
-                "Ranks that share every sequence. Default 1; of a plan searched beyond 16384"
-                " tokens."
-            )
-        ),
+        doc("Ranks that share every sequence. Default 1; of a plan searched beyond 16384 tokens."),
     ] = None
     expert_parallel: Annotated[
         Degree | None,
-        Meta(
-            description="Ranks the experts are spread over. Default 1; of a plan of a mixture"
-            " searched."
-        ),
+        doc("Ranks the experts are spread over. Default 1; of a plan of a mixture searched."),
     ] = None
 
 
@@ -265,29 +218,25 @@ class DataFields(DegreeFields, kw_only=True):
 
     samples: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000_000_000)] | None,
-        Meta(
-            description=(
-                "Samples of the data set: adds `run`, the time and cost of the training. Default:"
-                " those of lengths."
-            ),
+        doc(
+            "Samples of the data set: adds `run`, the time and cost of the training. Default:"
+            " those of lengths.",
             examples=[50_000],
         ),
     ] = None
     epochs: Annotated[
         Annotated[float, Meta(ge=1e-6, le=10_000)] | None,
-        Meta(description="Passes over the samples. Default 1.", examples=[3]),
+        doc("Passes over the samples. Default 1.", examples=[3]),
     ] = None
     token_budget: Annotated[
         Annotated[float, Meta(ge=1, le=1e18)] | None,
-        Meta(description="Training tokens, instead of samples and epochs.", examples=[1e9]),
+        doc("Training tokens, instead of samples and epochs.", examples=[1e9]),
     ] = None
     mfu: Annotated[
         Annotated[float, Meta(ge=1e-6, le=1)] | None,
-        Meta(
-            description=(
-                "Model FLOPs utilization you measured, for the time. Default: that of published"
-                " runs, an interval."
-            ),
+        doc(
+            "Model FLOPs utilization you measured, for the time. Default: that of published"
+            " runs, an interval.",
             examples=[0.4],
         ),
     ] = None
@@ -298,28 +247,19 @@ class SharedFields(DataFields, kw_only=True):
 
     optimizer: Annotated[
         Switch | None,
-        Meta(
-            description=(
-                "adamw (default), adamw_8bit, paged_adamw, adamw_bf16, adafactor, lion, muon, sgd,"
-                " sgd_momentum, galore, lomo."
-            )
+        doc(
+            "adamw (default), adamw_8bit, paged_adamw, adamw_bf16, adafactor, lion, muon, sgd,"
+            " sgd_momentum, galore, lomo."
         ),
     ] = None
-    offload: Annotated[
-        Offload | None,
-        Meta(description="What lives in host memory. Default none."),
-    ] = None
-    pipeline_schedule: Annotated[
-        Schedule | None,
-        Meta(description="Order of micro-batches. Default 1f1b."),
-    ] = None
+    offload: Annotated[Offload | None, doc("What lives in host memory. Default none.")] = None
+    pipeline_schedule: Annotated[Schedule | None, doc("Order of micro-batches. Default 1f1b.")] = (
+        None
+    )
     price_per_gpu_hour: Annotated[
         Annotated[float, Meta(ge=0, le=1e6)] | None,
-        Meta(
-            description=(
-                "What one GPU costs an hour [USD]. Default: for `run` the catalog's price, else"
-                " none."
-            ),
+        doc(
+            "What one GPU costs an hour [USD]. Default: for `run` the catalog's price, else none.",
             examples=[2.5],
         ),
     ] = None

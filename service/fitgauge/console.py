@@ -69,10 +69,18 @@ def _fields() -> frozenset[str]:
     return frozenset(fields - ARGUMENTS)
 
 
+def _is_option(name: str) -> bool:
+    """Return whether a field is an option of the command: what most take as arguments, some have
+    as options."""
+    context = click.get_current_context(silent=True)
+    own = context.command.params if context is not None and name in ARGUMENTS else ()
+    return name in _fields() or any(f"--{name}" in one.opts for one in own)
+
+
 def _option(name: re.Match[str]) -> str:
     """Return the option of a field, in backticks or of several words without them; any other word
     as it is."""
-    is_field = (name[1] or "_" in name[2]) and (name[1] or name[2]) in _fields()
+    is_field = (name[1] or "_" in name[2]) and _is_option(name[1] or name[2])
     return "--" + (name[1] or name[2]).replace("_", "-") if is_field else name[0]
 
 

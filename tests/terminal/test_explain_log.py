@@ -71,7 +71,7 @@ def test_the_run_is_appended_once(run, log, tmp_path):
 def test_what_is_missing_is_told_with_exit_code_2(run, log):
     result = run(log)
     assert result.exit_code == 2
-    assert '"gpu"' in result.output
+    assert "Use --gpu with the log" in result.output
     log.write_text("hello")
     assert run(log).exit_code == 2
 

@@ -23,7 +23,13 @@ def detect(text: str, command: str | None = None) -> StartLog | None:
         return log if log.readings else None
     outcome = "oom" if numbers else log.outcome or ("kv_too_small" if kind == "kv_cache" else "oom")
     training = parser is None and out_of_memory.is_training(lines)
-    remarks = (*log.remarks, *["host_memory"] * (kind == "host"), *["training"] * training)
+    phase = out_of_memory.training_phase(printed) if training else None
+    remarks = (
+        *log.remarks,
+        *["host_memory"] * (kind == "host"),
+        *["training"] * training,
+        *([phase] if phase else []),
+    )
     return msgspec.structs.replace(
         log,
         outcome=outcome,

@@ -3,6 +3,7 @@ host's. Messages of PyTorch, CUDA, HIP, Metal, vLLM, SGLang, TensorRT-LLM, TGI, 
 MLX, bitsandbytes, XLA and the Linux kernel."""
 
 import re
+from itertools import takewhile
 from typing import Literal
 
 from fitgauge.engine.serving.start_log.lines import Line
@@ -72,6 +73,15 @@ _TRAINING = re.compile(
     re.IGNORECASE,
 )
 
+TrainingPhase = Literal["optimizer_step", "loss"]
+_PHASES: dict[TrainingPhase, re.Pattern[str]] = {
+    "optimizer_step": re.compile(
+        r"\b_optimizer_step\b|_take_model_step|torch/optim/|optimizer\.step\("
+    ),
+    "loss": re.compile(r"\bloss_function\(|\bcross_entropy\(|\blogits\.float\(|\blm_head\("),
+}
+"""Calls in a traceback that tell what memory ran out for."""
+
 _SIZE = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|GB|MB|KB|bytes)"
 _RULES = (
     rule(
@@ -118,6 +128,14 @@ def memory_kind(lines: list[Line], *, of_an_engine: bool) -> MemoryKind | None:
 def is_training(lines: list[Line]) -> bool:
     """Return whether the text looks like a training run's: its calls, its tools, its flags."""
     return any(_TRAINING.search(line.text) for line in lines)
+
+
+def training_phase(lines: list[Line]) -> TrainingPhase | None:
+    """Return the phase of training that the last calls before the first message are of; None where
+    they do not tell."""
+    calls = takewhile(lambda line: not any(one in line.text for one in _DEVICE), lines)
+    phases = [name for line in calls for name, call in _PHASES.items() if call.search(line.text)]
+    return phases[-1] if phases else None
 
 
 def read_numbers(lines: list[Line]) -> list[Measurement]:

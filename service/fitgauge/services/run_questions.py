@@ -13,6 +13,7 @@ from fitgauge.services.explain_log.parsed_log import (
     ParsedLog,
     read,
     read_run,
+    unnamed_model,
     without_names,
 )
 from fitgauge.services.explain_log.schemas import ExplainLogRequest, LogAnswer
@@ -62,9 +63,13 @@ class RunQuestions:
         try:
             model = await self._models.find(launched.model)
         except (ModelError, HubError):
-            if request.model or reading.log.outcome not in RAN_OUT:
+            if request.model:
                 raise
-            return self._ledger.answer(without_names(reading, "model"), None, None, full=full)
+            if reading.log.outcome in RAN_OUT:
+                return self._ledger.answer(without_names(reading, "model"), None, None, full=full)
+            if reading.log.model is None:  # only a file's own name, which is no model's here
+                raise unnamed_model(reading.log) from None
+            raise
         return await self._shared.long.resume(
             lambda _: self._ledger.answer(reading, model, gpu, full=full)
         )

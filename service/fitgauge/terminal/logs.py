@@ -21,7 +21,7 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     """Print the summary, two bars for every term (green: the measurement lies in the estimate's
     interval), and what made the difference."""
     console = console or open_console()
-    console.print(Text(answer.summary), soft_wrap=True)
+    console.print(Text(as_typed(answer.summary)), soft_wrap=True)
     console.print()
     table = Table(box=None, pad_edge=False, show_header=False)
     for justify in ("left", "left", "left", "right", "right"):
@@ -70,7 +70,7 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
 def show_utilization(answer: UtilizationAnswer, console: Console | None = None) -> None:
     """Print the summary, a bar for every share, and suggestions."""
     console = console or open_console()
-    console.print(Text(answer.summary), soft_wrap=True)
+    console.print(Text(as_typed(answer.summary)), soft_wrap=True)
     console.print()
     shares = {"MFU": answer.mfu, "HFU": answer.hfu}
     if answer.trace is not None:

@@ -217,6 +217,20 @@ def test_fragmentation_is_given_back_first(explain):
     assert "expandable_segments" in explain(text).fixes[0].command
 
 
+@pytest.mark.parametrize(
+    "call, first",
+    [
+        ("self._optimizer_step(sub_group_id)", "QLoRA"),
+        ("loss = self.loss_function(logits, labels)", "Liger"),
+        ("hidden = self.mlp(hidden)", "Checkpoint activations"),
+    ],
+)
+def test_what_asked_for_the_memory_of_a_training_decides_what_to_change(explain, call, first):
+    answer = explain(f'  File "/x/train.py", line 3\n    trainer.train()\n    {call}\n{TORCH}')
+    assert first in answer.fixes[0].change
+    assert ("Checkpoint activations" in [fix.change for fix in answer.fixes]) == (first != "QLoRA")
+
+
 def test_a_training_run_is_estimated_as_one(explain):
     command = (
         "trl sft --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --max_length"

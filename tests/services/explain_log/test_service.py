@@ -200,13 +200,27 @@ def test_what_is_missing_is_said_with_the_field_to_send(explain, log, fields, fi
         assert raised.value.field == field
 
 
+LLAMA_CPP = (
+    "print_info: general.name     = {name}\nprint_info: file type   = Q4_K - Medium\n"
+    "load_tensors: offloaded 29/29 layers to GPU\n"
+    "load_tensors:        CUDA0 model buffer size =  4168.09 MiB"
+)
+
+
 def test_the_name_in_a_file_is_told_to_its_owner(explain):
-    log = (
-        "print_info: general.name     = Qwen2.5 Coder 7B Instruct\nload_tensors:        CUDA0 model"
-        " buffer size =  4168.09 MiB"
+    with pytest.raises(InvalidRequestError, match=r"only 'Our Own 7B Instruct'"):
+        explain(LLAMA_CPP.format(name="Our Own 7B Instruct"), gpu="RTX 3060")
+
+
+def test_a_file_without_an_id_is_read_by_its_own_name_and_format(explain):
+    answer = explain(LLAMA_CPP.format(name="Qwen2.5 7B Instruct"), gpu="RTX 3060")
+    assert answer.understood_as["model"] == "Qwen/Qwen2.5-7B-Instruct"
+    assert answer.understood_as["quantization"].lower() == "q4_k_m"
+    assert row(answer, "weights").within
+    published = explain(
+        LLAMA_CPP.format(name="x"), gpu="RTX 3060", model="Qwen/Qwen2.5-7B-Instruct"
     )
-    with pytest.raises(InvalidRequestError, match=r"only 'Qwen2\.5 Coder 7B Instruct'"):
-        explain(log, gpu="RTX 3060")
+    assert published.understood_as["quantization"].lower() == "q4_k_m"
 
 
 def test_a_peak_that_holds_the_graphs_is_compared_with_both(explain):

@@ -86,9 +86,7 @@ def diagnose(log: StartLog, engine: EngineName | None, launched: Launched | None
     own = _suggested(launched) if launched else []
     fixes += own
     if not any(fix.verdict == "fits" for fix in own):
-        general = general_fixes(
-            engine, training="training" in log.remarks, host=host, kv_cache=kv_cache
-        )
+        general = general_fixes(engine, log.remarks, kv_cache=kv_cache)
         fixes += [fix for fix in general if fix not in fixes]
     return Diagnosis(
         sentences=[

@@ -1,7 +1,7 @@
 """What to change where memory ran out and no estimate of the launch is at hand, in the order to
 try it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
@@ -13,17 +13,19 @@ _EXPANDABLE = LogFix(
 )
 _OTHERS = LogFix(change="See what else uses the GPU, and end it", command="nvidia-smi")
 
-_TRAINING = (
-    LogFix(
-        change="Checkpoint activations",
-        command="--gradient_checkpointing true",
-    ),
-    LogFix(
-        change="Train one sequence at a time, and accumulate gradients over several",
-        command="--per_device_train_batch_size 1 --gradient_accumulation_steps 16",
-    ),
-    LogFix(change="Train shorter sequences", command="--max_length 1024"),
-    LogFix(change="Fuse the loss with the head (Liger)", command="--use_liger_kernel true"),
+_CHECKPOINTING = LogFix(
+    change="Checkpoint activations",
+    command="--gradient_checkpointing true",
+)
+_SMALLER_BATCH = LogFix(
+    change="Train one sequence at a time, and accumulate gradients over several",
+    command="--per_device_train_batch_size 1 --gradient_accumulation_steps 16",
+)
+_SHORTER = LogFix(change="Train shorter sequences", command="--max_length 1024")
+_FUSED_LOSS = LogFix(
+    change="Fuse the loss with the head (Liger)", command="--use_liger_kernel true"
+)
+_STATES = (
     LogFix(
         change="Train an adapter on a 4-bit base instead of all weights (QLoRA)",
         command="--use_peft true --load_in_4bit true --lora_target_modules all-linear",
@@ -33,8 +35,20 @@ _TRAINING = (
         change="Divide weights, gradients and optimizer states over GPUs (ZeRO-3, FSDP)",
         command="accelerate launch --use_deepspeed --zero_stage 3 --num_processes 8 SCRIPT",
     ),
+)
+_TRAINING = (_CHECKPOINTING, _SMALLER_BATCH, _SHORTER, _FUSED_LOSS, *_STATES, _EXPANDABLE)
+_IN_LOSS = (_FUSED_LOSS, _SMALLER_BATCH, _SHORTER, _CHECKPOINTING, *_STATES, _EXPANDABLE)
+"""Where the loss asked for the memory: its logits are whole."""
+_IN_STEP = (
+    *_STATES,
+    LogFix(
+        change="Keep optimizer states in host memory (ZeRO offload)",
+        command="accelerate launch --use_deepspeed --zero_stage 3 --offload_optimizer_device cpu"
+        " SCRIPT",
+    ),
     _EXPANDABLE,
 )
+"""Where the optimizer's step did: the activations are gone by then."""
 _ANY = (
     _OTHERS,
     LogFix(
@@ -60,13 +74,17 @@ _HOST = (
 
 
 def general_fixes(
-    engine: EngineName | None, *, training: bool, host: bool, kv_cache: bool
+    engine: EngineName | None, remarks: Collection[str], *, kv_cache: bool
 ) -> list[LogFix]:
-    """Return the changes. engine: None where nothing says which one ran; host: the host's memory
-    ran out; kv_cache: weights were loaded, and the cache is too small."""
-    if host:
+    """Return the changes. engine: None where nothing says which one ran; remarks: the log's, of
+    what ran out and where; kv_cache: weights were loaded, and the cache is too small."""
+    if "host_memory" in remarks:
         return [*_HOST]
-    if training:
+    if "optimizer_step" in remarks:
+        return [*_IN_STEP]
+    if "loss" in remarks:
+        return [*_IN_LOSS]
+    if "training" in remarks:
         return [*_TRAINING]
     if engine is None:
         return [*_ANY]

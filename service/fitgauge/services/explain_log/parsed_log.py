@@ -1,11 +1,13 @@
 """What a start-up log says: its measurements, and the question that its launch answers."""
 
+import re
 from typing import Any, Literal
 
 import msgspec
 from msgspec import structs
 
 from fitgauge.catalog.engines import Engines
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import GIB, gib
 from fitgauge.engine.serving.registry import ENGINES
@@ -22,6 +24,8 @@ from fitgauge.services.explain_log.schemas import ExplainLogRequest
 from fitgauge.services.explain_log.training_command import named_model, training_request
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
+_SIZE = re.compile(r" - ([SML])[a-z]+$")
+"""The size of a file type as llama.cpp prints it: "Q4_K - Medium" is Q4_K_M."""
 RAN_OUT = ("oom", "kv_too_small")
 """Outcomes of a launch that lacked memory."""
 
@@ -95,7 +99,7 @@ def _missing(log: StartLog, request: ExplainLogRequest) -> tuple[Literal["model"
     """Return the fields that neither the log nor the request names."""
     gpu = request.gpu or log.gpu or Measured(log.readings).value("total")
     return (
-        *(() if request.model or log.model else ("model",)),
+        *(() if request.model or log.model or log.called else ("model",)),
         *(() if gpu else ("gpu",)),
     )
 
@@ -110,20 +114,28 @@ def _of_plain_errors() -> EngineName:
     return next(name for name, row in ENGINES.items() if row.reads_plain_errors)
 
 
+def unnamed_model(log: StartLog) -> InvalidRequestError:
+    """Return the error of a log that names its model by no ID, nor by a name that is known."""
+    called = f", only {log.called!r}" if log.called else ""
+    return InvalidRequestError(
+        f"The log has no Hub ID of the model{called}.",
+        hint="Send `model` with the log, such as org/name.",
+        field="model",
+        code="missing-field",
+    )
+
+
 def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], list[Note]]:
     """Return the fields of the request; the caller's override the log's. Raise InvalidRequestError
     without a model or GPU."""
     notes: list[Note] = []
     fields = launch_fields(log)
-    fields["model"] = request.model or log.model
+    fields["model"] = request.model or log.model or log.called
     if fields["model"] is None:
-        called = f", only {log.called!r}" if log.called else ""
-        raise InvalidRequestError(
-            f"The log has no Hub ID of the model{called}.",
-            hint='Send it with the log: "model": "org/name".',
-            field="model",
-            code="missing-field",
-        )
+        raise unnamed_model(log)
+    if _reads_gguf(log) and ":" not in fields["model"]:
+        stored = _SIZE.sub(r"_\1", str(log.flags.get("file_type") or ""))
+        fields["quantization"] = fields.get("quantization") or file_type(stored)
     fields["gpu"] = request.gpu or log.gpu
     total = Measured(log.readings).value("total")
     if fields["gpu"] is None and total:
@@ -139,7 +151,7 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     if fields["gpu"] is None:
         raise InvalidRequestError(
             "The log names no GPU.",
-            hint='Send it with the log: "gpu": "H100".',
+            hint="Send `gpu` with the log, such as H100.",
             field="gpu",
             code="missing-field",
         )

@@ -60,7 +60,7 @@ class LogExplainer:
         checked, request = None, reading.serving
         if request is not None and model is not None and match is not None:
             request = structs.replace(request, quantization=_quantization(request, model))
-            if request.quantization is None and log.outcome in RAN_OUT:
+            if request.quantization is None:
                 form, unnamed = _format_loaded(reading, model)
                 request = structs.replace(request, quantization=form)
                 notes += unnamed
@@ -157,7 +157,8 @@ def _add(
     answer.memory, answer.fixes = diagnosis.memory, diagnosis.fixes
     answer.missing = list(missing)
     first = f" First: {diagnosis.fixes[0].change}." if diagnosis.fixes else ""
-    more = f" Send {' and '.join(missing)} for an estimate." if missing else ""
+    names = " and ".join(f"`{name}`" for name in missing)
+    more = f" Send {names} for an estimate." if missing else ""
     lead = " ".join(diagnosis.sentences)
     answer.summary = f"{lead}{first}{more}"
 

@@ -59,7 +59,7 @@ _VARIABLES = {
 }
 """The context of one slot, and slots, which all have their cache from the start; the sizes above
 are of all slots. 0 leaves the choice to Ollama. Source: envconfig/config.go."""
-_CACHE_TYPE = re.compile(r"KvCacheType:(?P<type>[a-z]\w{1,7})")
+_CACHE_TYPE = re.compile(r"(?:KvCacheType:|--kv-cache-type )(?P<type>[a-z]\w{1,7})")
 _RUN = re.compile(r"ollama run (?P<tag>[A-Za-z0-9][\w.:/-]{1,96})")
 _LOAD = "starting "
 
@@ -73,7 +73,7 @@ def read(lines: list[Line]) -> StartLog:
     flags |= sizes
     if "context_length" in sizes:  # of all slots
         flags.pop("concurrency", None)
-    cache = first(loaded, "KvCacheType:", _CACHE_TYPE)
+    cache = first(loaded, "ache", _CACHE_TYPE)
     if cache and cache["type"] != "f16":
         flags["kv_cache_dtype"] = cache["type"]
     own = [_of_host(reading) for reading in find_readings(loaded, _RULES)]

@@ -95,6 +95,7 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         yield f"weights {gib(-difference)} less: {of} on the GPU (n_gpu_layers)."
     elif (
         seen.checked.workload.gpus == 1
+        and seen.log.gpu_count is None
         and "tensor_parallel" not in seen.log.flags
         and difference < 0
     ):

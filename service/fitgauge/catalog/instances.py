@@ -149,6 +149,21 @@ class PriceRange(msgspec.Struct, frozen=True, gc=False):
     """Those with a price, the cheapest first."""
 
 
+def price_range(count: int, rentals: Collection[Rental]) -> PriceRange | None:
+    """Return what `count` accelerators cost where they are rented out so, the cheapest first;
+    None where no price is known."""
+    priced = [each for each in rentals if each.usd_per_hour_low is not None]
+    if not priced:
+        return None
+    return PriceRange(
+        count=count,
+        usd_per_hour_low=_price(priced[0]),
+        usd_per_hour_high=max(each.usd_per_hour_high or 0.0 for each in priced),
+        as_of=min(each.offer.as_of or "" for each in priced),
+        clouds=tuple(each.offer.cloud for each in priced),
+    )
+
+
 class Offers:
     """Offers of clouds, found by accelerator or by name. Never changes."""
 
@@ -257,20 +272,7 @@ class Offers:
     ) -> PriceRange | None:
         """Return what `count` accelerators cost over these clouds, None where no price is known.
         node: see `rental`."""
-        priced = [
-            each
-            for each in self.rentals(accelerator_id, count, clouds, node)
-            if each.usd_per_hour_low is not None
-        ]
-        if not priced:
-            return None
-        return PriceRange(
-            count=count,
-            usd_per_hour_low=_price(priced[0]),
-            usd_per_hour_high=max(each.usd_per_hour_high or 0.0 for each in priced),
-            as_of=min(each.offer.as_of or "" for each in priced),
-            clouds=tuple(each.offer.cloud for each in priced),
-        )
+        return price_range(count, self.rentals(accelerator_id, count, clouds, node))
 
     def card_hour(self, accelerator_id: str) -> PriceRange | None:
         """Return what one GPU costs in the machine of each cloud that is the cheapest by the GPU,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental
+from fitgauge.catalog.instances import CLOUD_NAMES, Offers, Rental, price_range
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.errors import InvalidRequestError
 from fitgauge.field_docs import doc
@@ -127,8 +127,8 @@ class Costs:
                 rentals=[],
             )
         node = node_size(accelerator, self._gpus_per_node)
-        price = self._offers.price(accelerator.id, count, self._clouds, node)
         rentals = self._offers.rentals(accelerator.id, count, self._clouds, node)
+        price = price_range(count, rentals)
         if price is None:
             return None
         return CostAnswer(

@@ -237,36 +237,25 @@ class ResponseBuilder:
             )
         return cost
 
-    def summary(self, picks: Sequence[Pick], best: Recommendation, total: int) -> str:
-        """Return the options in a sentence each, the first, `best`, with its need."""
-        first = picks[0].option
+    def summary(self, picks: Sequence[Pick], shown: Sequence[Recommendation], total: int) -> str:
+        """Return the options in a sentence each, the first with its need. shown: as they are
+        answered."""
+        first, best = picks[0].option, shown[0]
         needs, has = gib(best.required_bytes.expected), gib(best.budget_bytes)
         each = " per GPU" if first.gpus > 1 else ""
         sentences = [
             f"{_BEST[self._objective]} for {self._model.id}: {_deployment(first)}, needing"
-            f" {needs}{each} of {has}{self._speed(first)}{self._price(first)}"
+            f" {needs}{each} of {has}{self._speed(first)}{_price(best.cost)}"
         ]
-        for option, roles in picks[1:]:
+        for (option, roles), answered in zip(picks[1:], shown[1:], strict=True):
             reason = Pick(option, roles).reason
             sentences.append(
                 f"{reason[0].upper()}{reason[1:]}: {_deployment(option)}{self._speed(option)}"
-                f"{self._price(option)}"
+                f"{_price(answered.cost)}"
             )
         if total > len(picks):
             sentences.append(f"{total - len(picks)} more Pareto-optimal options")
         return ". ".join(sentences) + "."
-
-    def _price(self, option: Option) -> str:
-        """Return its price in words; empty where none is known."""
-        cost = self.cost(option)
-        if cost is None or not cost.rentals:
-            return ""
-        rental = cost.rentals[0]
-        machines = f"{rental.machines} x " if rental.machines > 1 else ""
-        return (
-            f", from {cost.usd_per_hour_low:.2f} USD an hour ({rental.cloud}"
-            f" {machines}{rental.instance}, {rental.as_of})"
-        )
 
     def _speed(self, option: Option) -> str:
         """Return how fast it decodes, in all and for each request."""
@@ -325,6 +314,18 @@ def _deployment(option: Option) -> str:
 def stored(option: Option) -> str:
     """'in fp8', 'as published'."""
     return f"in {option.plan.quantization}" if option.plan.quantization else "as published"
+
+
+def _price(cost: CostAnswer | None) -> str:
+    """Return a price in words; empty where none is known."""
+    if cost is None or not cost.rentals:
+        return ""
+    rental = cost.rentals[0]
+    machines = f"{rental.machines} x " if rental.machines > 1 else ""
+    return (
+        f", from {cost.usd_per_hour_low:.2f} USD an hour ({rental.cloud}"
+        f" {machines}{rental.instance}, {rental.as_of})"
+    )
 
 
 def _rounded(speed: float) -> str:

@@ -115,7 +115,7 @@ class Recommender:
         start = request.offset or 0
         page = front[start : start + len(items)]
         return RecommendAnswer(
-            summary=responses.summary(picks, options[0], len(front)),
+            summary=responses.summary(picks, options, len(front)),
             model=answers.model_answer(model),
             objective=objective,
             options=options,

@@ -1,7 +1,6 @@
 """What a model demands of so many GPUs of a kind: with the engine's defaults, and with the settings
 that `settings: "auto"` may choose, counted where they are needed."""
 
-from contextlib import suppress
 from functools import cached_property
 from math import inf
 
@@ -60,12 +59,18 @@ class LaunchSteps:
         self._default: Step | None = None
         self._default_usable: float = 0.0
         self._later: list[Step] = []
+        divides = True
         for changed, shape in kind.ends:
-            with suppress(*IMPOSSIBLE):
+            try:
                 self._later.append(Step(changed, self._demand(shape)))
+            except IMPOSSIBLE as error:
+                # all steps divide the model alike
+                divides = getattr(error, "parameter", "") != "tensor_parallel"
+                if not divides:
+                    break
         self.least_usable: float = min(
             [fitting.least_usable(step.demand, kind.share) for step in self._later],
-            default=0.0,
+            default=0.0 if divides else inf,
         )
         """Usable bytes below which no step fits, as far as they are worked out: the ends of the
         ladders never take more than the defaults. Infinite where the engine cannot divide the

@@ -4,6 +4,7 @@ Source: src/llama-context.cpp, graph_reserve (n_ubatch tokens, n_parallel output
 ggml/src/ggml-alloc.c. The counts of live tensors below are those that llama.cpp itself reports
 for 22 architectures and sizes (tests/engine/serving/llamacpp/data/llamacpp_buffers.jsonl)."""
 
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.mixers import Attention, CompressedAttention, LatentAttention, Mixer
 from fitgauge.engine.model.spec import Block, ModelSpec, Part
 from fitgauge.engine.quantity import MIB, Term, exactly
@@ -13,6 +14,8 @@ from fitgauge.engine.serving.profile import Coefficient
 _FLOAT, _HALF = 4, 2
 _COPIES = 4
 """Input tensors are held four times where GPUs take turns (GGML_SCHED_MAX_COPIES)."""
+
+_LIVE_FLOATS: WeakMemo[ModelSpec, None, tuple[int, bool]] = WeakMemo()
 
 _SOURCE = "llama.cpp b9849 src/llama-context.cpp, graph_reserve; ggml/src/ggml-alloc.c"
 
@@ -37,7 +40,7 @@ def compute_term(
     stays in host memory and is copied here for a large batch, twice. logits: rows of logits for
     every token of the micro-batch where the head is: older builds hold them all, newer ones a
     row for every sequence."""
-    floats, mixture = live_floats(spec)
+    floats, mixture = _LIVE_FLOATS.get_or_compute(spec, None, lambda: live_floats(spec))
     work = ubatch * _FLOAT * floats
     masks = ubatch * _HALF * mask_cells(cells, tokens, concurrency)
     inputs = ubatch * _FLOAT * spec.hidden_size

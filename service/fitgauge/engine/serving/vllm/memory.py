@@ -7,6 +7,7 @@ gpu_memory_utilization - weights - non-torch - peak of the profiling pass (- CUD
 """
 
 from functools import cache
+from typing import NamedTuple, Self
 
 from msgspec import structs
 
@@ -53,6 +54,7 @@ from fitgauge.engine.serving.vllm.weights import check_parallel
 from fitgauge.engine.serving.vllm.workspaces import retained_workspace
 from fitgauge.engine.serving.weights import Stage, has_tables, stages_of
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
 from fitgauge.engine.weights.sharding import ShardedWeights
 
 _OTHER_SETTINGS = 128
@@ -179,22 +181,44 @@ def loading_kind(
     """Return the kind of an accelerator as far as it decides what is loaded: neither links nor
     age, nor the vendor where it is not NVIDIA; its generation where there are experts, whose tiles
     differ, or a draft; whether its memory is the host's where tables are kept there."""
-    mixture = sharded.once("experts", lambda: any(share.experts for share in sharded.shares))
-    by_generation = mixture or workload.speculative_tokens > 0
-    kind = _of_loading(accelerator_kind(accelerator), by_generation, has_fp8_blocks(sharded))
-    return kind._replace(unified_memory=accelerator.unified_memory and has_tables(sharded))
+    differences = sharded.once("differences", lambda: LoadingDifferences.of(sharded))
+    drafts = workload.speculative_tokens > 0
+    return _of_loading(accelerator_kind(accelerator), differences, drafts)
+
+
+class LoadingDifferences(NamedTuple):
+    """What of a model is loaded otherwise on another kind of accelerator."""
+
+    has_experts: bool
+    """Experts, whose tiles differ by generation."""
+    has_blocks: bool
+    """FP8 weights whose rows share scales."""
+    has_tables: bool
+    """Tables that may stay in the host's memory."""
+
+    @classmethod
+    def of(cls, sharded: ShardedWeights) -> Self:
+        """Return those of a model's weights."""
+        return cls(
+            any(share.experts for share in sharded.shares),
+            has_fp8_blocks(sharded),
+            has_tables(sharded),
+        )
 
 
 @cache
-def _of_loading(kind: AcceleratorKind, by_generation: bool, has_blocks: bool) -> AcceleratorKind:
+def _of_loading(
+    kind: AcceleratorKind, differences: LoadingDifferences, drafts: bool
+) -> AcceleratorKind:
+    experts, blocks, tables = differences
     return kind._replace(
-        generation=kind.generation if by_generation else 0,
+        generation=kind.generation if experts or drafts else 0,
         symmetric=False,
-        unified_memory=False,
+        unified_memory=kind.unified_memory and tables,
         early=False,
         measured=True,
         graphs=True,
-        multiplies_fp8=kind.multiplies_fp8 or not has_blocks,
+        multiplies_fp8=kind.multiplies_fp8 or not blocks,
     )
 
 
@@ -216,12 +240,32 @@ def loaded_stages(
         workload.speculative_tokens > 0,
         workload.rope_scaling_factor,
     )
-    return sharded.once(deployed, lambda: _loaded(spec, sharded, workload, accelerator))
+    loaded = sharded.once(deployed, lambda: _loaded(spec, sharded, workload, accelerator))
+    if isinstance(loaded, UnsupportedError):
+        raise loaded.with_traceback(None)  # it would hold the frames of whoever was refused before
+    return loaded
 
 
 def _loaded(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, accelerator: Accelerator
-) -> tuple[tuple[Term, ...], ...]:
+) -> tuple[tuple[Term, ...], ...] | UnsupportedError:
+    """Return `loaded_stages`, or why vLLM refuses: searches ask for what it refuses as often."""
+    try:
+        _check(spec, sharded, workload)
+    except UnsupportedError as refusal:
+        return refusal
+    here = padded_for(sharded, spec, accelerator.compute_capability)
+    return tuple(
+        (
+            *loaded_terms(spec, here, workload, accelerator, stage),
+            *requested_terms(spec, sharded, workload, accelerator, stage),
+        )
+        for stage in stages_of(spec, workload)
+    )
+
+
+def _check(spec: ModelSpec, sharded: ShardedWeights, workload: Workload) -> None:
+    """Raise UnsupportedError where vLLM refuses to load the model so."""
     check_parallel(
         spec,
         sharded,
@@ -235,14 +279,6 @@ def _loaded(
     check_lora(spec, workload)
     check_draft(spec, workload)
     check_heads(spec, workload.speculative_tokens)
-    here = padded_for(sharded, spec, accelerator.compute_capability)
-    return tuple(
-        (
-            *loaded_terms(spec, here, workload, accelerator, stage),
-            *requested_terms(spec, sharded, workload, accelerator, stage),
-        )
-        for stage in stages_of(spec, workload)
-    )
 
 
 def requested_terms(

@@ -192,8 +192,10 @@ def check_parallel(
     parallel degrees that work. Source of the experts: config/model.py,
     _verify_with_expert_parallelism."""
     special = quirks(spec)
-    experts = special.counts_experts_by_default or any(share.experts for share in sharded.shares)
-    if expert_parallel > 1 and (special.experts_uncounted or not experts):
+    if expert_parallel > 1 and (
+        special.experts_uncounted
+        or not (special.counts_experts_by_default or any(share.experts for share in sharded.shares))
+    ):
         raise UnsupportedError(
             "expert_parallel",
             "vLLM refuses expert_parallel: it counts no experts in the model's config.",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.mixers import (
     Attention,
     CompressedAttention,
@@ -333,7 +334,15 @@ def deployment(
 def page_reads_context(spec: ModelSpec) -> bool:
     """Return whether a page depends on the longest request: a state's where no layer attends, whose
     block is as long."""
-    return spec.keeps_states and not any(
+    return spec.keeps_states and not _ATTENDS.get_or_compute(spec, None, lambda: _has_cache(spec))
+
+
+_ATTENDS: WeakMemo[ModelSpec, None, bool] = WeakMemo()
+
+
+def _has_cache(spec: ModelSpec) -> bool:
+    """Return whether a layer attends, so that it keeps a cache of tokens."""
+    return any(
         _attends(mixer)
         for block in spec.blocks
         if block.part in CACHED_PARTS

@@ -90,16 +90,43 @@ def step_bytes(
     row), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B tokens that visit k
     each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`: `auto`, and ggml's
     blocks, count as the model's own. Sparse attention reads less than is counted."""
+    weights = step_weights(
+        spec, sharded, concurrency=concurrency, tensor_parallel=tensor_parallel
+    )
+    return weights + step_cache(
+        spec,
+        concurrency=concurrency,
+        context_length=context_length,
+        kv_cache_dtype=kv_cache_dtype,
+        tensor_parallel=tensor_parallel,
+    )
+
+
+def step_weights(
+    spec: ModelSpec, sharded: ShardedWeights, *, concurrency: int, tensor_parallel: int
+) -> int:
+    """Return the weights of `step_bytes`."""
     visited = visited_share(spec, concurrency)
-    weights = sharded.once(
+    read = sharded.once(
         ("read", tensor_parallel, visited),
         lambda: _weights_read(spec, sharded, visited, tensor_parallel),
     )
+    return int(read * sharded.scale)
+
+
+def step_cache(
+    spec: ModelSpec,
+    *,
+    concurrency: int,
+    context_length: int,
+    kv_cache_dtype: str,
+    tensor_parallel: int,
+) -> int:
+    """Return the cache of `step_bytes`, the same for every format of the weights."""
     dtype = kv_cache_dtype if kv_cache_dtype in BITS else spec.dtype
-    cache = cache_bytes(
+    return cache_bytes(
         spec, context_length, concurrency, dtype=dtype, tensor_parallel=tensor_parallel
     )
-    return int(weights * sharded.scale) + cache
 
 
 def _weights_read(
@@ -192,20 +219,19 @@ def decode_speed(
     multiplying: float = 0.0,
     waiting: float = 0.0,
 ) -> DecodeSpeed | None:
-    """Return the tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency),
-    concurrency x multiplying / efficiency) + waiting); None where the bandwidth is unknown.
-
-    `multiplying`: seconds of one token at the peak of the GPUs that share it, 0 where the peak
-    is unknown and `reads_alone`. `waiting`: waiting_seconds. Low and high are SPREAD of reading and
-    waiting.
-    Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1."""
-    if bandwidth_gbps is None or read_bytes <= 0:
-        return None
+    """Return the tokens a second; None where the bandwidth is unknown. Arguments: as
+    `expected_speed`. Low and high are SPREAD of reading and waiting."""
     low, expected, high = (
-        _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, index)
-        for index in range(len(SPREAD))
+        expected_speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, place)
+        for place in range(len(SPREAD))
     )
+    if low is None or expected is None or high is None:
+        return None
     return DecodeSpeed(low=low, expected=expected, high=high)
+
+
+_EXPECTED = 1
+"""Place among the lowest, expected and highest of what was seen."""
 
 
 def expected_speed(
@@ -214,26 +240,17 @@ def expected_speed(
     bandwidth_gbps: float | None,
     multiplying: float = 0.0,
     waiting: float = 0.0,
+    place: int = _EXPECTED,
 ) -> float | None:
-    """`decode_speed(...).expected` alone."""
+    """Return the tokens a second = concurrency / (max(bytes of a step / (bandwidth x efficiency),
+    concurrency x multiplying / efficiency) + waiting); None where the bandwidth is unknown.
+
+    `multiplying`: seconds of one token at the peak of the GPUs that share it, 0 where the peak
+    is unknown and `reads_alone`. `waiting`: waiting_seconds. `place`: in SPREAD.
+    Source: Pope et al. 2022 (arXiv 2211.05102), section 2.1."""
     if bandwidth_gbps is None or read_bytes <= 0:
         return None
-    return _speed(read_bytes, concurrency, bandwidth_gbps, multiplying, waiting, _EXPECTED)
-
-
-_EXPECTED = 1
-
-
-def _speed(
-    read_bytes: int,
-    concurrency: int,
-    bandwidth_gbps: float,
-    multiplying: float,
-    waiting: float,
-    index: int,
-) -> float:
-    """At the lowest (0), expected (1) or highest (2) of what was seen."""
     reading = read_bytes / (bandwidth_gbps * 1e9 * EFFICIENCY)
     multiplied = concurrency * multiplying
-    paced = max(reading / SPREAD[index], multiplied / COMPUTE_EFFICIENCY[index])
-    return round(concurrency / (paced + waiting / SPREAD[index]), 2)
+    paced = max(reading / SPREAD[place], multiplied / COMPUTE_EFFICIENCY[place])
+    return round(concurrency / (paced + waiting / SPREAD[place]), 2)

@@ -1,7 +1,7 @@
 """One model over many GPUs: what it demands is worked out once for GPUs that an engine treats
 alike, and set against each of them."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -243,23 +243,27 @@ class BatchEstimator:
 
         return self._allowances.get_or_compute((engine, outside, share, accelerator.id), compute)
 
-    def kind(self, request: FitRequest, engine: EngineName, accelerator: Accelerator) -> Hashable:
-        """Return the GPUs of one kind have the same demand."""
-        row = ENGINES[engine]
-        return row.accelerator_kind(accelerator), self.default_batch(request, engine, accelerator)
+    def kinds(
+        self, request: FitRequest, engine: EngineName, accelerators: Iterable[Accelerator]
+    ) -> list[Hashable]:
+        """Return the kind of every accelerator: those of one have the same demand."""
+        row, batch_of = ENGINES[engine], self._default_batches(request, engine)
+        return [(row.accelerator_kind(each), batch_of(each)) for each in accelerators]
 
     def default_batch(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator
     ) -> tuple[int, int]:
         """Return the engine's default (max_num_seqs, max_batched_tokens) on an accelerator."""
+        return self._default_batches(request, engine)(accelerator)
+
+    def _default_batches(
+        self, request: FitRequest, engine: EngineName
+    ) -> Callable[[Accelerator], tuple[int, int]]:
+        """Return the function behind `default_batch` of a question."""
         version = words.version(request.engine_version or self.formats.profile(engine).newest)
-        return ENGINES[engine].default_batch(
-            accelerator,
-            context_length_of(request, self._model.spec),
-            version,
-            self._model.spec,
-            request.tensor_parallel or 1,
-        )
+        spec, default_batch = self._model.spec, ENGINES[engine].default_batch
+        context, tensor = context_length_of(request, spec), request.tensor_parallel or 1
+        return lambda accelerator: default_batch(accelerator, context, version, spec, tensor)
 
     def demand(
         self, request: FitRequest, engine: EngineName, accelerator: Accelerator, count: int

@@ -1,7 +1,7 @@
 """The GPUs of a question as its plans see them: which may run on which, how fast each is, and
 what so many of them cost."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from math import inf
 from typing import NamedTuple
@@ -148,35 +148,24 @@ def gpu_option(
     return options
 
 
-def kinds(
-    request: FitRequest, fitting: BatchEstimator, pool: GpuPool, engines: Iterable[EngineName]
-) -> dict[EngineName, list[Hashable]]:
-    """Return the kind of every GPU of the pool, by engine."""
-    return {
-        engine: [fitting.kind(request, engine, limit.accelerator) for limit in pool.limits]
-        for engine in engines
-    }
+class Waits(dict[int, float]):
+    """Seconds that a step takes on top of reading and multiplying, by the place of a GPU: the same
+    for all plans of as many ranks."""
 
-
-class Waits:
-    """Seconds that a step takes on top of reading and multiplying, by GPU: the same for all plans
-    of as many ranks."""
-
-    def __init__(self, spec: ModelSpec, concurrency: int, ranks: int) -> None:
-        self._spec, self.concurrency, self.ranks = spec, concurrency, ranks
+    def __init__(
+        self, spec: ModelSpec, concurrency: int, ranks: int, limits: Sequence[GpuLimit]
+    ) -> None:
+        """limits: the GPUs of the pool."""
+        super().__init__()
+        self._spec, self.concurrency, self.ranks, self._limits = spec, concurrency, ranks, limits
         self.layers = spec.layers * LAYER_SECONDS
         """Without links."""
-        self._waits: dict[int, float] = {}
 
-    def of(self, option: GpuOption) -> float:
-        """Return those of one GPU."""
-        if self.ranks == 1:
-            return self.layers
-        if option.place not in self._waits:
-            self._waits[option.place] = waiting_seconds(
-                self._spec, self.concurrency, self.ranks, option.limit.accelerator
-            )
-        return self._waits[option.place]
+    def __missing__(self, place: int) -> float:
+        seconds = self[place] = waiting_seconds(
+            self._spec, self.concurrency, self.ranks, self._limits[place].accelerator
+        )
+        return seconds
 
 
 class Rate:
@@ -186,21 +175,17 @@ class Rate:
     generated; `flops`: of one token, over all of them."""
 
     def __init__(self, waits: "Waits", read: int, flops: float) -> None:
-        self._waits, self._read, self._flops = waits, read, flops
+        self._waits, self._read = waits, read
         self._concurrency, self._layers = waits.concurrency, waits.layers
+        self._terapasses = flops / (waits.ranks * 1e12)
+        """Seconds that a token multiplies at a peak of 10^12 operations/s."""
         self._speeds: dict[int, float | None] = {}
 
     def expected(self, option: GpuOption) -> float | None:
         """Return the expected speed, the same of as many ranks on any number of GPUs."""
         place = option.place
         if place not in self._speeds:
-            self._speeds[place] = expected_speed(
-                self._read,
-                self._concurrency,
-                self._bandwidth(option),
-                self._multiplying(option),
-                self._waits.of(option),
-            )
+            self._speeds[place] = expected_speed(*self._step(option))
         return self._speeds[place]
 
     def bandwidth_of(self, speed: float) -> float:
@@ -213,21 +198,13 @@ class Rate:
 
     def speed(self, option: GpuOption) -> DecodeSpeed | None:
         """Return the speed as an interval."""
-        return decode_speed(
-            self._read,
-            self._concurrency,
-            self._bandwidth(option),
-            self._multiplying(option),
-            self._waits.of(option),
-        )
+        return decode_speed(*self._step(option))
 
-    def _bandwidth(self, option: GpuOption) -> float | None:
-        """Return the bandwidth of a GPU where the speed follows from what is known of it."""
-        accelerator = option.limit.accelerator
-        if option.peak is None and not reads_alone(accelerator, self._concurrency):
-            return None
-        return option.bandwidth
-
-    def _multiplying(self, option: GpuOption) -> float:
-        ranks = self._waits.ranks
-        return self._flops / (ranks * option.peak * 1e12) if option.peak else 0.0
+    def _step(self, option: GpuOption) -> tuple[int, int, float | None, float, float]:
+        """Return what `decode_speed` takes of a step on a GPU. The bandwidth is None where the
+        speed does not follow from what is known of the GPU."""
+        _, place, bandwidth, peak, (accelerator, _) = option
+        if peak is None and not reads_alone(accelerator, self._concurrency):
+            bandwidth = None
+        multiplying = self._terapasses / peak if peak else 0.0
+        return self._read, self._concurrency, bandwidth, multiplying, self._waits[place]

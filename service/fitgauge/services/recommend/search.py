@@ -13,7 +13,7 @@ from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.performance.decode import DecodeSpeed, step_bytes
+from fitgauge.engine.performance.decode import DecodeSpeed, step_cache, step_weights
 from fitgauge.engine.performance.flops import token_flops
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.services.common import parsing as words
@@ -31,9 +31,8 @@ from fitgauge.services.recommend.gpu_options import (
     Rate,
     Waits,
     gpu_option,
-    kinds,
 )
-from fitgauge.services.recommend.pareto import Criteria, ParetoFronts, criteria, dominates
+from fitgauge.services.recommend.pareto import Criteria, ParetoFront, ParetoFronts, criteria
 
 MOST_GPUS = 16
 
@@ -89,12 +88,12 @@ def unbeaten(options: Iterable[Option]) -> list[Option]:
     """Return the options that no other dominates, in the order of their criteria. options: of which
     none is dominated by one of fewer GPUs or more bits."""
     front: list[Option] = []
-    alike: defaultdict[tuple[int, float], list[Criteria]] = defaultdict(list)
+    alike: defaultdict[tuple[int, float], ParetoFront] = defaultdict(ParetoFront)
     for option in sorted(options, key=lambda option: (option.criteria, identity(option))):
         before = alike[option.gpus, option.plan.bits]
-        if not any(dominates(other, option.criteria) for other in before):
+        if not before.dominates(option.criteria):
             front.append(option)
-            before.append(option.criteria)
+            before.add(option.criteria)
     return front
 
 
@@ -137,14 +136,17 @@ class Search:
         self._wanted = wanted
         self._most = max((limit.most for limit in pool.limits), default=0)
         self._prices = pool.prices
+        self._limits = pool.limits
         self._options = gpu_option(request, fitting, pool, plans, by_wheels=not wanted.names_gpus)
         engines = {plan.engine for plan, options in self._options.items() if options}
-        self._kinds = kinds(request, fitting, pool, engines)
+        gpus = [limit.accelerator for limit in pool.limits]
+        self._kinds = {engine: fitting.kinds(request, engine, gpus) for engine in engines}
         self._left: dict[tuple[Plan, int], list[GpuOption]] = {}
         self._degrees: dict[tuple[EngineName, int], int | None] = {}
         self._launch_kinds: dict[tuple[EngineName, int, Hashable, bool], LaunchKind | None] = {}
         self._flops = token_flops(model.spec, context_length_of(request, model.spec)).forward
         self._rates: dict[tuple[Plan, int], Rate] = {}
+        self._step_caches: dict[tuple[EngineName, int], int] = {}
         self._waits: dict[int, Waits] = {}
         self._floors = Floors(fitting, request)
 
@@ -266,18 +268,27 @@ class Search:
             read = 0 if self._spec.task == "encode" else self._step_bytes(plan, tensor_parallel)
             if tensor_parallel not in self._waits:
                 requests = self._request.concurrency or 1
-                self._waits[tensor_parallel] = Waits(self._spec, requests, tensor_parallel)
+                self._waits[tensor_parallel] = Waits(
+                    self._spec, requests, tensor_parallel, self._limits
+                )
             self._rates[key] = Rate(self._waits[tensor_parallel], read, self._flops)
         return self._rates[key]
 
     def _step_bytes(self, plan: Plan, tensor_parallel: int) -> int:
         """Return what one rank reads for a token of every request."""
-        request = self._request
-        return step_bytes(
+        concurrency, key = self._request.concurrency or 1, (plan.engine, tensor_parallel)
+        if key not in self._step_caches:
+            self._step_caches[key] = step_cache(
+                self._spec,
+                concurrency=concurrency,
+                context_length=context_length_of(self._request, self._spec),
+                kv_cache_dtype=words.kv_cache_dtype(self._request.kv_cache_dtype, plan.engine),
+                tensor_parallel=tensor_parallel,
+            )
+        weights = step_weights(
             self._spec,
             self._fitting.formats.prepared(plan.quantization, plan.engine).sharded,
-            concurrency=request.concurrency or 1,
-            context_length=context_length_of(request, self._spec),
-            kv_cache_dtype=words.kv_cache_dtype(request.kv_cache_dtype, plan.engine),
+            concurrency=concurrency,
             tensor_parallel=tensor_parallel,
         )
+        return weights + self._step_caches[key]

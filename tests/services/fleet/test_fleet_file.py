@@ -74,7 +74,7 @@ def test_names_alone_are_entries_and_a_fleet_without_loads_has_one():
         ('engine = "vllm"', 'settings = "best"', [(1, "invalid-value")]),
         ('engine = "vllm"', 'engine_version = "new"', [(1, "invalid-value")]),
         ('engine = "vllm"', "price = 1", [(1, "unknown-value")]),
-        ("context_length = 8192", 'context_length = "32k"', None),
+        ("context_length = 8192", 'context_length = "long"', None),
     ],
 )
 def test_an_entry_that_is_wrong_is_a_fault_with_its_line(old, new, expected):
@@ -82,6 +82,17 @@ def test_an_entry_that_is_wrong_is_a_fault_with_its_line(old, new, expected):
     if expected is None:  # its load is not read, so that the model that names it is a fault too
         expected = [(7, "unknown-value"), (16, "invalid-value")]
     assert faults(text) == expected
+
+
+def test_thousands_of_tokens_are_of_1024():
+    fleet = read_fleet(TOML.replace("context_length = 8192", 'context_length = "32k"'))
+    assert (fleet.faults, fleet.loads[0].context_length) == ([], 32768)
+
+
+def test_a_load_that_cannot_be_read_is_told_from_one_that_is_missing():
+    fleet = read_fleet(TOML.replace("context_length = 8192", 'context_length = "long"'))
+    first, _ = fleet.faults
+    assert first.message.endswith("loads 'chat' cannot be read.")
 
 
 def test_a_fault_in_yaml_has_its_line_too():

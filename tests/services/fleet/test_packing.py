@@ -147,3 +147,13 @@ def test_the_solver_is_asked_for_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "fitgauge.services.fleet.integer_program", None)
     with pytest.raises(SolverMissingError):
         plan([Demanded("a", 1, {"x": 1})], [pool("x")], "fewest")
+
+
+@pytest.mark.parametrize(
+    "count, per_machine", [(None, 8), (16, 8), (4, 4), (12, 4), (7, 1), (1, 1)]
+)
+def test_no_more_is_paid_than_there_is(count, per_machine):
+    owned = pool_of(GpuEntry(gpu="L40S", count=count), bundled())
+    assert owned.per_machine == per_machine
+    named = pool_of(GpuEntry(gpu="L40S", count=count, per_machine=8), bundled())
+    assert named.per_machine == 8

@@ -3,7 +3,7 @@ and the others are answered."""
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ _SECTIONS: dict[str, tuple[type[_Entry], str, int]] = {
 _SETTINGS = ("engine", "engine_version", "settings")
 _VALUES = {
     "concurrency": "a whole number from 1 to 1,000,000",
-    "context_length": "a whole number of tokens, such as 32768",
+    "context_length": "a whole number of tokens, such as 32768 or 32k",
     "count": "a whole number from 1",
     "gpus": "a list of names of GPUs of this file",
     "loads": "a list of names of loads of this file",
@@ -58,6 +58,8 @@ _VALUES = {
 }
 """What a key takes; every other takes a text of up to 200 characters."""
 
+_THOUSANDS = re.compile(r"(\d{1,6}) ?[kK]")
+"""Tokens as people write them: 32k is 32,768."""
 _HEADER = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_-]+)\s*\]\]?\s*(?:#|$)")
 _KEY = re.compile(r"""\s*["']?([A-Za-z0-9_-]+)["']?\s*=""")
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
@@ -100,7 +102,13 @@ def read_fleet(text: str, *, is_yaml: bool = False) -> Fleet:
             why = "".join(f" Line {fault.line}: {fault.message}" for fault in faults[:1])
             raise _unreadable(f"The file has no {section}.{why}", "missing-field")
     loads = entries["loads"] or [LoadEntry(name="default")]
-    models = list(_with_known_names(entries["models"], entries["gpus"], loads, lines, faults))
+    written = {
+        section: {str(row.values.get(key)) for row in sections[section] for key in ("name", main)}
+        for section, (_, main, _) in _SECTIONS.items()
+    }
+    models = list(
+        _with_known_names(entries["models"], entries["gpus"], loads, lines, written, faults)
+    )
     total = sum(len(one.gpus or lines["gpus"]) * len(one.loads or loads) for one in models)
     if total > MOST_ROWS:
         message = f"The fleet has {total:,} rows: the limit is {MOST_ROWS:,}."
@@ -233,8 +241,11 @@ def _entries(
 ) -> Iterator[_Entry]:
     """Yield the entries of a section that can be read, each title once, and note the lines."""
     for row in rows:
+        values = dict(row.values)
+        if match := _THOUSANDS.fullmatch(str(values.get("context_length"))):
+            values["context_length"] = 1024 * int(match[1])
         try:
-            entry = msgspec.convert(row.values, kind, strict=False)
+            entry = msgspec.convert(values, kind, strict=False)
         except msgspec.ValidationError as error:
             faults.append(_fault(row, kind, str(error)))
             continue
@@ -266,9 +277,11 @@ def _with_known_names(
     gpus: Sequence[GpuEntry],
     loads: Sequence[LoadEntry],
     lines: Mapping[str, Mapping[str, int]],
+    written: Mapping[str, Collection[str]],
     faults: list[Fault],
 ) -> Iterator[ModelEntry]:
-    """Yield the models whose GPUs and loads are in the file."""
+    """Yield the models whose GPUs and loads are in the file. written: names of all its entries,
+    those that cannot be read among them."""
     titles = {"gpus": [one.title for one in gpus], "loads": [one.name for one in loads]}
     for model in models:
         unknown = [
@@ -279,11 +292,17 @@ def _with_known_names(
         ]
         for section, name in unknown:
             existing = titles[section]
+            unread = name in written[section]
+            why = (
+                f"{section} {name[:80]!r} cannot be read"
+                if unread
+                else (f"the file has no {section} {name[:80]!r}")
+            )
             fault = Fault(
                 line=lines["models"][model.title],
                 code="unknown-value",
-                message=f"{model.title[:80]!r}: the file has no {section} {name[:80]!r}.",
-                matches=get_close_matches(name, existing, n=3) or existing[:5],
+                message=f"{model.title[:80]!r}: {why}.",
+                matches=[] if unread else get_close_matches(name, existing, n=3) or existing[:5],
             )
             faults.append(fault)
         if not unknown:

@@ -1,6 +1,7 @@
 """The GPUs of a fleet: what a copy of a model may take of them, and their price."""
 
 import re
+from math import gcd
 from typing import NamedTuple
 
 from fitgauge.catalog.catalog import Catalog
@@ -61,7 +62,9 @@ def pool_of(entry: GpuEntry, catalog: Catalog) -> Pool:
     count = entry.count or (match.count if is_counted else None)
     if match.quota is not None:
         count = match.quota if count is None else min(count, match.quota)
-    per_machine = entry.per_machine or node_size(accelerator, None)
+    usual = node_size(accelerator, None)
+    # machines are paid whole: of 4 GPUs none is of a machine of 8
+    per_machine = entry.per_machine or (usual if count is None else gcd(usual, count))
     usd_per_hour, as_of = entry.usd_per_hour, None
     if usd_per_hour is None and (price := catalog.offers.card_hour(accelerator.id)) is not None:
         usd_per_hour, as_of = price.usd_per_hour_low, price.as_of

@@ -90,9 +90,7 @@ def step_bytes(
     row), those of LLM.int8() LLM_INT8_READS times. Of E routed experts, B tokens that visit k
     each read E x (1 - (1 - k/E)^B) where routing is even. `kv_cache_dtype`: `auto`, and ggml's
     blocks, count as the model's own. Sparse attention reads less than is counted."""
-    weights = step_weights(
-        spec, sharded, concurrency=concurrency, tensor_parallel=tensor_parallel
-    )
+    weights = step_weights(spec, sharded, concurrency=concurrency, tensor_parallel=tensor_parallel)
     return weights + step_cache(
         spec,
         concurrency=concurrency,

@@ -1,21 +1,7 @@
 """The size of the KV cache, where a question asks for it."""
 
-import re
-
 from fitgauge.engine.quantity import KIB, gib
 from fitgauge.services.common.fit_schemas import FitAnswer
-
-_CACHE = re.compile(
-    r"\b(?:how (?:much|big|large|many)|what(?:'s| is)?|size of)\b[^.?,;]{0,32}\bkv[- ]?cache\b"
-    r"|\bkv[- ]?cache\b[^.?,;]{0,16}\b(?:size|per token|usage|take|need|how)\b"
-    r"|kv ?cache ?.{0,6}(?:多大|多少)",
-    re.IGNORECASE,
-)
-
-
-def wants_cache(text: str) -> bool:
-    """Return whether a text asks how large the KV cache is."""
-    return _CACHE.search(text) is not None
 
 
 def cache_in_words(answer: FitAnswer) -> str:

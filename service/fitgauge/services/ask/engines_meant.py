@@ -6,8 +6,8 @@ from typing import get_args
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.training.workload import Framework
 from fitgauge.services.ask.facts import Fact
-from fitgauge.services.ask.intent import compares
 from fitgauge.services.ask.model_choice import after_contrast
+from fitgauge.services.ask.topics import is_about
 
 _LIBRARIES = frozenset(ENGINES) & frozenset(get_args(Framework))
 """Engines that are libraries that models are trained with, too."""
@@ -19,7 +19,7 @@ def engines_side_by_side(text: str, named: Sequence[Fact]) -> list[str]:
     named: facts of engines."""
     covered = [str(fact.value) for fact in named if fact.value in ENGINES]
     names = list(dict.fromkeys(covered))
-    return names if len(names) > 1 and compares(text) else []
+    return names if len(names) > 1 and is_about(text, "comparison") else []
 
 
 def engine_meant(text: str, named: Sequence[Fact]) -> Fact | None:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from fitgauge.catalog.format_names import USUAL_GGUF
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.grammar import CACHE_TYPES
-from fitgauge.services.ask.intent import compares, is_quantized
+from fitgauge.services.ask.intent import is_quantized
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import OPTIMIZERS
 
 _TRAINED_IN = re.compile(r"[- ](?:training|pre-?training|fine-?tuning|recipe)\b", re.IGNORECASE)
@@ -113,7 +114,7 @@ def formats_side_by_side(text: str, facts: Sequence[Fact]) -> list[str]:
     ]
     wanted = wanted_formats(text, named, training=False)
     groups = [wanted[:1]]
-    against = LISTED if compares(text) else AGAINST
+    against = LISTED if is_about(text, "comparison") else AGAINST
     for before, after in itertools.pairwise(wanted):
         if against.search(text[before.end : after.start]):
             groups.append([])

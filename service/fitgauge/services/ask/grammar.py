@@ -63,8 +63,8 @@ epochs: EPOCHS | EPOCHS NUM | NUM EPOCHS
       | EPOCHS NUM SAMPLES     -> samples
       | EPOCHS counted part*   -> hardware_after
 data: PARAMS TOKENS
-degree: degree_name NUM | degree_name
-!degree_name: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION
+degree: _degree NUM | _degree
+_degree: TP | PP | DP | EP | RANK | ZERO | GLOBAL_BATCH | ACCUMULATION
 cache: KV | KV FORMAT | FORMAT KV
 budget: MONEY NUM _money_time? | NUM MONEY _money_time? | NUM MONTHLY | MONEY
 _money_time: MONEY | HOURLY | MONTHLY | MONEY HOURLY | MONEY MONTHLY
@@ -98,7 +98,13 @@ def in_tens(written: str) -> float:
     return _THOUSANDS.get(written[-1:].lower(), 1)
 
 
-HOURS_OF_A_MONTH = 730
+_NAMES = frozenset({"family", "format", "engine", "trainer", "framework", "method"})
+"""Phrases that name something: the others have a number."""
+
+_OTHERS = {"rate": "other", "junk": "number"}
+"""Numbers of what no request has a field for, and those that nothing explains."""
+
+_HOURS_OF_A_MONTH = 730
 """A twelfth of a year."""
 
 CACHE_TYPES = {"q4_k_m": "q4_0", "q5_k_m": "q5_0"}
@@ -132,6 +138,13 @@ def facts(tokens: Sequence[Token]) -> list[Fact]:
 
 class _Facts(Transformer[Terminal, list[Fact]]):
     """Turns phrases into facts, from the leaves to the root."""
+
+    def __default__(self, data: Terminal, children: list[Terminal], meta: object) -> list[Fact]:
+        """Return what a phrase names, or its number."""
+        kind = str(data)
+        if kind in _NAMES:
+            return [_fact(kind, children[0].value.value, children[0].value)]
+        return _numbered(_OTHERS.get(kind, kind), children)
 
     def start(self, items: list[list[Fact]]) -> list[Fact]:
         """Join the facts of all phrases."""
@@ -168,10 +181,6 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         token = parts[0].value
         return [_fact("model" if parts[0].type == "MODEL" else "size", token.value, token)]
 
-    def family(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a word that is the name of a model or a word of the language."""
-        return _named("family", parts)
-
     def sized_before(self, parts: list[Terminal]) -> list[Fact]:
         """Join "the 120b model of gpt-oss"."""
         return _sized(parts[-1].value, parts[0].value)
@@ -180,30 +189,10 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Join "Llama 2 (70B)"."""
         return _sized(parts[0].value, parts[-1].value)
 
-    def length(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the tokens of a request or a sequence."""
-        return _numbered("length", parts)
-
-    def tokens(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a number of tokens that no setting names."""
-        return _numbered("tokens", parts)
-
     def prompt(self, parts: list[Terminal]) -> list[Fact]:
         """Return the tokens of a prompt; not how many prompts there are: "1M prompts"."""
         is_count = parts[0].type == "NUM" and parts[-1].value.text.lower() == "prompts"
         return _numbered("prompts" if is_count else "prompt", parts)
-
-    def output(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the tokens of an answer."""
-        return _numbered("output", parts)
-
-    def users(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the requests at once."""
-        return _numbered("users", parts)
-
-    def batch(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the sequences of a step."""
-        return _numbered("batch", parts)
 
     def samples(self, parts: list[Terminal]) -> list[Fact]:
         """Return the samples of a data set, whose thousands are of ten."""
@@ -213,20 +202,15 @@ class _Facts(Transformer[Terminal, list[Fact]]):
             for fact in _numbered("samples", [part])
         ]
 
-    def epochs(self, parts: list[Terminal]) -> list[Fact]:
-        """Return the passes over a data set."""
-        return _numbered("epochs", parts)
-
     def data(self, parts: list[Terminal]) -> list[Fact]:
         """Return "1B tokens" both ways: as the data of a training, and as the size of a model."""
         token = parts[0].value
         size = parse_size(str(token.value)) or 0
         return [_fact("data", float(size), token), _fact("size", token.value, token)]
 
-    def degree(self, parts: list[Any]) -> list[Fact]:
+    def degree(self, parts: list[Terminal]) -> list[Fact]:
         """Return a degree of parallelism or another whole number of training."""
-        name = parts[0].children[0]
-        return _numbered(name.type.lower(), parts[1:])
+        return _numbered(parts[0].type.lower(), parts[1:])
 
     def cache(self, parts: list[Terminal]) -> list[Fact]:
         """Return the number format of the KV cache."""
@@ -240,7 +224,7 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Return an amount of money, whose thousands are of ten: of an hour where the text says of
         an hour or of a month."""
         kinds = {part.type for part in parts}
-        hours = 1 if "HOURLY" in kinds else HOURS_OF_A_MONTH if "MONTHLY" in kinds else None
+        hours = 1 if "HOURLY" in kinds else _HOURS_OF_A_MONTH if "MONTHLY" in kinds else None
         return [
             fact._replace(value=fact.value * in_tens(part.value.text) / (hours or 1))
             for part in parts
@@ -255,44 +239,12 @@ class _Facts(Transformer[Terminal, list[Fact]]):
         """Return the share of prompts that the prefix cache holds."""
         return _shares("cached", parts)
 
-    def speed(self, parts: list[Terminal]) -> list[Fact]:
-        """Return tokens a second."""
-        return _numbered("speed", parts)
-
     def first_token(self, parts: list[Terminal]) -> list[Fact]:
         """Return the time to a first token [s]."""
         times = [part.value for part in parts if part.type == "DURATION"]
         return [_fact("first_token", token.value, token) for token in times] or _numbered(
             "other", parts
         )
-
-    def rate(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a number of something that no request has a field for."""
-        return _numbered("other", parts)
-
-    def format(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a number format of the weights."""
-        return _named("format", parts)
-
-    def engine(self, parts: list[Terminal]) -> list[Fact]:
-        """Return an engine."""
-        return _named("engine", parts)
-
-    def trainer(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a training tool."""
-        return _named("trainer", parts)
-
-    def framework(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a training framework."""
-        return _named("framework", parts)
-
-    def method(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a method of training."""
-        return _named("method", parts)
-
-    def junk(self, parts: list[Terminal]) -> list[Fact]:
-        """Return a number that nothing explains; no fact for other words."""
-        return _numbered("number", parts)
 
 
 def _fact(kind: str, value: object, token: Token) -> Fact:
@@ -303,11 +255,6 @@ def _is_memory(counted: Sequence[Any]) -> bool:
     """Return whether a number stands before memory, which it does not count."""
     words = [part.value.text.lower() for part in counted if isinstance(part, Terminal)]
     return len(words) == 2 and words[1] in MEMORY
-
-
-def _named(kind: str, parts: Sequence[Terminal]) -> list[Fact]:
-    """Return the fact of a word that names something."""
-    return [_fact(kind, parts[0].value.value, parts[0].value)]
 
 
 def _numbered(kind: str, parts: Sequence[Terminal]) -> list[Fact]:

@@ -15,10 +15,10 @@ from fitgauge.services.ask.gpu_counts import (
     whole_nodes,
 )
 from fitgauge.services.ask.gpu_phrases import Hardware
-from fitgauge.services.ask.intent import compares
 from fitgauge.services.ask.machines import in_laptop
 from fitgauge.services.ask.model_choice import after_contrast, end_of_contrast
 from fitgauge.services.ask.names import GpuNames
+from fitgauge.services.ask.topics import is_about
 
 _NEEDED = re.compile(
     r"(?:need\w*|requir\w*|take[sn]?|took|use[sd]?|consum\w*|show\w*|cost\w*|reach\w*|least|about"
@@ -168,9 +168,12 @@ class _Choice:
         if alone is not None:
             return self._completed([alone.value], bare, alone), []
         options = list(distinct.values())
-        if not compares(self._text) and (moved := after_contrast(self._text, options)) is not None:
+        if (
+            not is_about(self._text, "comparison")
+            and (moved := after_contrast(self._text, options)) is not None
+        ):
             return self._completed([moved.value], bare, moved), []
-        if compares(self._text) or len(options) > 2 or self._are_on_a_par(options):
+        if is_about(self._text, "comparison") or len(options) > 2 or self._are_on_a_par(options):
             return None, [fact.value for fact in options]
         return self._completed([options[0].value], bare, options[0]), []
 
@@ -186,7 +189,7 @@ class _Choice:
         text = self._text[named[0].start : named[-1].end]
         if _IN_ONE.search(self._text):
             text = _PLUS.sub(" + ", text)
-        if len(text) > _MACHINE or compares(text) or not self._gpus.are_unlike(text):
+        if len(text) > _MACHINE or is_about(text, "comparison") or not self._gpus.are_unlike(text):
             return None
         return Hardware(text, None, None, None, True)
 

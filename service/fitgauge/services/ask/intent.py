@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 
 from fitgauge.services.ask import vocabulary as v
+from fitgauge.services.ask.topics import is_about
 
 _QUESTION = re.compile(
     r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能|可以.{0,20}不|够不|行不|까요|나요|"
@@ -11,11 +12,6 @@ _QUESTION = re.compile(
     r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
 )
 
-_LARGEST = re.compile(
-    r"largest|biggest|\bhow (?:big|large)(?: of)? an?\b|\bmax(?:imum)? (?:model )?size\b|最大的?"
-    r"|多大(?:参数|规模|尺寸)?(?:量)?的?模型",
-    re.IGNORECASE,
-)
 
 _LARGEST_BEFORE = re.compile(
     r"(?:which size of|largest|biggest|which|what|最大的?|哪些|哪个)\W*(?:\w+\W+)?$"
@@ -72,12 +68,6 @@ NEED = re.compile(
     re.IGNORECASE,
 )
 
-_COMPARE = re.compile(
-    r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
-    r"|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
-    r"|对比|比较|还是|或者?|哪个好|아니면|それとも|または",
-    re.IGNORECASE,
-)
 
 MEMORY = re.compile(
     r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
@@ -90,63 +80,13 @@ MEMORY = re.compile(
     re.IGNORECASE,
 )
 
-_TIME = re.compile(
-    r"\bhow (?:long|much time|many (?:gpu[ -])?(?:hours|days|minutes))\b"
-    r"|\b(?:training|train|run) ?time\b"
-    r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
-    r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"
-    r"|多久|多长时间|训练时间|多少钱"
-    r"|얼마나 걸",
-    re.IGNORECASE,
-)
-_DISK = re.compile(
-    r"\b(?:disk|storage)\b|\bcheckpoints? size\b|\bsize of (?:a |the )?checkpoints?\b|磁盘|硬盘",
-    re.IGNORECASE,
-)
-
-_MERGE = re.compile(
-    r"\bmerg(?:e|ing)\s+(?:\w+\s+){0,2}(?:lora|adapters?|qlora|peft)\b|\bmerge_and_unload\b"
-    r"|合并\s*(?:lora|适配器|权重)",
-    re.IGNORECASE,
-)
-
-_FORMAT = re.compile(
-    r"\b(?:best|which|what|right|highest|largest|biggest|recommended)\s+(?:\w+\s+){0,2}"
-    r"(?:quants?|quanti[sz]ations?(?: level)?|bit ?width|bpw|gguf|precision)\b"
-    r"|\bany (?:kind of |sort of )?quant\w*"
-    r"|(?:什么|哪[种个]|多少位?)的?量化|量化(?:到|成)?(?:什么|多少|几)",
-    re.IGNORECASE,
-)
 
 _QUANTIZED = re.compile(
     r"(?<!un)(?<!non-)(?<!not )\bquanti[sz]ed\b|\bqat\b|量化(?:版|后|的模型|模型)",
     re.IGNORECASE,
 )
-_FULL = re.compile(
-    r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window|epochs?"
-    r"|checkpoint\w*|recompute|shard\w*|dataset|data|node|nodes|gpus?|size|speed|batch)\b)"
-    r"|\bfully\b(?=\s*(?:$|[.?!,;]|on\b|with\b))",
-    re.IGNORECASE,
-)
 _ADAPTERS = re.compile(r"\b(\d{1,4})\s+(?:lora\s+)?(?:adapters|loras)\b", re.IGNORECASE)
 _TRAINED = re.compile(r"\b(?:re)?train|\bfine-?\s?tun|\btuning\b|微调|训练", re.IGNORECASE)
-_PRICE = re.compile(
-    r"\bcheap\w*|\b(?:less|least|most|more) (?:expensive|cost[- ]effective)|\bbest (?:value|price)"
-    r"|\b(?:what|how much)\b[^.?]{0,24}\bcosts?\b[^.?]{0,24}\b(?:run|serve|host|rent|deploy)\w*\b"
-    r"|便宜|划算|性价比|安い",
-    re.IGNORECASE,
-)
-_PER_TOKEN = re.compile(
-    r"\b(?:price|cost|usd|dollars?|\$)\b[^.?]{0,16}\bper\b[^.?]{0,16}\btokens?\b"
-    r"|\bper (?:million|1m|m|mtok|billion) ?(?:output |input )?tok(?:en)?s?\b|/ ?m ?tok(?:en)?s?\b",
-    re.IGNORECASE,
-)
-_AS_PUBLISHED = re.compile(
-    r"\bfull[- ]precision\b|\b(?:un|non-?)quanti[sz]ed\b|\b(?:without|no) quanti[sz]ation\b"
-    r"|\bnative precision\b|不量化|非量化|全精度",
-    re.IGNORECASE,
-)
-_FASTEST = re.compile(r"\bfast(?:er|est)\b|\bquicke(?:r|st)\b|更快|最快", re.IGNORECASE)
 
 _SERVING = re.compile(r"\b(?:" + "|".join(v.SERVING) + r")\b|推理|部署|运行|跑", re.IGNORECASE)
 _STRONG = tuple(
@@ -189,21 +129,6 @@ def about_memory(text: str) -> bool:
     return any(pattern.search(low) for pattern in (MEMORY, NEED, GPUS))
 
 
-def about_time(text: str) -> bool:
-    """Return whether a text is about how long something takes, or what it costs."""
-    return _TIME.search(text) is not None
-
-
-def about_disk(text: str) -> bool:
-    """Return whether a text is about disk."""
-    return _DISK.search(text) is not None
-
-
-def wants_format(text: str) -> bool:
-    """Return whether a text asks which number format of the weights to take."""
-    return _FORMAT.search(text) is not None
-
-
 def wants_largest(text: str, model: str | None) -> bool:
     """Return whether a text is about one model of a family, the largest that fits: "the biggest
     llama", "which Qwen3 model"."""
@@ -214,23 +139,6 @@ def wants_largest(text: str, model: str | None) -> bool:
         return False
     is_family = not any(map(str.isdigit, model))
     return is_family or _OF_THE_FAMILY.match(text, named.end()) is not None
-
-
-def asks_largest(text: str) -> bool:
-    """Return whether a text asks for the largest model."""
-    return _LARGEST.search(text) is not None
-
-
-_TEXT_ALONE = re.compile(
-    r"\b(?:text|language[ -]?model)[ -]?only\b|\bonly (?:for )?text\b|\bnur text\b|\bsolo texto\b"
-    r"|\b(?:no|without|w/o|disabl\w+|skip\w*|drop\w*) (?:the |any )?(?:vision|images?|mmproj)\b"
-    r"|纯文本|只[用需要]?文[本字]"
-)
-
-
-def asks_text_alone(text: str) -> bool:
-    """Return whether a model is to be served for text alone, whatever else it reads."""
-    return bool(_TEXT_ALONE.search(text.lower()))
 
 
 _TURBOQUANT = re.compile(
@@ -248,19 +156,9 @@ def turboquant(text: str) -> str | None:
     return named or ("turboquant_k8v4" if mixed else f"turboquant_{bits or 4}bit_nc")
 
 
-def about_merging(text: str) -> bool:
-    """Return whether a text is about adapters that are merged into their base."""
-    return _MERGE.search(text) is not None
-
-
-def compares(text: str) -> bool:
-    """Return whether a text sets things side by side."""
-    return _COMPARE.search(text) is not None
-
-
 def is_quantized(text: str) -> bool:
     """Return whether a text is about a quantized model, of which it does not say the format."""
-    return _QUANTIZED.search(text) is not None and not wants_format(text)
+    return _QUANTIZED.search(text) is not None and not is_about(text, "format")
 
 
 def served_adapters(text: str) -> int | None:
@@ -269,29 +167,3 @@ def served_adapters(text: str) -> int | None:
     if match is None or _TRAINED.search(text):
         return None
     return int(match[1])
-
-
-def is_full(text: str) -> bool:
-    """Return whether a text about training trains all weights, which "full" alone says: "training
-    Mistral 7B full with AdamW"."""
-    return _FULL.search(text) is not None
-
-
-def asks_price(text: str) -> bool:
-    """Return whether a text asks what is the cheapest."""
-    return _PRICE.search(text) is not None or asks_price_of_tokens(text)
-
-
-def asks_price_of_tokens(text: str) -> bool:
-    """Return whether a text asks what tokens cost."""
-    return _PER_TOKEN.search(text) is not None
-
-
-def wants_published(text: str) -> bool:
-    """Return whether a text wants weights as they are published."""
-    return _AS_PUBLISHED.search(text) is not None
-
-
-def asks_speed(text: str) -> bool:
-    """Return whether a text asks what is the fastest."""
-    return _FASTEST.search(text) is not None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import AGAINST, LISTED
 from fitgauge.services.ask.grammar import in_tens
-from fitgauge.services.ask.intent import compares
+from fitgauge.services.ask.topics import is_about
 
 _MIN_LENGTH = 16
 _SMALLEST_BARE_LENGTH = 1024
@@ -30,15 +30,6 @@ _AT_LENGTH = re.compile(
 _CONTEXT_HINT = re.compile(r"context|ctx|token|length|长度|上下文|文本|input|prompt", re.IGNORECASE)
 _OF_LENGTHS = re.compile(r"\b(?:context|ctx|tokens?|at|with|for)\b|[-?]", re.IGNORECASE)
 """What may stand next to each of several lengths."""
-_WHOLE = re.compile(
-    r"(?:\b(?:(?:with|at|for|on|use|using|support\w*|needs?|wants?)\s+|w/\s*)"
-    r"(?:(?:its|the|a|my)\s+)?(?:max(?:imum|imal)?|longest)|\b(?:full|whole|entire|native))"
-    r"\s+(?:possible\s+)?"
-    r"(?:context|ctx)(?:\s+(?:length|window|size))?\b(?!\s*(?:of|is|=|:)?\s*\d)"
-    r"|(?:满|全|最大)上下文(?!.{0,6}(?:多少|多大|多长|是什么))",
-    re.IGNORECASE,
-)
-"""The whole context of the model, without its number."""
 
 
 class Lengths(NamedTuple):
@@ -74,11 +65,6 @@ def is_budget(fact: Fact) -> bool:
     return bool(fact.value >= _LEAST_BUDGET)
 
 
-def wants_whole_context(text: str) -> bool:
-    """Return whether a text means all the tokens that the model reads, without their number."""
-    return _WHOLE.search(text) is not None
-
-
 def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
     """Return the contexts that a text sets side by side, in its order: "8k vs 32k"; empty for
     one. facts: all of the text."""
@@ -88,7 +74,7 @@ def lengths_side_by_side(text: str, facts: Sequence[Fact]) -> list[int]:
         if fact.kind in ("length", "tokens")
         or (fact.kind == "number" and _is_in_thousands(fact, text, training=False))
     ]
-    against = LISTED if compares(text) else AGAINST
+    against = LISTED if is_about(text, "comparison") else AGAINST
     groups = [named[:1]]
     for before, after in itertools.pairwise(named):
         between = _OF_LENGTHS.sub(" ", text[before.end : after.start])

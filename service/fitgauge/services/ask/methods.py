@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import AGAINST, LISTED, is_refused
-from fitgauge.services.ask.intent import compares, is_full
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import OPTIMIZERS
 from fitgauge.services.ask.vocabulary import METHODS
 
@@ -45,7 +45,7 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     adapters = adapters or refused
     optimizer = OPTIMIZERS.search(text)
     of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
-    if not adapters and (of_all or is_full(text) or _is_full_command(text)):
+    if not adapters and (of_all or is_about(text, "all weights") or _is_full_command(text)):
         adapters.append("full")
     if not adapters and any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts):
         adapters.append("lora")
@@ -67,7 +67,7 @@ def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
     """Return the methods that a text sets side by side, in its order: "lora or qlora"; None for
     one."""
     named = [fact for fact in facts if fact.value in METHODS and not is_refused(text, fact)]
-    against = LISTED if compares(text) else AGAINST
+    against = LISTED if is_about(text, "comparison") else AGAINST
     apart = [
         against.search(text[one.end : other.start]) is not None
         or text[one.end : other.start].strip() in (",", "/")
@@ -75,7 +75,7 @@ def _side_by_side(text: str, facts: Sequence[Fact]) -> list[object] | None:
     ]
     values = list(dict.fromkeys(fact.value for fact in named))
     apart.append(_FULL_OR.search(text) is not None)
-    if any(apart) and "full" not in values and is_full(text):
+    if any(apart) and "full" not in values and is_about(text, "all weights"):
         values.append("full")
     return values if len(values) > 1 and any(apart) else None
 

@@ -10,7 +10,7 @@ from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
-from fitgauge.services.ask.tables import wants_one_gpu
+from fitgauge.services.ask.topics import is_about
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
@@ -34,9 +34,8 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 
 _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
-    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?)"
-    r" (?:over )?to\b(?! ?\d+ ?k)"
-    r"|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
+    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?) (?:over )?to\b"
+    r"(?! ?\d+ ?k)|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
     re.IGNORECASE,
 )
@@ -89,7 +88,7 @@ def choose_model(
     if len(largest) > 1 and (not in_questions or any(fact in largest for fact in in_questions)):
         return None, [str(fact.value) for fact in largest]
     options = in_questions or named
-    if len(options) > 1 and wants_one_gpu(text):
+    if len(options) > 1 and is_about(text, "one gpu"):
         return None, [str(fact.value) for fact in options]
     return str(_most_said(options, facts).value), []
 

@@ -8,12 +8,9 @@ from fitgauge.services.ask.intent import (
     MEMORY,
     NEED,
     OTHERS,
-    asks_largest,
-    asks_price,
-    compares,
-    wants_format,
 )
 from fitgauge.services.ask.schemas import Operation
+from fitgauge.services.ask.topics import is_about
 
 _MODELS = re.compile(
     r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
@@ -41,8 +38,6 @@ _COUNT_OF_GPUS = re.compile(
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
 )
 
-_COUNT_OF_NODES = re.compile(r"\bhow many (?:nodes|machines|servers|hosts|boxes)\b")
-"""Nodes, whose GPUs may be counted."""
 
 _IT_FITS = re.compile(
     r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?"
@@ -114,7 +109,7 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     low = text.lower()
     if _LOG.search(low) and (len(text) > _LOGS or not (signs.model and signs.hardware)):
         return "explain_log"
-    wants_models = _MODELS.search(low) is not None or (signs.sizes_only and wants_format(low))
+    wants_models = _MODELS.search(low) is not None or (signs.sizes_only and is_about(low, "format"))
     wants_gpus = GPUS.search(low) is not None
     named = signs.hardware or signs.model or signs.settings or wants_models or wants_gpus
     if not (named or NEED.search(low) or _IT_FITS.search(low)):
@@ -126,23 +121,27 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     )
     if not (about_it or wants_models or (signs.model and (wants_gpus or signs.rented))):
         return None
-    if wants_models and (signs.sizes_only or not signs.model or asks_largest(low)):
+    if wants_models and (signs.sizes_only or not signs.model or is_about(low, "largest")):
         return "list_models_that_fit"
     if signs.hardware and signs.largest:
         return "list_models_that_fit"
     if signs.terse and signs.hardware and not (signs.model or signs.settings):
         return "list_models_that_fit"
     counts = wants_gpus and (
-        counts_nodes(low) or (not signs.counted and _COUNT_OF_GPUS.search(low) is not None)
+        is_about(low, "nodes") or (not signs.counted and _COUNT_OF_GPUS.search(low) is not None)
     )
     if (
         signs.gpus > 1
         and signs.model
-        and (counts or asks_price(low) or (signs.fastest and not signs.training))
+        and (
+            counts
+            or is_about(low, "price", "price of tokens")
+            or (signs.fastest and not signs.training)
+        )
     ):
         return "recommend_gpus"
     several = max(signs.models, signs.engines, signs.formats, signs.contexts) > 1 or (
-        signs.gpus > 1 and compares(low)
+        signs.gpus > 1 and is_about(low, "comparison")
     )
     if several and not signs.training and signs.model and signs.hardware:
         return "compare_fit"
@@ -151,18 +150,15 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
         and signs.model
         and signs.hardware
         and not signs.formatted
-        and wants_format(low)
+        and is_about(low, "format")
     ):
         return "compare_fit"
     if signs.training and signs.hardware and signs.model and _PLAN.search(low):
         return "plan_training"
-    if not signs.hardware and (wants_gpus or (signs.model and (signs.rented or asks_price(low)))):
+    if not signs.hardware and (
+        wants_gpus or (signs.model and (signs.rented or is_about(low, "price", "price of tokens")))
+    ):
         return "recommend_gpus"
     if counts and signs.hardware:
         return "recommend_gpus"
     return "check_training_fit" if signs.training else "check_fit"
-
-
-def counts_nodes(text: str) -> bool:
-    """Return whether a text asks how many nodes are needed, each of the GPUs that it counts."""
-    return _COUNT_OF_NODES.search(text.lower()) is not None

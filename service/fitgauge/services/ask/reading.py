@@ -25,12 +25,8 @@ from fitgauge.services.ask.halves import Halves, halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.host_memory import host_memory, offloaded_gib, without_offloaded
 from fitgauge.services.ask.intent import (
-    about_disk,
     about_memory,
-    about_merging,
-    about_time,
     about_training,
-    asks_speed,
     served_adapters,
     wants_largest,
 )
@@ -40,7 +36,6 @@ from fitgauge.services.ask.lengths import (
     lengths,
     lengths_side_by_side,
     sized_requests,
-    wants_whole_context,
 )
 from fitgauge.services.ask.machines import held_by_others
 from fitgauge.services.ask.methods import method_meant
@@ -61,7 +56,8 @@ from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
-from fitgauge.services.ask.speeds import wanted_speeds, wants_rate
+from fitgauge.services.ask.speeds import wanted_speeds
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import OPTIMIZERS, is_global_batch, training_words
 from fitgauge.services.ask.vocabulary import TRAIN_ALONE
 
@@ -200,7 +196,7 @@ class _Choice:
             largest=wants_largest(self._text, model),
             rented="max_usd_per_hour" in settings or bool(clouds),
             terse=terse,
-            fastest=(asks_speed(self._plain) or wants_rate(self._plain))
+            fastest=is_about(self._plain, "fastest", "rate")
             and not any(re.match(r"\d+x ", name) for name in names),
             engines=len(engines),
             formats=len(formats),
@@ -262,7 +258,7 @@ class _Choice:
             self._text,
             self._training,
             model,
-            understood.context_length is None and wants_whole_context(self._text),
+            understood.context_length is None and is_about(self._text, "whole context"),
             apart,
             (*notes, *(self._command.notes if self._command else ())),
         )
@@ -374,12 +370,12 @@ class _Choice:
             "epochs": self._largest("epochs"),
             "token_budget": self._largest("data") or next(iter(tokens), None),
         }
-        data["merge"] = about_merging(self._text) or None
+        data["merge"] = is_about(self._text, "merging") or None
         if data["samples"] or data["token_budget"]:
             return data
-        if about_time(self._text):
+        if is_about(self._text, "time"):
             return data | {"token_budget": _DEFAULT_BUDGET}
-        return data | {"save_steps": _SAVE_STEPS if about_disk(self._text) else None}
+        return data | {"save_steps": _SAVE_STEPS if is_about(self._text, "disk") else None}
 
     def _first(self, kind: str) -> object:
         return next((self._use(fact) for fact in self._of(kind)), None)

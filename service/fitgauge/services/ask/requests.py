@@ -14,21 +14,12 @@ from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_na
 from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.intent import (
-    about_time,
-    asks_largest,
-    asks_price,
-    asks_price_of_tokens,
-    asks_speed,
-    asks_text_alone,
     turboquant,
-    wants_format,
-    wants_published,
 )
-from fitgauge.services.ask.operations import counts_nodes
 from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
-from fitgauge.services.ask.speeds import wants_rate
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.ask.training_words import says_at_most
 from fitgauge.services.ask.vocabulary import METHODS
 from fitgauge.services.common.schemas import FitRequest
@@ -163,7 +154,7 @@ def _formats(reading: Reading) -> list[str] | None:
         return understood.quantizations
     if understood.quantization is not None:
         return [understood.quantization]
-    return list(USUAL_FORMATS) if wants_format(reading.text) else None
+    return list(USUAL_FORMATS) if is_about(reading.text, "format") else None
 
 
 def _question(operation: Operation, fields: Mapping[str, Any], notes: Sequence[str]) -> Question:
@@ -217,7 +208,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes += _copies(reading.text, fields)
         if format_of_cache := turboquant(reading.text):
             fields["kv_cache_dtype"] = format_of_cache
-        if asks_text_alone(reading.text):
+        if is_about(reading.text, "text alone"):
             fields["language_model_only"] = True
     if reading.operation == "check_training_fit":
         learnt = {fields.get("method"), fields.get("algorithm")}
@@ -226,7 +217,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         if engine is not None and not in_pytorch and learnt.isdisjoint(_SAMPLING):
             notes.append(f"engine: {engine} serves; training is estimated in PyTorch.")
         fields.setdefault("micro_batches", _micro_batches(fields))
-        if about_time(reading.text) and not _names_gpus(fields):
+        if is_about(reading.text, "time") and not _names_gpus(fields):
             notes.append(_TIME_NEEDS_GPU)
     fields["quantization"] = _file_of_as_many_bits(reading.text, fields.get("quantization"))
     method = fields.get("method")
@@ -240,7 +231,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
             "task": "training" if training else "serving",
-            "gpus": _gpus({**fields, "gpu_count": None} if counts_nodes(reading.text) else fields),
+            "gpus": _gpus(
+                {**fields, "gpu_count": None} if is_about(reading.text, "nodes") else fields
+            ),
             "max_gpu_count": (fields.get("gpu_count") or 1) if several else None,
             "limit": _SHORT_LIST,
             "objective": objective,
@@ -279,7 +272,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         fields |= {
             "limit": _SHORT_LIST,
             "search": fields.get("model"),
-            "objective": "largest" if asks_largest(reading.text) else None,
+            "objective": "largest" if is_about(reading.text, "largest") else None,
         }
     elif reading.operation == "explain_log":
         fields |= {"log": reading.text}
@@ -326,11 +319,11 @@ def _copies(text: str, fields: dict[str, Any]) -> Iterator[str]:
 def _objective(text: str, *, rented: bool) -> str | None:
     """Return the order of GPUs that a text asks for; None for the usual one. Of what a cloud
     rents the price is meant: its machines are paid whole."""
-    if asks_price_of_tokens(text):
+    if is_about(text, "price of tokens"):
         return "cheapest_per_token"
-    if asks_price(text):
+    if is_about(text, "price"):
         return "cheapest"
-    if asks_speed(text) or wants_rate(text):
+    if is_about(text, "fastest", "rate"):
         return "fastest"
     return "cheapest" if rented else None
 
@@ -338,7 +331,7 @@ def _objective(text: str, *, rented: bool) -> str | None:
 def _is_published(reading: Reading, fields: Mapping[str, Any]) -> bool:
     """Return whether only weights as published are wanted, to be served."""
     named = fields.get("quantization")
-    return wants_published(reading.text) and not reading.training and named is None
+    return is_about(reading.text, "as published") and not reading.training and named is None
 
 
 def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:

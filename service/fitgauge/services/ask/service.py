@@ -10,7 +10,7 @@ from fitgauge.catalog.catalog import Catalog
 from fitgauge.catalog.snapshot import Snapshot
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
-from fitgauge.services.ask.caches import cache_in_words, wants_cache
+from fitgauge.services.ask.caches import cache_in_words
 from fitgauge.services.ask.most import (
     LONGEST_SEQUENCE,
     SEQUENCE_STEP,
@@ -25,7 +25,7 @@ from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
-from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words, wants_rate
+from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words
 from fitgauge.services.ask.tables import (
     as_question,
     fitting_rows,
@@ -35,8 +35,8 @@ from fitgauge.services.ask.tables import (
     row_names,
     side_by_side,
     together,
-    wants_one_gpu,
 )
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest, Launch
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest
@@ -85,7 +85,7 @@ class AskService:
             except FitgaugeError as error:
                 missing.append(_advice(error))
         answers: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in results]
-        if wants_one_gpu(reading.text) and (lead := needs_together(results)):
+        if is_about(reading.text, "one gpu") and (lead := needs_together(results)):
             answers[0]["summary"] = lead + answers[0]["summary"]
         return AskAnswer(
             operation=operation,
@@ -163,9 +163,9 @@ class AskService:
             assert isinstance(again, FitAnswer)
             result = again
         lead += copies_in_words(reading.text, result)
-        if wants_rate(reading.text):
+        if is_about(reading.text, "rate"):
             lead += speed_in_words(result)
-        if wants_cache(reading.text):
+        if is_about(reading.text, "cache"):
             lead += cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
 
@@ -220,7 +220,7 @@ class AskService:
         if wants_most(reading.text, reading.understood) and (rows := fitting_rows(table)):
             each = await self._each([as_question(row, reading.understood) for row in rows])
             lead = most_of_each(reading.text, reading.understood, row_names(rows), each)
-        if wants_one_gpu(reading.text):
+        if is_about(reading.text, "one gpu"):
             lead = together(table) or lead
         return structs.replace(table, summary=lead + table.summary), remarks
 

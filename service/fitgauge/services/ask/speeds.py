@@ -29,23 +29,6 @@ _OF_ONE = re.compile(
 _OF_ALL = re.compile(r"\W*(?:in )?(?:total|aggregate|overall|altogether|throughput)", re.IGNORECASE)
 _LONGEST_BEFORE = 32
 
-_HOW_FAST = re.compile(
-    r"\bhow (?:fast|quick|slow)\b|^\W*(?:tok/s|tokens?/s|tokens? (?:per|a) second|t/s|tps)\b"
-    r"|\bhow many (?:tokens?|tok|t|texts|embeddings|documents|passages|sentences)\b"
-    r"(?! can| does it hold)"
-    r"|\b(?:speed|throughput)\b|\b(?:what|which)\b[^.?]{0,30}\b(?:tokens?/s|tok/s|t/s|tps)\b"
-    r"|\b(?:tok/s|tokens?/s(?:ec)?|t/s|tps)\s*\?"
-    r"|(?<!\b\d )(?<!\b\d\d )(?<!\d\d\d )(?<!\d)"
-    r"\b(?:tok/s|tokens?/s(?:ec)?|tokens? (?:per|a) second|t/s|tps)\W*$|多快|速度|每秒多少"
-    r"|多少 ?(?:个 ?)?tokens? ?(?:每秒|/ ?s|一秒)",
-    re.IGNORECASE,
-)
-
-
-def wants_rate(text: str) -> bool:
-    """Return whether a text asks how fast a launch is."""
-    return _HOW_FAST.search(text) is not None
-
 
 def speed_in_words(answer: FitAnswer) -> str:
     """Return how fast the launch of an answer is, as a sentence with a space behind it; empty

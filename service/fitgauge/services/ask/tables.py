@@ -1,6 +1,5 @@
 """What a question in plain words wants of a table besides its rows."""
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -11,16 +10,6 @@ from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.parsing import AS_PUBLISHED
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.compare.schemas import CompareAnswer, CompareRequest, CompareRow
-
-_ONE_GPU = re.compile(
-    r"\bon the same\b|\bnext to\b|\bbesides? (?:an?|the|it)\b"
-    r"|\btogether\b(?! ai)|\bside[- ]by[- ]side\b|\balongside\b|\bconcurrently\b"
-    r"|\bsame (?:gpu|card|machine)\b"
-    r"|\bat the same time\b|\bsimultaneously\b"
-    r"|\bat once\b"
-    r"|同一[张块台]|同时",
-    re.IGNORECASE,
-)
 
 _FEW_GPUS = 4
 """GPUs, or rows, of each of which something is said."""
@@ -91,11 +80,6 @@ def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitReques
     if not 1 < len(held) <= len(gpus):
         return []
     return [as_question(row, understood) for row in held]
-
-
-def wants_one_gpu(text: str) -> bool:
-    """Return whether a text puts several models on one GPU."""
-    return _ONE_GPU.search(text) is not None
 
 
 def together(table: CompareAnswer) -> str:

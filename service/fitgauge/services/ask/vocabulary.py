@@ -57,8 +57,8 @@ _SETTINGS: Mapping[str, str] = {
     "ZERO": "zero|zero stage|zero3|zero2|zero1",
     "UTILIZATION": "gpu memory utilization|mem fraction static|gpu memory fraction",
     "KV": (
-        "kv|cache|kv cache|kv cache in|kv in|kvcache|kv cache dtype|cache type k|cache type v|ctk"
-        "|ctv|kv cache quantization"
+        "kv|cache|kv cache|kv cache in|kv in|kvcache|kv cache dtype|kv cache quantization|"
+        "cache type k|cache type v|ctk|ctv"
     ),
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
     "FIRST_TOKEN": "|".join(

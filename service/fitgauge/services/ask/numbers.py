@@ -19,6 +19,8 @@ _PRODUCT = re.compile(
 )
 _FACTORS = re.compile(r"([2-9]|1\d)\s?[x×*]\s?(\d{1,3})(?![\w.])(?!\s*gi?b)", re.IGNORECASE)
 """GPUs times the memory of each, without a unit."""
+_RANGE = re.compile(r"\d+(?:\.\d+)?[-–~](?=\d+(?:\.\d+)? ?(?:gi?b|gbs|gigs?|g)\b)", re.IGNORECASE)
+"""The start of a range of memory."""
 _OWNED = re.compile(
     r"\b(?:on|have|got|across|over|own|auf|avec|con)\s+(?:an?\s+|my\s+)?$", re.IGNORECASE
 )
@@ -105,16 +107,7 @@ def _is_index(scan: Scan, index: int) -> bool:
 
 def _end_of_range(scan: Scan, index: int) -> int | None:
     """Return where the end of a range of memory begins, whose start is here: "18-20GB"."""
-    dash, end = scan.peek(index + 1), scan.peek(index + 2)
-    if dash is None or end is None or dash.low not in "-–~" or not (dash.glued and end.glued):
-        return None
-    match = _NUMBER.fullmatch(end.low)
-    unit = scan.peek(index + 3)
-    is_memory = match is not None and (
-        match["unit"] in MEMORY_UNITS
-        or (match["unit"] is None and unit is not None and unit.low in MEMORY_UNITS)
-    )
-    return index + 2 if is_memory and not (match and match["rest"]) else None
+    return index + 2 if _RANGE.match(scan.text, scan.pieces[index].start) else None
 
 
 def _read_product(scan: Scan, index: int) -> int | None:

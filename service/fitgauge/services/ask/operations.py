@@ -72,16 +72,10 @@ class Signs(NamedTuple):
 
     training: bool
     """Whether it is about training."""
-    models: int
-    """Models on a par."""
+    several: bool
+    """Whether models, engines, formats or contexts are on a par."""
     gpus: int
     """Kinds of GPUs on a par."""
-    engines: int
-    """Engines on a par."""
-    formats: int
-    """Formats of weights on a par."""
-    contexts: int
-    """Contexts on a par."""
     model: bool
     """Whether a model is named."""
     hardware: bool
@@ -121,44 +115,24 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     )
     if not (about_it or wants_models or (signs.model and (wants_gpus or signs.rented))):
         return None
-    if wants_models and (signs.sizes_only or not signs.model or is_about(low, "largest")):
-        return "list_models_that_fit"
-    if signs.hardware and signs.largest:
-        return "list_models_that_fit"
-    if signs.terse and signs.hardware and not (signs.model or signs.settings):
+    lists = wants_models and (signs.sizes_only or not signs.model or is_about(low, "largest"))
+    is_gpu_alone = signs.terse and not (signs.model or signs.settings)
+    if lists or (signs.hardware and (signs.largest or is_gpu_alone)):
         return "list_models_that_fit"
     counts = wants_gpus and (
         is_about(low, "nodes") or (not signs.counted and _COUNT_OF_GPUS.search(low) is not None)
     )
-    if (
-        signs.gpus > 1
-        and signs.model
-        and (
-            counts
-            or is_about(low, "price", "price of tokens")
-            or (signs.fastest and not signs.training)
-        )
-    ):
+    prices = is_about(low, "price", "price of tokens")
+    ranks = counts or prices or (signs.fastest and not signs.training)
+    if signs.gpus > 1 and signs.model and ranks:
         return "recommend_gpus"
-    several = max(signs.models, signs.engines, signs.formats, signs.contexts) > 1 or (
-        signs.gpus > 1 and is_about(low, "comparison")
-    )
-    if several and not signs.training and signs.model and signs.hardware:
-        return "compare_fit"
-    if (
-        not signs.training
-        and signs.model
-        and signs.hardware
-        and not signs.formatted
-        and is_about(low, "format")
-    ):
+    several = signs.several or (signs.gpus > 1 and is_about(low, "comparison"))
+    formats = not signs.formatted and is_about(low, "format")
+    if signs.model and signs.hardware and not signs.training and (several or formats):
         return "compare_fit"
     if signs.training and signs.hardware and signs.model and _PLAN.search(low):
         return "plan_training"
-    if not signs.hardware and (
-        wants_gpus or (signs.model and (signs.rented or is_about(low, "price", "price of tokens")))
-    ):
-        return "recommend_gpus"
-    if counts and signs.hardware:
+    rents = signs.model and (signs.rented or prices)
+    if counts if signs.hardware else wants_gpus or rents:
         return "recommend_gpus"
     return "check_training_fit" if signs.training else "check_fit"

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import in_latin
@@ -18,60 +19,68 @@ _PIECE = re.compile(
     r"|(?P<sign>\S)"
 )
 
-_PLURAL_TI = re.compile(r"(\b\d{4} ?ti)s\b", re.IGNORECASE)
-"""Several GPUs of a name that ends in Ti: "two 4060 Tis"."""
 _SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
-
-_COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
-"""A name with a sign: "Command R+"."""
 
 _SWITCHED_OFF = re.compile(
     r"(?<![\w-])(?:--)?[A-Za-z]\w*_\w+[\"']?\s*[:=]\s*[\"']?(?:false|no|off|null|none)\b[\"']?",
     re.IGNORECASE,
 )
 """A setting of a configuration that is off: it is not said."""
-_FULL = re.compile(
-    r"\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b", re.IGNORECASE
-)
-"""Full training as LLaMA-Factory and ms-swift write it."""
-_NEMO = re.compile(
-    r"\bnemo(?= (?:(?:q|do)?lora|peft|sft)\b)|(?<=\bin )nemo\b(?! \d)|(?<=\bwith )nemo\b(?! \d)"
-    r"|(?<=\busing )nemo\b(?! \d)",
-    re.IGNORECASE,
-)
-"""NVIDIA's tool where it trains, which is the name of a model too."""
-_AUTOCORRECTED = re.compile(r"(?<!\S)[—–](?=[a-z][a-z-]+\b)")
-"""Two hyphens of a flag as a text editor joins them."""
 
-_CAMEL_KEY = re.compile(r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])")
-"""A setting of a chart or a configuration: maxModelLen: 8192."""
-_SHORT_CONTEXT = re.compile(r"(?<!\S)-c(?=[ =]\d{3})")
-"""llama.cpp's flag of the context, outside of its command too."""
-_IN_AND_OUT = re.compile(
-    r"(\d[\d,.]{0,9}k?)(\s+tokens?)?\s+in\b([\s,/+&]{0,4}(?:and\s+)?\d[\d,.]{0,9}k?)(\s+tokens?)?"
-    r"\s+out\b",
-    re.IGNORECASE,
+_REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
+    # Two hyphens of a flag as a text editor joins them
+    (r"(?<!\S)[—–](?=[a-z][a-z-]+\b)", "--"),
+    # Several GPUs of a name that ends in Ti: "two 4060 Tis"
+    (r"(?i)(\b\d{4} ?ti)s\b", r"\1"),
+    # Full training as LLaMA-Factory and ms-swift write it
+    (
+        r"(?i)\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b",
+        "full finetuning",
+    ),
+    # NVIDIA's tool where it trains, which is the name of a model too
+    (
+        r"(?i)\bnemo(?= (?:(?:q|do)?lora|peft|sft)\b)"
+        r"|(?<=\bin )nemo\b(?! \d)|(?<=\bwith )nemo\b(?! \d)|(?<=\busing )nemo\b(?! \d)",
+        "nemo framework",
+    ),
+    # A setting of a chart or a configuration: maxModelLen: 8192
+    (
+        r"\b[a-z]+(?:[A-Z][a-z]+)+(?=[\"']?\s*[:=])",
+        lambda key: re.sub(r"(?=[A-Z])", "_", key[0]),
+    ),
+    # llama.cpp's flag of the context, outside of its command too
+    (r"(?<!\S)-c(?=[ =]\d{3})", "--ctx-size"),
+    # verl's program of every algorithm, where an argument says which
+    (r"(?s)\bmain_ppo\b(?=.*\badv_estimator\b)", "main"),
+    # A value that is left for another one: "from 8192 to 32768"
+    (
+        r"(?i)\b(?:from|von|de|da)\s+\d[\d.,]*k?\s+(?:\w+\s+)?(?:to|auf|bis|à|a|para)\s+(?=\d)",
+        "to ",
+    ),
+    # The indices of the GPUs that a command is given
+    (
+        r"\b(?:CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES\W{1,3}(\d{1,2}(?:,\d{1,2}){0,15})",
+        lambda indices: f"{indices[1].count(',') + 1} gpus",
+    ),
+    # torchtune's own configurations: "--config llama3_2/3B_full"
+    (
+        r"(--config\s+[a-z]+\d?)(?:_(\d))?/(\d+(?:\.\d+)?B)_",
+        lambda name: f"{name[1]}{'.' + name[2] if name[2] else ''} {name[3]} ",
+    ),
+    # Kubernetes' name of GPUs before their number
+    (r"(?i)\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", "gpus x"),
+    # A prompt and its answer: "4k in, 1k out"
+    (
+        r"(?i)(\d[\d,.]{0,9}k?)(\s+tokens?)?\s+in\b"
+        r"([\s,/+&]{0,4}(?:and\s+)?\d[\d,.]{0,9}k?)(\s+tokens?)?\s+out\b",
+        r"\1\2 input\3\4 output",
+    ),
 )
-"""A prompt and its answer: "4k in, 1k out"."""
+_REWRITES = tuple((re.compile(written), meant) for written, meant in _REWRITTEN)
+"""Ways to write, each as the readers of pieces know it, in the order in which they are tried."""
 
-_ENTRY = re.compile(r"\bmain_ppo\b(?=.*\badv_estimator\b)", re.DOTALL)
-"""verl's program of every algorithm, where an argument says which."""
-_RAISED = re.compile(
-    r"\b(?:from|von|de|da)\s+\d[\d.,]*[kK]?\s+(?:\w+\s+)?(?:to|auf|bis|à|a|para)\s+(?=\d)",
-    re.IGNORECASE,
-)
-"""A value that is left for another one: "from 8192 to 32768"."""
-_VISIBLE = re.compile(
-    r"\b(?:CUDA|NVIDIA|HIP|ROCR)_VISIBLE_DEVICES\W{1,3}(\d{1,2}(?:,\d{1,2}){0,15})"
-)
-"""The indices of the GPUs that a command is given."""
-_CONFIG = re.compile(r"(--config\s+[a-z]+\d?)(?:_(\d))?/(\d+(?:\.\d+)?B)_")
-"""torchtune's own configurations: "--config llama3_2/3B_full"."""
-_RESOURCE = re.compile(
-    r"\b(?:nvidia|amd|intel)\.com/gpu[\"']?\s*[:=]?\s*[\"']?(?=\d)", re.IGNORECASE
-)
-"""Kubernetes' name of GPUs before their number."""
-
+_COMMAND = re.compile(r"\bcommand[ -]?r ?(?:\+|plus\b)", re.IGNORECASE)
+"""A name with a sign: "Command R+"."""
 _LISTED_ARGUMENTS = re.compile(r"([\"'])\s*,\s*(?=[\"'])")
 """What stands between the arguments of a manifest: ["--max-model-len", "8192"]."""
 
@@ -105,24 +114,11 @@ def plain(text: str) -> str:
     text = in_latin(unicodedata.normalize("NFKC", text))
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
-    text = _COMMAND.sub("command-r-plus", text)
-    text = in_english(text)
-    text = _AUTOCORRECTED.sub("--", text)
-    text = _PLURAL_TI.sub(r"\1", text)
-    text = _FULL.sub("full finetuning", text)
-    text = _NEMO.sub("nemo framework", text)
-    text = _CAMEL_KEY.sub(lambda key: re.sub(r"(?=[A-Z])", "_", key[0]), text)
+    text = in_english(_COMMAND.sub("command-r-plus", text))
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
-    text = _SHORT_CONTEXT.sub("--ctx-size", text)
-    text = _ENTRY.sub("main", text)
-    text = _RAISED.sub("to ", text)
-    text = _VISIBLE.sub(lambda match: f"{match[1].count(',') + 1} gpus", text)
-    text = _CONFIG.sub(
-        lambda match: f"{match[1]}{'.' + match[2] if match[2] else ''} {match[3]} ", text
-    )
-    text = _RESOURCE.sub("gpus x", text)
-    text = _IN_AND_OUT.sub(r"\1\2 input\3\4 output", text)
+    for written, meant in _REWRITES:
+        text = written.sub(meant, text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

@@ -185,7 +185,7 @@ class _Choice:
         clouds = clouds_in(self._plain, self._gpus.clouds)
         signs = Signs(
             training=self._training,
-            models=len(models),
+            several=bool(models or engines or formats or contexts),
             gpus=len(names),
             hardware=bool(gpu or names or count),
             model=bool(model or models),
@@ -198,9 +198,6 @@ class _Choice:
             terse=terse,
             fastest=is_about(self._plain, "fastest", "rate")
             and not any(re.match(r"\d+x ", name) for name in names),
-            engines=len(engines),
-            formats=len(formats),
-            contexts=len(contexts),
         )
         operation = operation_of(self._plain, signs)
         if operation is None and self._command is not None:

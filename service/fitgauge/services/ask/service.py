@@ -117,12 +117,6 @@ class AskService:
             request = structs.replace(request, engine=_DIVIDES)
             remarks.append(f"engine: only {_DIVIDES} divides layers over GPUs of several kinds.")
             result = await answer(request)
-        if reading.whole_context and isinstance(request, FitRequest):
-            assert isinstance(result, FitAnswer)
-            longest = result.model.max_context_length
-            if longest is not None:
-                request = structs.replace(request, context_length=longest)
-                result = await answer(request)
         if isinstance(request, FitRequest):
             assert isinstance(result, FitAnswer)
             result = await self._with_what_is_asked(reading, request, result)
@@ -135,6 +129,16 @@ class AskService:
             return await self._table(reading, request, result)
         return result, remarks
 
+    async def _fit(self, request: FitRequest) -> FitAnswer:
+        result = await self._answers["check_fit"](request)
+        assert isinstance(result, FitAnswer)
+        return result
+
+    async def _train(self, request: TrainingRequest) -> TrainingAnswer:
+        result = await self._answers["check_training_fit"](request)
+        assert isinstance(result, TrainingAnswer)
+        return result
+
     async def _fewest(self, reading: Reading) -> FitAnswer | None:
         """Return the answer of as few of one kind of GPU as hold a model, where that is asked and
         they are more than a list of options goes up to; None for other questions."""
@@ -142,14 +146,11 @@ class AskService:
             return None
         if (request := fit_request(reading)) is None:
             return None
-        of_one = await self._answers["check_fit"](request)
-        assert isinstance(of_one, FitAnswer)
+        of_one = await self._fit(request)
         if of_one.limits is None or of_one.limits.min_gpu_count is None:
             return None
         fewest = structs.replace(request, gpu_count=of_one.limits.min_gpu_count)
-        result = await self._answers["check_fit"](fewest)
-        assert isinstance(result, FitAnswer)
-        return result
+        return await self._fit(fewest)
 
     async def _with_what_is_asked(
         self, reading: Reading, request: FitRequest, result: FitAnswer
@@ -157,11 +158,12 @@ class AskService:
         """Return the answer that says first what a text asks for: the most that the launch holds,
         how fast it is, or how large its cache is."""
         lead = ""
+        if reading.whole_context and (longest := result.model.max_context_length) is not None:
+            request = structs.replace(request, context_length=longest)
+            result = await self._fit(request)
         if (most := most_of(reading.text, reading.understood, request, result)) is not None:
             changed, lead = most
-            again = await self._answers["check_fit"](changed)
-            assert isinstance(again, FitAnswer)
-            result = again
+            result = await self._fit(changed)
         lead += copies_in_words(reading.text, result)
         if is_about(reading.text, "rate"):
             lead += speed_in_words(result)
@@ -176,8 +178,7 @@ class AskService:
         most = largest_batch(reading.text, reading.understood, request, result)
         if most is None:
             return result
-        again = await self._answers["check_training_fit"](most[0])
-        assert isinstance(again, TrainingAnswer)
+        again = await self._train(most[0])
         return structs.replace(again, summary=most[1] + again.summary)
 
     async def _with_longest_sequence(
@@ -192,8 +193,7 @@ class AskService:
             steps = (low + high + 1) // 2
             length = steps * SEQUENCE_STEP
             sized = structs.replace(request, sequence_length=length)
-            answer = await self._answers["check_training_fit"](sized)
-            assert isinstance(answer, TrainingAnswer)
+            answer = await self._train(sized)
             if answer.verdict == "fits":
                 longest, low = (length, answer), steps
             else:
@@ -226,12 +226,7 @@ class AskService:
 
     async def _each(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
         """Return the answer of each of several rows of a table."""
-        answers = []
-        for request in requests:
-            answer = await self._answers["check_fit"](request)
-            assert isinstance(answer, FitAnswer)
-            answers.append(answer)
-        return answers
+        return [await self._fit(request) for request in requests]
 
     async def _launch(self, reading: Reading, answer: msgspec.Struct) -> Launch | UnsetType:
         """Return what starts the widest format that fits, where a table is one of formats."""
@@ -239,8 +234,7 @@ class AskService:
             return UNSET
         if (request := format_to_take(reading.understood, answer)) is None:
             return UNSET
-        result = await self._answers["check_fit"](request)
-        assert isinstance(result, FitAnswer)
+        result = await self._fit(request)
         return result.launch or UNSET
 
 

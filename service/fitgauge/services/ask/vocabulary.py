@@ -61,27 +61,9 @@ _SETTINGS: Mapping[str, str] = {
         "cache type k|cache type v|ctk|ctv"
     ),
     "RATE": "tokens s|tokens per second|tok s|token s|t s|tps|tokens sec|tokens second",
-    "FIRST_TOKEN": "|".join(
-        f"{name}{bound}"
-        for name in (
-            "ttft",
-            "time to first token",
-            "first token",
-            "first token latency",
-            "time to the first token",
-        )
-        for bound in (
-            "",
-            " under",
-            " below",
-            " within",
-            " in",
-            " in under",
-            " less than",
-            " at most",
-            " max",
-            " of at most",
-        )
+    "FIRST_TOKEN": (
+        "ttft|ttft in|time to first token|time to first token in|first token|first token in|"
+        "first token latency|time to the first token|time to the first token in"
     ),
     "CACHED": (
         "cache hit|cache hits|cache hit rate|prefix cache hit|prefix cache hits|"
@@ -299,7 +281,7 @@ NOISE = frozenset(
         "maximum", "over", "like", "using", "same", "default", "recommended", "value", "limit",
         "from", "increase", "full", "standard", "total", "local", "google", "free", "was", "be",
         "used", "da", "di", "met", "von", "mit", "der", "die", "das", "de", "la", "le", "avec",
-        "installed", "old", "new",
+        "installed", "old", "new", "under", "below", "within",
     }
 )  # fmt: skip
 """Words between a setting and its number that change nothing."""

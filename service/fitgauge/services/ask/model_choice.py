@@ -193,12 +193,7 @@ def _distinct(named: Sequence[Fact]) -> list[Fact]:
         fact
         for key, fact in first.items()
         if not any(
-            key != other
-            and (
-                key in other
-                or _is_shorter(names[key], names[other])
-                or _abbreviates(fact, first[other])
-            )
+            key != other and (key in other or _is_shorter(names[key], names[other]))
             for other in first
         )
     ]
@@ -212,12 +207,3 @@ def _is_shorter(one: Name, other: Name) -> bool:
         and one.numbers < other.numbers
         and one.words <= other.words
     )
-
-
-def _abbreviates(one: Fact, other: Fact) -> bool:
-    """Return whether a name is the short form of a repository: "7B R1-Distill"."""
-    if "/" in str(one.value) or "/" not in str(other.value):
-        return False
-    short, full = Name.of(str(one.value)), Name.of(str(other.value))
-    is_part = short.words <= full.words and short.numbers <= full.numbers
-    return bool(short.sizes) and short.sizes == full.sizes and is_part

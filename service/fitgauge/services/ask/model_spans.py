@@ -213,14 +213,16 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
     word = scan.pieces[index].low
     if not named:
         return is_size(word) and not word.startswith("e")
-    if is_size(word) or _is_sized_by_dash(scan, index):
+    dash, behind = scan.peek(index + 1), scan.peek(index + 2)
+    is_glued = dash is not None and behind is not None and dash.low in "-_" and dash.glued
+    by_dash = is_glued and behind is not None and is_size(behind.low)  # I2V-14B
+    if is_size(word) or (by_dash and not scan.models.family_in(word) and word not in DESCRIPTIVE):
         return not (word.endswith("m") and scan.counts_something(index))  # "1M context"
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
-    dash, bits = scan.peek(index + 1), scan.peek(index + 2)
     if word.isdigit() and dash is not None and dash.low in MEMORY_UNITS:
         return False  # "8b 16 GB"
-    if dash and bits and dash.low == "-" and bits.low in ("bit", "bits"):
+    if dash and behind and dash.low == "-" and behind.low in ("bit", "bits"):
         return False  # "DeepSeek R1 2.51-bit"
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):
         after = scan.peek(index + 1)
@@ -238,17 +240,3 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
         return not followed
     form = scan.models.mended(word) or word
     return scan.models.continues(form, glued=False) and (word,) not in scan.phrases
-
-
-def _is_sized_by_dash(scan: Scan, index: int) -> bool:
-    """Return whether the word here has a size behind a dash, and is no family: I2V-14B."""
-    dash, size = scan.peek(index + 1), scan.peek(index + 2)
-    return (
-        dash is not None
-        and size is not None
-        and dash.low in "-_"
-        and dash.glued
-        and is_size(size.low)
-        and scan.models.family_in(scan.pieces[index].low) is None
-        and scan.pieces[index].low not in DESCRIPTIVE
-    )

@@ -1,7 +1,7 @@
 """Which of the facts in a question are meant: one model, one GPU, one value a setting."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -179,13 +179,15 @@ class _Choice:
         elif not names:
             gpu, note = unknown_gpu(self._text, gpu)
             notes += [note] if note else []
-        engines = [] if self._training else engines_side_by_side(self._text, self._of("engine"))
-        formats = [] if self._training else formats_side_by_side(self._text, self._facts)
-        contexts = [] if self._training else lengths_side_by_side(self._text, self._facts)
+        on_a_par: Mapping[str, Sequence[object]] = {
+            "engine": engines_side_by_side(self._text, self._of("engine")),
+            "quantization": formats_side_by_side(self._text, self._facts),
+            "context_length": lengths_side_by_side(self._text, self._facts),
+        }
         clouds = clouds_in(self._plain, self._gpus.clouds)
         signs = Signs(
             training=self._training,
-            several=bool(models or engines or formats or contexts),
+            several=bool(models) or any(on_a_par.values()),
             gpus=len(names),
             hardware=bool(gpu or names or count),
             model=bool(model or models),
@@ -212,12 +214,10 @@ class _Choice:
             gpu, names, count = None, [], None
             settings["prefill_gpu"] = apart.gpus.get("prefill")
             settings["decode_gpu"] = apart.gpus.get("decode")
-        if operation == "compare_fit" and engines:
-            settings |= {"engines": engines, "engine": None}
-        if operation == "compare_fit" and contexts:
-            settings |= {"context_lengths": contexts, "context_length": None}
-        if operation == "compare_fit" and formats:
-            settings |= {"quantizations": formats, "quantization": None}
+        if operation == "compare_fit":
+            for field, values in on_a_par.items():
+                settings |= {f"{field}s": values, field: None} if values else {}
+        if operation == "compare_fit" and on_a_par["quantization"]:
             self._used.update(fact.start for fact in self._of("format"))
             if any(is_file(self._text, fact) for fact in self._of("engine")):
                 settings["engine"] = None
@@ -225,15 +225,13 @@ class _Choice:
         if operation == "check_fit" and len(caches) > 1:
             settings |= {"kv_cache_dtypes": caches, "kv_cache_dtype": None}
         if operation in ("check_fit", "check_training_fit"):
-            text = "" if self._training else self._text
-            sizes = [one.value.ram for one in hardware if one.value.ram is not None]
-            memory, note = host_memory(text, self._gpus.find(gpu) if gpu else None, sizes)
-            settings["host_memory_gib"] = memory
             match = self._gpus.find(gpu) if gpu else None
-            settings = (
-                held_by_others(self._text, match, settings, serves=not self._training) | settings
-            )
+            sizes = [one.value.ram for one in hardware if one.value.ram is not None]
+            text = "" if self._training else self._text
+            settings["host_memory_gib"], note = host_memory(text, match, sizes)
             notes += [note] if note else []
+            held = held_by_others(self._text, match, settings, serves=not self._training)
+            settings = {**held, **settings}
         if operation == "list_models_that_fit" and model and re.fullmatch(r"[\d.x]+[bm]", model):
             model = None
         understood = msgspec.convert(

@@ -212,16 +212,6 @@ def _read_phrase(scan: Scan, index: int) -> int | None:
     return scan.emit(kind, value, index, last)
 
 
-def _end_of_each(scan: Scan, index: int) -> int | None:
-    """Return the last piece of "per GPU" behind the number of a setting, which so is of each GPU
-    and no number of GPUs: "batch size 8 per gpu"."""
-    kinds = [token.kind for token in scan.tokens[-2:]]
-    phrase = scan.longest_phrase(index + 1)
-    if kinds != ["BATCH", "NUM"] or phrase is None or phrase[0] != "GPUS":
-        return None
-    return phrase[2]
-
-
 def _read_word(scan: Scan, index: int) -> int:
     piece = scan.pieces[index]
     low = piece.low
@@ -229,8 +219,6 @@ def _read_word(scan: Scan, index: int) -> int:
         return scan.emit("COUNT", 2, index, index)
     if low in v.NUMBER_WORDS:
         return scan.emit("NUM", float(v.NUMBER_WORDS[low]), index, index)
-    if low in ("per", "each") and (last := _end_of_each(scan, index)) is not None:
-        return last + 1
     if low in ("x", "x") and (after := read_count_after(scan, index)) is not None:
         return after
     if re.fullmatch(r"x\d{1,3}", low):

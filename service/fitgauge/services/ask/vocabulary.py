@@ -89,7 +89,7 @@ _SETTINGS: Mapping[str, str] = {
     "EPOCHS": "epochs|epoch|num train epochs|num epochs",
     "OTHER": "|".join(  # machines whose numbers count nothing
         [f"raspberry pi {number}" for number in range(3, 6)]
-        + ["atlas 300", "atlas 800", "atlas 900"]
+        + ["atlas 300", "atlas 800", "atlas 900", "per gpu", "per card", "each gpu"]
     ),
     "UNIT": (  # what a number may count that no request has a field for
         "layers|layer|steps|step|iterations|hours|minutes|seconds|"

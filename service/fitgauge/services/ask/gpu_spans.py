@@ -24,14 +24,13 @@ _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 def read_instance(scan: Scan, index: int) -> int | None:
     """Read the name of a cloud's machine: p5.48xlarge, a2-highgpu-8g, Standard_ND96isr_H100_v5."""
     piece = scan.pieces[index]
-    if index == 0 or scan.pieces[index - 1].low not in DASHES or not piece.glued:
-        run = _SERIES.match(scan.text, piece.start) or _RUN.match(scan.text, piece.start)
-        if run and scan.gpus_left and scan.gpus.is_instance(run[0]):
-            last = index
-            while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= run.end():
-                last += 1
-            scan.gpus_left -= 1
-            return scan.emit("GPU", run[0], index, last)
+    run = _SERIES.match(scan.text, piece.start) or _RUN.match(scan.text, piece.start)
+    if run and scan.gpus_left and scan.gpus.is_instance(run[0]):
+        last = index
+        while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= run.end():
+            last += 1
+        scan.gpus_left -= 1
+        return scan.emit("GPU", run[0], index, last)
     if "." in piece.low:
         name = re.sub(r"large[a-z]?$|larg$|(?<=\dx)l$", "large", piece.low)
         if "large" in name and scan.gpus_left:

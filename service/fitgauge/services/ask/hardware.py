@@ -112,8 +112,6 @@ def choose(
         return name and in_laptop(text, name, count, gpus), [], count
     named = [(name, count) for name, count in (name_of(one, gpus) for one in options) if name]
     names = [name for name, _ in named]
-    if not options:
-        return None, names, None
     counted = [count for _, count in named]
     if len({count or 1 for count in counted}) > 1:
         return None, [f"{count}x {name}" if count else name for name, count in named], None
@@ -196,17 +194,14 @@ class _Choice:
     def _completed(self, named: Sequence[Hardware], bare: Sequence[Fact], first: Fact) -> Hardware:
         """Return the GPU that is named, with the count and the memory said elsewhere."""
         first = first._replace(value=self._opened(first.value))
-        named = [self._opened(one) for one in named]
-        fullest = max(named, key=lambda one: one.count or 0)
-        named = [fullest, *(one for one in named if one is not fullest)]
+        named = sorted(map(self._opened, named), key=lambda one: -(one.count or 0))
+        near = [fact.value for fact in bare if abs(fact.sentence - first.sentence) <= 1]
+        others = [fact.value for fact in bare]
         counts = [one.count for one in named if one.count is not None]
-        near = [fact for fact in bare if abs(fact.sentence - first.sentence) <= 1]
+        counts = counts or [one.count for one in others if one.count is not None]
         count = max(counts, default=None)
-        if count is None:
-            others = [fact.value.count for fact in bare if fact.value.count is not None]
-            count = max(others, default=None)
-        machines = max(one.machines or 1 for one in (*named, *(fact.value for fact in bare)))
-        if count is not None and machines > 1 and re.search(r"每|each|per\b", self._text):
+        machines = max(one.machines or 1 for one in (*named, *others))
+        if count is not None and machines > 1:
             count *= machines
         match = self._gpus.find(first.value.name)
         nodes = whole_nodes(self._text)
@@ -216,7 +211,7 @@ class _Choice:
         elif count is None and machines > 1 and match is not None:
             count = machines * (match.accelerator.node_size or 1)  # "2 H200 nodes"
         if match is not None and match.accelerator.unified_memory:
-            near = bare = list(self._facts)
+            near = [fact.value for fact in self._facts]
         if (added := count_with_added(self._text, [fact.start for fact in self._facts])) and (
             count or 1
         ) < added:
@@ -225,12 +220,9 @@ class _Choice:
             count = count_in_all(self._text, count)
         if (part := _SLICE.search(self._text)) is not None:
             first = self._sliced(first, part[0])
-        memory = next((one.memory for one in named if one.memory is not None), None)
-        ram = next((one.ram for one in named if one.ram is not None), None)
-        if memory is None:
-            memory = next((f.value.memory for f in near if f.value.memory is not None), None)
-        if ram is None:
-            ram = next((f.value.ram for f in near if f.value.ram is not None), None)
+        known = (*named, *near)
+        memory = next((one.memory for one in known if one.memory is not None), None)
+        ram = next((one.ram for one in known if one.ram is not None), None)
         return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
 
     def _opened(self, one: Hardware) -> Hardware:
@@ -275,12 +267,9 @@ class _Choice:
             return None
         sized = [fact for fact in bare if fact.value.memory is not None or fact.value.mac]
         own = [fact for fact in sized if _OWN.search(self._before(fact))]
-        in_questions = own or [
-            fact for fact in sized if fact.sentence in self._questions and fact.value.named
-        ]
         strong = [fact for fact in sized if fact.value.named or fact.value.count is not None]
         each = [fact for fact in sized if fact.value.memory and (fact.value.count or 0) > 1]
-        chosen = next(iter(each or in_questions or strong or sized), None)
+        chosen = next(iter(each or own or strong or sized), None)
         counts = [fact.value.count for fact in bare if fact.value.count is not None]
         if chosen is None:
             in_all = count_in_all(self._text, counts[0]) if counts else None

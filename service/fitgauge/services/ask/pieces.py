@@ -117,8 +117,8 @@ def plain(text: str) -> str:
     text = in_english(_COMMAND.sub("command-r-plus", text))
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
-    for written, meant in _REWRITES:
-        text = written.sub(meant, text)
+    for pattern, meant in _REWRITES:
+        text = pattern.sub(meant, text)
     return "".join(
         character if character == "\n" or unicodedata.category(character)[0] != "C" else " "
         for character in text

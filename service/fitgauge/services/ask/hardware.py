@@ -220,9 +220,9 @@ class _Choice:
             count = count_in_all(self._text, count)
         if (part := _SLICE.search(self._text)) is not None:
             first = self._sliced(first, part[0])
-        known = (*named, *near)
-        memory = next((one.memory for one in known if one.memory is not None), None)
-        ram = next((one.ram for one in known if one.ram is not None), None)
+        everything = (*named, *near)
+        memory = next((one.memory for one in everything if one.memory is not None), None)
+        ram = next((one.ram for one in everything if one.ram is not None), None)
         return Hardware(first.value.name, count, memory, ram, True, any(one.mac for one in named))
 
     def _opened(self, one: Hardware) -> Hardware:

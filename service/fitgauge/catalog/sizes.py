@@ -6,7 +6,7 @@ from importlib.resources import files
 from math import exp, log
 from typing import NamedTuple
 
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
@@ -92,9 +92,7 @@ def nominal_model(text: str, parameters: int) -> Model:
     size; between two of them with the width of the nearest (by ratio) and layers between both."""
     shape, whose = _shape(parameters)
     head_dim = shape.hidden // shape.heads
-    mixer = Attention(
-        query_heads=shape.heads, kv_heads=shape.kv_heads, head_dim=head_dim, value_dim=head_dim
-    )
+    mixer = plain_attention(shape.heads, head_dim, kv_heads=shape.kv_heads)
     each, rest = divmod(parameters, shape.layers)
     blocks = [
         Block(

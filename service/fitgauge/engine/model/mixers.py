@@ -42,6 +42,28 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="attent
     """What picks the tokens of a sparse attention."""
 
 
+def plain_attention(
+    query_heads: int,
+    head_dim: int,
+    *,
+    kv_heads: int | None = None,
+    window: int | None = None,
+    causal: bool = True,
+    shares_cache: bool = False,
+) -> Attention:
+    """Return attention whose values are as wide as its keys. kv_heads None: as many as those of
+    queries."""
+    return Attention(
+        query_heads=query_heads,
+        kv_heads=query_heads if kv_heads is None else kv_heads,
+        head_dim=head_dim,
+        value_dim=head_dim,
+        window=window,
+        causal=causal,
+        shares_cache=shares_cache,
+    )
+
+
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="latent_attention"):
     """Multi-head latent attention (MLA): one latent of `latent_dim` + `rope_dim` numbers a token,
     the same on every TP rank."""

@@ -10,7 +10,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families import rotary_tables
 from fitgauge.engine.model.families.dense.dense import architecture_name
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.engine.note import Note
 from fitgauge.errors import MalformedModelError
@@ -94,9 +94,7 @@ def heads(config: Config, *, window: int | None = None, head_dim: int | None = N
         "head_dim", default=config.integer("hidden_size", low=1) // count, low=1
     )
     kv_heads = config.integer("num_key_value_heads", default=count, low=1)
-    return Attention(
-        query_heads=count, kv_heads=kv_heads, head_dim=width, value_dim=width, window=window
-    )
+    return plain_attention(count, width, kv_heads=kv_heads, window=window)
 
 
 def rotary(config: Config, head_dim: int, *, fraction: float = 1.0) -> tuple[RotaryTable, ...]:

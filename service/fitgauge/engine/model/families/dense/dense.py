@@ -12,7 +12,7 @@ from typing import Literal
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.rotary_tables import inverse_frequencies, rotary_tables
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 
 Reader = Callable[[Config], ModelSpec]
@@ -258,14 +258,7 @@ def grouped_attention(config: Config, *, window: int | None = None) -> Attention
     )
     kv_heads = config.integer("num_key_value_heads", default=heads, low=1)
     causal = config.values.get("use_bidirectional_attention") is not True
-    return Attention(
-        query_heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        value_dim=head_dim,
-        window=window,
-        causal=causal,
-    )
+    return plain_attention(heads, head_dim, kv_heads=kv_heads, window=window, causal=causal)
 
 
 def qk_norms(mixer: Attention, kind: str, dialect: Dialect = Dialect()) -> tuple[Tensor, ...]:

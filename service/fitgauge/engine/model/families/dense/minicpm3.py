@@ -9,7 +9,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.defaults import completed
 from fitgauge.engine.model.families.dense.dense import Dialect, Reader, read_stack
 from fitgauge.engine.model.families.mixture import latent
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Mlp, ModelSpec
 
 
@@ -28,7 +28,7 @@ def read_minicpm3(config: Config) -> ModelSpec:
             *latent.attention_tensors(full, projected),
             *parts.gated_mlp(hidden, intermediate, bias=full.flag("mlp_bias")),
         ),
-        mixers=(Attention(query_heads=heads, kv_heads=heads, head_dim=width, value_dim=width),),
+        mixers=(plain_attention(heads, width),),
         mlp=Mlp(intermediate_size=intermediate),
     )
     rotated = Config({**full.values, "head_dim": projected.rope_dim}, full.where)

@@ -6,7 +6,7 @@ configuration class."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 
 UNPOOLED = {
     "ForMaskedLM": "masked",
@@ -94,9 +94,7 @@ class Sizes:
     def attention(self) -> Attention:
         """Every token reads every other one, and nothing is kept."""
         dim = self.hidden // self.heads
-        return Attention(
-            query_heads=self.heads, kv_heads=self.heads, head_dim=dim, value_dim=dim, causal=False
-        )
+        return plain_attention(self.heads, dim, causal=False)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.heads import label_count
-from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.mixers import Attention, CrossAttention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Tensor
 from fitgauge.engine.note import Note
 
@@ -173,13 +173,7 @@ def stack_blocks(
 def stack_layer(stack: Stack) -> parts.Layer:
     """Self-attention, in a decoder cross-attention, and the MLP, each with its norm."""
     width, heads, dim = stack.width, stack.heads, stack.head_dim
-    own = Attention(
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=dim,
-        value_dim=dim,
-        causal=stack.source_tokens is not None,
-    )
+    own = plain_attention(heads, dim, causal=stack.source_tokens is not None)
     tensors = [
         *biased_attention(own, width, "self_attn", key_bias=stack.key_bias),
         *parts.norm("self_attn_layer_norm", width, bias=True),

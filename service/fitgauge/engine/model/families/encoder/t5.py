@@ -16,7 +16,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
 from fitgauge.engine.model.families.encoder.heads import label_count
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
 
@@ -150,13 +150,7 @@ def t5_layer(sizes: Sizes, source_tokens: int | None, *, table: bool) -> parts.L
     """Self-attention, in a decoder cross-attention, and the MLP, each after its norm, without
     any bias."""
     dim, width = sizes.head_dim, sizes.width
-    own = Attention(
-        query_heads=sizes.heads,
-        kv_heads=sizes.heads,
-        head_dim=dim,
-        value_dim=dim,
-        causal=source_tokens is not None,
-    )
+    own = plain_attention(sizes.heads, dim, causal=source_tokens is not None)
     tensors = [
         *t5_attention(sizes, "layer.0.SelfAttention"),
         *parts.norm("layer.0.layer_norm", width),
@@ -309,13 +303,8 @@ def gemma_layer(
     heads = config.integer("num_attention_heads", default=8, low=1)
     kv_heads = config.integer("num_key_value_heads", default=4, low=1)
     dim = config.integer("head_dim", default=256, low=1)
-    own = Attention(
-        query_heads=heads,
-        kv_heads=kv_heads,
-        head_dim=dim,
-        value_dim=dim,
-        window=window,
-        causal=source_tokens is not None,
+    own = plain_attention(
+        heads, dim, kv_heads=kv_heads, window=window, causal=source_tokens is not None
     )
     bias = config.flag("attention_bias")
     intermediate = config.integer("intermediate_size", default=9216)

@@ -12,7 +12,7 @@ from fitgauge.engine.model.families import experts, stack
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 GRANITE: Mapping[str, Any] = {
@@ -122,9 +122,7 @@ def dbrx_layer(config: Config) -> parts.Layer:
         experts=section.integer("moe_num_experts", default=4),
         experts_per_token=section.integer("moe_top_k", default=1),
     )
-    mixer = Attention(
-        query_heads=heads, kv_heads=kv_heads, head_dim=hidden // heads, value_dim=hidden // heads
-    )
+    mixer = plain_attention(heads, hidden // heads, kv_heads=kv_heads)
     inner, outer = (mlp.intermediate_size, hidden), (hidden, mlp.intermediate_size)
     return parts.Layer(
         tensors=(
@@ -172,12 +170,7 @@ def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
     kv_heads = config.integer("num_key_value_heads", low=1)
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8)
     width = kv_heads * head_dim
-    mixer = Attention(
-        query_heads=kv_heads * mlp.experts_per_token,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        value_dim=head_dim,
-    )
+    mixer = plain_attention(kv_heads * mlp.experts_per_token, head_dim, kv_heads=kv_heads)
     attention = "self_attention.experts"
     return parts.Layer(
         tensors=(

@@ -16,7 +16,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
 
 STEP: Mapping[str, Any] = {
@@ -94,13 +94,7 @@ def step_heads(config: Config, kind: str) -> Attention:
         heads = config.integer("num_sliding_attention_heads", default=former, low=1)
     head_dim = config.integer("head_dim", low=1)
     window = config.maybe_integer("sliding_window") if sliding else None
-    return Attention(
-        query_heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        value_dim=head_dim,
-        window=window or None,
-    )
+    return plain_attention(heads, head_dim, kv_heads=kv_heads, window=window or None)
 
 
 def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:

@@ -8,7 +8,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.stack import filled
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
 
@@ -20,13 +20,7 @@ def whisper(audio: Config, hidden: int) -> tuple[Block, ...]:
     heads = audio.integer("encoder_attention_heads", low=1)
     inner = audio.integer("encoder_ffn_dim")
     name = "audio_tower"
-    mixer = Attention(
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=width // heads,
-        value_dim=width // heads,
-        causal=False,
-    )
+    mixer = plain_attention(heads, width // heads, causal=False)
     layer = parts.Layer(
         tensors=(
             *[
@@ -89,13 +83,7 @@ def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
         *parts.linear(f"{front}.input_proj_linear", width, first // 4 * second),
         *parts.linear(f"{name}.output_proj", out, width, bias=True),
     )
-    mixer = Attention(
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=width // heads,
-        value_dim=width // heads,
-        causal=False,
-    )
+    mixer = plain_attention(heads, width // heads, causal=False)
     layer = parts.Layer(
         conformer_tensors(width, heads, kernel),
         (mixer,),

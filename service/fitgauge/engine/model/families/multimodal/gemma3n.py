@@ -13,7 +13,7 @@ from fitgauge.engine.model.families.multimodal.audio import conformer_mlp
 from fitgauge.engine.model.families.multimodal.vit import patches, whole
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _NORMS = (
@@ -89,11 +89,10 @@ def layer(
 ) -> parts.Layer:
     """Four norms, attention (queries alone where the cache is shared), MLP, AltUp, LAuReL,
     per-layer input."""
-    mixer = Attention(
-        query_heads=config.integer("num_attention_heads", low=1),
+    mixer = plain_attention(
+        config.integer("num_attention_heads", low=1),
+        config.integer("head_dim", low=1),
         kv_heads=config.integer("num_key_value_heads", low=1),
-        head_dim=config.integer("head_dim", low=1),
-        value_dim=config.integer("head_dim", low=1),
         window=config.maybe_integer("sliding_window") if slides else None,
         shares_cache=shares,
     )
@@ -228,13 +227,7 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),
         *[tensor for name in norms for tensor in parts.norm(name, width)],
     )
-    mixer = Attention(
-        query_heads=heads,
-        kv_heads=heads,
-        head_dim=width // heads,
-        value_dim=width // heads,
-        causal=False,
-    )
+    mixer = plain_attention(heads, width // heads, causal=False)
     conformed = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=4 * width, gated=False))
     return (
         parts.single(Part.AUDIO, "", tower),

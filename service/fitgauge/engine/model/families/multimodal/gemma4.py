@@ -14,7 +14,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.multimodal.audio import conformer
 from fitgauge.engine.model.families.multimodal.vit import Vit, vit, whole
 from fitgauge.engine.model.families.stack import context_length, decoder, filled, kinds, vector
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, RotaryTable, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
@@ -125,11 +125,10 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
     width = config.integer("intermediate_size") * (
         2 if place.shares and config.flag("use_double_wide_mlp") else 1
     )
-    mixer = Attention(
-        query_heads=config.integer("num_attention_heads", low=1),
+    mixer = plain_attention(
+        config.integer("num_attention_heads", low=1),
+        place.head_dim,
         kv_heads=place.kv_heads,
-        head_dim=place.head_dim,
-        value_dim=place.head_dim,
         window=config.maybe_integer("sliding_window") if place.slides else None,
         shares_cache=place.shares,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.stack import vector
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 from fitgauge.errors import MalformedModelError
 
@@ -81,13 +81,7 @@ def vit(
         *parts.linear(down, hidden, width, narrowing, bias=style.mlp_bias),
         *style.extras,
     )
-    mixer = Attention(
-        query_heads=heads,
-        kv_heads=kv_heads,
-        head_dim=inner // heads,
-        value_dim=inner // heads,
-        causal=False,
-    )
+    mixer = plain_attention(heads, inner // heads, kv_heads=kv_heads, causal=False)
     layer = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=width, gated=len(ups) == 2))
     return parts.blocks(Part.VISION, style.prefix, [layer] * layers)
 

@@ -9,7 +9,7 @@ from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.recurrent.mamba import Mamba2, mamba2_mixer, mamba2_tensors
 from fitgauge.engine.model.families.stack import decoder, filled, kinds, rotary
-from fitgauge.engine.model.mixers import Attention
+from fitgauge.engine.model.mixers import Attention, plain_attention
 from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
 
 _BLOCK = "shared_transformer"
@@ -80,7 +80,7 @@ def shared_attention(config: Config, hidden: int) -> Attention:
     count = config.integer("num_attention_heads", low=1)
     width = 2 * hidden // count
     kv_heads = config.integer("num_key_value_heads", default=count, low=1)
-    return Attention(query_heads=count, kv_heads=kv_heads, head_dim=width, value_dim=width)
+    return plain_attention(count, width, kv_heads=kv_heads)
 
 
 def shared_block(

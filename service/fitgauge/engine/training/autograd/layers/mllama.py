@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from fitgauge.engine.model.mixers import Attention, CrossAttention
+from fitgauge.engine.model.mixers import Attention, CrossAttention, plain_attention
 from fitgauge.engine.training.autograd.layers.layer import Layer
 from fitgauge.engine.training.autograd.operations import Value
 
@@ -39,12 +39,8 @@ class MllamaLayer(Layer):
         and keys, a mask."""
         tape, context = self.tape, replace(self.context, keys=self.context.crossed)
         rows, heads = context.batch * context.crossed, max(1, mixer.query_heads // context.heads)
-        each = Attention(
-            query_heads=mixer.query_heads,
-            kv_heads=mixer.kv_heads,
-            head_dim=mixer.head_dim,
-            value_dim=mixer.head_dim,
-            causal=False,
+        each = plain_attention(
+            mixer.query_heads, mixer.head_dim, kv_heads=mixer.kv_heads, causal=False
         )
         query, key, value, out = self.linears(attention=True)
         source = tape.constant(

@@ -1,6 +1,6 @@
 """A question with its defaults filled in."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.training.workload import TrainingWorkload
@@ -8,6 +8,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.recommend.option_schemas import Fields
 from fitgauge.services.recommend.schemas import Objective, RecommendRequest
 from fitgauge.services.recommend.search import MOST_GPUS, Option
+from fitgauge.services.recommend.task_fields import OF_SERVING, OF_TRAINING
 from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
 
 
@@ -27,25 +28,7 @@ def serving_fields(
         "objective": objective,
         "max_gpu_count": request.max_gpu_count or MOST_GPUS,
     }
-    names = (
-        "engine",
-        "quantization",
-        "kv_cache_dtype",
-        "no_quantization",
-        "min_weight_bits",
-        "min_tokens_per_second",
-        "min_tokens_per_second_per_request",
-        "settings",
-        "detail",
-        "owned",
-        "max_usd_per_hour",
-        "max_watts",
-        "gpus_per_node",
-        "max_nodes",
-        "min_quality",
-        "max_seconds_to_first_token",
-    )
-    return filled | _sent(request, names)
+    return filled | _sent(request, OF_SERVING, filled)
 
 
 def training_fields(
@@ -63,25 +46,16 @@ def training_fields(
     }
     if request.method is not None:
         filled |= {"method": workload.method, "precision": workload.precision}
-    names = (
-        "precision",
-        "detail",
-        "framework",
-        "lora_rank",
-        "owned",
-        "max_usd_per_hour",
-        "max_watts",
-        "gpus_per_node",
-        "max_nodes",
-    )
-    return filled | _sent(request, [name for name in names if name not in filled])
+    return filled | _sent(request, OF_TRAINING, filled)
 
 
-def _sent(request: RecommendRequest, names: Iterable[str]) -> Fields:
-    """Return the fields that a request sets, and its lists as text."""
-    fields = {name: getattr(request, name) for name in names}
-    fields |= {
-        name: ", ".join(words.split_list(getattr(request, name))) or None
-        for name in ("vendors", "gpus", "clouds", "include")
-    }
+_OF_BOTH = ("detail", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")
+"""Fields of either task that are echoed where they are sent."""
+_LISTS = ("vendors", "gpus", "clouds", "include")
+
+
+def _sent(request: RecommendRequest, of_task: Iterable[str], filled: Container[str]) -> Fields:
+    """Return the other fields that a request sets, and its lists as text."""
+    fields = {name: getattr(request, name) for name in (*of_task, *_OF_BOTH) if name not in filled}
+    fields |= {name: ", ".join(words.split_list(getattr(request, name))) or None for name in _LISTS}
     return {name: value for name, value in fields.items() if value is not None}

@@ -4,37 +4,22 @@ from fitgauge.errors import InvalidRequestError
 from fitgauge.services.recommend.schemas import RecommendRequest
 from fitgauge.services.recommend.search import MOST_GPUS
 
-_OF_TRAINING = (
-    "method",
-    "framework",
-    "sequence_length",
-    "global_batch_size",
-    "precision",
-    "optimizer",
+OF_TRAINING = (
+    "method", "framework", "sequence_length", "global_batch_size", "precision", "optimizer",
     "lora_rank",
-)
-_OF_SERVING = (
-    "context_length",
-    "concurrency",
-    "engine",
-    "quantization",
-    "kv_cache_dtype",
-    "no_quantization",
-    "min_weight_bits",
-    "min_tokens_per_second",
-    "min_quality",
-    "prompt_tokens",
-    "max_seconds_to_first_token",
-    "min_tokens_per_second_per_request",
-    "settings",
-)
+)  # fmt: skip
+OF_SERVING = (
+    "context_length", "concurrency", "engine", "quantization", "kv_cache_dtype", "no_quantization",
+    "min_weight_bits", "min_tokens_per_second", "min_quality", "prompt_tokens",
+    "max_seconds_to_first_token", "min_tokens_per_second_per_request", "settings",
+)  # fmt: skip
 
 
 def refuse_other_fields(request: RecommendRequest) -> None:
     """Raise InvalidRequestError for a field of the other task, and for more GPUs than one
     deployment serves on."""
     task, others = (
-        ("serving", _OF_TRAINING) if request.task != "training" else ("training", _OF_SERVING)
+        ("serving", OF_TRAINING) if request.task != "training" else ("training", OF_SERVING)
     )
     for name in others:
         if getattr(request, name) is not None:

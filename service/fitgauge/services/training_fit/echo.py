@@ -7,13 +7,10 @@ from fitgauge.engine.training.workload import TrainingWorkload
 from fitgauge.services.training_fit import images, megatron, rl_setup
 from fitgauge.services.training_fit.framework_variants import open_settings, reduces
 from fitgauge.services.training_fit.result import TrainingEstimate
+from fitgauge.services.training_fit.run_fields import OF_THE_RUN
 
 Value = str | int | float | bool
-_AS_SENT = (
-    "runtime_gib", "other_memory_gib", "host_memory_gib", "samples", "epochs", "token_budget",
-    "mfu", "price_per_gpu_hour", "save_steps", "save_total_limit",
-    "eval_batch_size", "eval_generated_tokens", "merge", "resume_gpu_count",
-)  # fmt: skip
+_AS_SENT = ("runtime_gib", "other_memory_gib", "host_memory_gib", *OF_THE_RUN)
 """Fields without a default to fill in."""
 
 

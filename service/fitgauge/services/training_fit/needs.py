@@ -21,6 +21,7 @@ from fitgauge.services.training_fit.echo import echo
 from fitgauge.services.training_fit.responses import checkpoint_size, training_in_words
 from fitgauge.services.training_fit.result import JudgedMethods, TrainingEstimate
 from fitgauge.services.training_fit.rl_models import RlModels
+from fitgauge.services.training_fit.run_fields import OF_THE_RUN
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
 DEGREES = (
@@ -40,17 +41,7 @@ _OF_GPUS = (
     "sequence_parallel",
     "rollout_tensor_parallel",
     "other_memory_gib",
-    "samples",
-    "epochs",
-    "token_budget",
-    "mfu",
-    "price_per_gpu_hour",
-    "save_steps",
-    "save_total_limit",
-    "eval_batch_size",
-    "eval_generated_tokens",
-    "merge",
-    "resume_gpu_count",
+    *OF_THE_RUN,
 )
 """Fields that mean nothing without a GPU."""
 

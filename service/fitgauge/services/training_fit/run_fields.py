@@ -58,3 +58,11 @@ class RunFields(AlgorithmFields, kw_only=True):
         Annotated[int, Meta(ge=1, le=4096)] | None,
         doc("GPUs that the run resumes on from a checkpoint: adds `resume`."),
     ] = None
+
+
+OF_THE_RUN = (
+    "samples", "epochs", "token_budget", "mfu", "price_per_gpu_hour", "save_steps",
+    "save_total_limit", "eval_batch_size", "eval_generated_tokens", "merge", "resume_gpu_count",
+)  # fmt: skip
+"""Fields of the whole run and of what is around it: without a default to fill in, and without a
+meaning where no GPU is named."""

@@ -113,7 +113,5 @@ class Note(Struct, frozen=True):
     """A warning."""
 
     code: Annotated[NoteCode, doc("A stable code, which callers may act on.")]
-    """A stable code, which callers may act on."""
     field: Annotated[str | None, doc("The request field concerned; null for none.")]
     message: Annotated[str, doc("One sentence for people.")]
-    """One sentence for people."""

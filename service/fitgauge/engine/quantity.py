@@ -18,14 +18,16 @@ class Bytes(msgspec.Struct, frozen=True, gc=False):
     """A size as an interval that holds the truth in nine cases of ten."""
 
     low: Annotated[int, doc("Lower end of the interval [bytes].")]
-    """Lower end of the interval [bytes]."""
     expected: Annotated[int, doc("Its median [bytes].")]
-    """Its median [bytes]."""
     high: Annotated[int, doc("Upper end of the interval [bytes].")]
-    """Upper end of the interval [bytes]."""
 
 
 NOTHING = Bytes(low=0, expected=0, high=0)
+
+
+def more(size: Bytes, exact: int) -> Bytes:
+    """Return an uncertain size and an exact one together [bytes]."""
+    return Bytes(low=size.low + exact, expected=size.expected + exact, high=size.high + exact)
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -143,12 +143,10 @@ def _codes(response: httpx2.Response) -> dict[str, str]:
 def _unknown(response: httpx2.Response, repo_id: str, use: str) -> UnknownModelError:
     """Missing or private: the Hub does not tell strangers which. use: how to send a token."""
     if "authorization" in response.request.headers:
-        who = "is private"
         hint = f"Check the spelling, or {use} a token with read access."
     else:
-        who = "is private"
         hint = "Check the spelling; a private model requires HF_TOKEN."
-    return UnknownModelError(f"The Hub has no model {repo_id}, or it {who}.", hint=hint)
+    return UnknownModelError(f"The Hub has no model {repo_id}, or it is private.", hint=hint)
 
 
 def retry_after(response: httpx2.Response) -> float:

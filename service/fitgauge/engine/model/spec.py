@@ -4,6 +4,7 @@ A model is a list of blocks. A block is a run of layers made alike: their tensor
 for every token or request (`mixers`) and their MLP. Nothing here depends on an engine, a dtype
 choice or a GPU."""
 
+import math
 from bisect import bisect_left
 from enum import StrEnum
 from functools import cached_property
@@ -77,10 +78,7 @@ class Tensor(msgspec.Struct, frozen=True, gc=False):
     @property
     def elements(self) -> int:
         """Numbers stored, over all `count`."""
-        product = self.count
-        for size in self.shape:
-            product *= size
-        return product
+        return math.prod(self.shape, start=self.count)
 
 
 class Mlp(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -67,11 +67,8 @@ class DecodeSpeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tokens a second of all requests together, as an interval; each request gets its share."""
 
     low: Annotated[float, doc("Lower end of the interval [tokens/s].")]
-    """Lower end of the interval [tokens/s]."""
     expected: Annotated[float, doc("Expected speed [tokens/s].")]
-    """Expected speed [tokens/s]."""
     high: Annotated[float, doc("Upper end of the interval [tokens/s].")]
-    """Upper end of the interval [tokens/s]."""
 
 
 def step_bytes(

@@ -52,15 +52,11 @@ class Load(Struct, frozen=True, kw_only=True):
     """The requests that a deployment answers at once."""
 
     concurrency: Annotated[int, doc("Requests that decode at once.")]
-    """Requests that decode at once."""
     prompt_tokens: Annotated[int, doc("Tokens of a prompt.")]
-    """Tokens of a prompt."""
     output_tokens: Annotated[int, doc("Tokens of an answer.")]
-    """Tokens of an answer."""
     prefix_cache_hit_rate: Annotated[
         float, doc("Share of the prompt's tokens that are read from the cache.")
     ] = 0.0
-    """Share of the prompt's tokens that are read from the cache."""
     half: Annotated[
         Half | None,
         doc(
@@ -68,7 +64,6 @@ class Load(Struct, frozen=True, kw_only=True):
             " decode finds the cache of every prompt."
         ),
     ] = None
-    """The half of disaggregated serving that answers it."""
 
     @property
     def computed_tokens(self) -> int:

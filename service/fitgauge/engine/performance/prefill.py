@@ -46,11 +46,8 @@ class Seconds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A time as an interval."""
 
     low: Annotated[float, doc("Lower end of the interval [s].")]
-    """Lower end of the interval [s]."""
     expected: Annotated[float, doc("Expected time [s].")]
-    """Expected time [s]."""
     high: Annotated[float, doc("Upper end of the interval [s].")]
-    """Upper end of the interval [s]."""
 
 
 def activated(scheme: Scheme) -> Arithmetic:

@@ -25,20 +25,15 @@ class TextLoad(Struct, frozen=True, kw_only=True):
     """A batch of texts, or of pairs of a query and a document."""
 
     texts: Annotated[int, doc("Texts, or pairs, of the batch.")]
-    """Texts, or pairs, of the batch."""
     tokens: Annotated[int, doc("Tokens of each; of a pair, of both together.")]
-    """Tokens of each; of a pair, of both together."""
 
 
 class TextRate(Struct, frozen=True, kw_only=True):
     """Texts a second as an interval."""
 
     low: Annotated[float, doc("Lower end of the interval [texts/s].")]
-    """Lower end of the interval [texts/s]."""
     expected: Annotated[float, doc("Expected [texts/s].")]
-    """Expected [texts/s]."""
     high: Annotated[float, doc("Upper end of the interval [texts/s].")]
-    """Upper end of the interval [texts/s]."""
 
 
 class TextSpeed(NamedTuple):

@@ -3,6 +3,7 @@
 Source: llama.cpp conversion/*.py for what is split, fused or kept in F32; gguf_types.py for the
 rule."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -214,9 +215,7 @@ def _quantized_model(file_type: str, spec: ModelSpec, values: int) -> QuantizedM
 def pieces(tensor: Tensor, block: Block) -> tuple[Piece, ...]:
     """Return the tensors that conversion makes of this one; none where it stays in F32."""
     name = tensor.name.removesuffix(".weight")
-    inputs = 1
-    for size in tensor.shape[1:]:
-        inputs *= size
+    inputs = math.prod(tensor.shape[1:])
     rows = tensor.shape[0]
     if tensor.kind is Kind.ROUTER or _UNTOUCHED.search(name):
         return ()

@@ -3,7 +3,7 @@ engine has one. The lists are in the rows of the engines (`engine.ArchitectureLi
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import Recurrent
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.note import Note
 from fitgauge.engine.serving import platforms
 from fitgauge.engine.serving.engine_facts import ArchitectureList, Release
@@ -101,7 +101,7 @@ def _takes_transformers(workload: Workload, listed: ArchitectureList, spec: Mode
         isinstance(mixer, Recurrent) for block in spec.blocks for mixer in block.mixers
     ):
         return False
-    since = listed.borrows.towers if _has_towers(spec) else listed.borrows.text
+    since = listed.borrows.text if spec.reads_text_alone else listed.borrows.towers
     return workload.engine_version >= since
 
 
@@ -113,10 +113,6 @@ def _too_old(engine: EngineName, first: Release, spec: ModelSpec) -> Unsupported
     )
 
 
-def _has_towers(spec: ModelSpec) -> bool:
-    return any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
-
-
 def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     """Return whether the engine certainly lacks a model that its list does not name: the model was
     around long before the list was read, and no other package of the project runs it.
@@ -125,7 +121,7 @@ def _lacks(listed: ArchitectureList, spec: ModelSpec) -> bool:
     """
     if listed.lacking is not None:
         return spec.model_type in listed.lacking
-    elsewhere = listed.generates_only and (_has_towers(spec) or spec.task != "generate")
+    elsewhere = listed.generates_only and (not spec.reads_text_alone or spec.task != "generate")
     return spec.architecture in SETTLED and not elsewhere
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.spec import Kind, ModelSpec, Part
-from fitgauge.engine.quantity import NOTHING, Bytes, described, exactly
+from fitgauge.engine.quantity import NOTHING, Bytes, described, exactly, more
 from fitgauge.engine.training.amounts import (
     Amount,
     Phase,
@@ -252,7 +252,7 @@ def _highest(
             _Moment(
                 activations=line.constants,
                 gradients=left,
-                buckets=zero.more(buckets, exchange.ordered),
+                buckets=more(buckets, exchange.ordered),
             )
         )
     return max(moments, key=lambda moment: moment.total)

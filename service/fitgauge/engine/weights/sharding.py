@@ -1,6 +1,7 @@
 """A model's parameters grouped by how an engine divides them: the slow part, computed once for a
 model, a scheme and an engine's rules."""
 
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
@@ -307,10 +308,7 @@ def _fused(name: str, fused: tuple[str, ...]) -> str:
 
 def matrix(tensor: Tensor) -> tuple[int, int]:
     """Return a tensor's shape as (out, in), trailing dimensions multiplied."""
-    inputs = 1
-    for size in tensor.shape[1:]:
-        inputs *= size
-    return tensor.shape[0], inputs
+    return tensor.shape[0], math.prod(tensor.shape[1:])
 
 
 def _routed(tensor: Tensor) -> bool:

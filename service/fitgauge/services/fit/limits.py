@@ -6,7 +6,7 @@ Each limit fits when the question is asked again with it: verdict `fits`, not ju
 from collections.abc import Callable
 
 from fitgauge.engine.accelerator import Accelerator, most_gpus
-from fitgauge.engine.quantity import Bytes, Sum, largest_where
+from fitgauge.engine.quantity import Bytes, Sum, largest_where, more
 from fitgauge.engine.serving.doubt import doubt, doubted
 from fitgauge.engine.serving.fit import (
     SURE,
@@ -171,18 +171,13 @@ def _sure_pool(fixed: Bytes, budget: Bytes, pool_bytes: int | None) -> int:
     """Return the largest cache that surely fits a budget in addition to `fixed`; given: the size
     of a cache given outright. All in bytes."""
     if pool_bytes is not None:
-        return pool_bytes if fit_probability(_more(fixed, pool_bytes), budget) >= SURE else 0
+        return pool_bytes if fit_probability(more(fixed, pool_bytes), budget) >= SURE else 0
     most = max(0, budget.expected - fixed.expected)
     return _STEP_BYTES * largest_where(
         most // _STEP_BYTES,
-        lambda steps: fit_probability(_more(fixed, steps * _STEP_BYTES), budget) >= SURE,
+        lambda steps: fit_probability(more(fixed, steps * _STEP_BYTES), budget) >= SURE,
         sure_room(fixed, budget) / _STEP_BYTES,
     )
-
-
-def _more(size: Bytes, exact: int) -> Bytes:
-    """Return an uncertain size and an exact one together [bytes]."""
-    return Bytes(low=size.low + exact, expected=size.expected + exact, high=size.high + exact)
 
 
 def _confirmed(

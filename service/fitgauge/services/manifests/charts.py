@@ -6,6 +6,7 @@ ray-operator/config/samples/ray-service.llm-serve.yaml; ray-project/ray
 doc/source/serve/llm/pd-dissagregation.md (prefill_config, decode_config); otwld/ollama-helm
 values.yaml (ollama.gpu, ollama.models.pull and run; a list of models in older charts)."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import structs
@@ -201,9 +202,6 @@ def _ray_model(model: Block, worker: Container | None) -> Container:
         for key in ("tensor_parallel_size", "pipeline_parallel_size")
         if (value := text_at(options, key)) is not None and value.isdigit()
     ]
-    count = 1
-    for degree in degrees:
-        count *= degree
     environment = block_at(model, "runtime_env", "env_vars")
     return Container(
         name=f"llm_configs/{text_at(loading, 'model_id') or ''}",
@@ -214,7 +212,7 @@ def _ray_model(model: Block, worker: Container | None) -> Container:
         resources=Block(),
         pod=worker.pod if worker is not None else Block(),
         model=text_at(loading, "model_source") or text_at(loading, "model_id"),
-        gpu_count=count,
+        gpu_count=math.prod(degrees),
         gpu=text_at(model, "accelerator_type"),
         shared_memory=worker.shared_memory if worker is not None else Text("unknown"),
     )

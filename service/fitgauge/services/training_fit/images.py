@@ -92,7 +92,7 @@ def _tokens_of(size: str | None, tower: Tower) -> int:
 
 def understood(workload: TrainingWorkload, spec: ModelSpec) -> dict[str, str | int | float | bool]:
     """Return the image fields of understood_as; empty without a tower."""
-    if not _has_tower(spec):
+    if spec.reads_text_alone:
         return {}
     sizes = {"image_tokens": workload.image_tokens} if workload.images else {}
     return {"images": workload.images, **sizes, "train_vision_tower": workload.train_vision_tower}
@@ -107,7 +107,7 @@ def assumptions(
         for field in ("images", "image_tokens", "train_vision_tower")
         if getattr(request, field) is None
     ]
-    if not left_out or not _has_tower(spec):
+    if not left_out or spec.reads_text_alone:
         return []
     if not workload.images:
         if request.images is not None:
@@ -141,7 +141,3 @@ def _without_gradients(workload: TrainingWorkload, spec: ModelSpec) -> bool:
         unit.part is Part.VISION and not unit.elements(trained=True)
         for unit in units(spec, workload)
     )
-
-
-def _has_tower(spec: ModelSpec) -> bool:
-    return any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)

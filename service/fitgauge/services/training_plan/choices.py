@@ -1,5 +1,6 @@
 """What a plan search chooses from, and the workload that all plans share."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from msgspec import structs
@@ -246,15 +247,14 @@ def refuse_impossible(base: TrainingWorkload, model: Model, choices: Choices) ->
     """Raise InvalidRequestError where no layout is possible, with the reason."""
     if any(True for count in choices.counts for _ in layouts(model.spec, base, choices, count)):
         return
-    most, product = choices.counts[-1], 1
+    most = choices.counts[-1]
     fixed = {
         "tensor_parallel": choices.tensor,
         "pipeline_parallel": choices.pipeline,
         "context_parallel": choices.context,
     }
     degrees = {name: values[0] for name, values in fixed.items() if values}
-    for degree in degrees.values():
-        product *= degree
+    product = math.prod(degrees.values())
     if most % product:
         detail = f"{product} ranks of the requested degrees do not divide {most} GPUs."
         raise impossible_degrees(

@@ -5,7 +5,7 @@ srt/mem_cache/kv_cache_configurator.py (mm_runtime_reservation_gb),
 srt/arg_groups/model_overrides/qwen3_vl.py."""
 
 from fitgauge.engine.accelerator import Accelerator
-from fitgauge.engine.model.spec import ModelSpec, Part
+from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.serving.sglang import gpus
 
@@ -48,8 +48,7 @@ _WIDE_TRANSPORT, _MANY_REQUESTS = 3 * GIB, 400
 def is_multimodal(spec: ModelSpec) -> bool:
     """Return whether SGLang takes more than text for the model by default."""
     return spec.architecture in _ENCODERS or (
-        spec.architecture not in TEXT_ONLY
-        and any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
+        spec.architecture not in TEXT_ONLY and not spec.reads_text_alone
     )
 
 

@@ -3,7 +3,7 @@ step, by framework."""
 
 import msgspec
 
-from fitgauge.engine.quantity import NOTHING, Bytes
+from fitgauge.engine.quantity import NOTHING, Bytes, more
 from fitgauge.engine.training.states.sharding import RankStates
 from fitgauge.engine.training.workload import Implementation, TrainingWorkload
 
@@ -154,11 +154,6 @@ def _bucket(trained: int, width: int) -> Bytes:
     """Return the size of a bucket [bytes]."""
     whole = BUCKET_ELEMENTS * width
     return Bytes(low=_filled(trained, width) // 10, expected=whole, high=whole)
-
-
-def more(size: Bytes, by: int) -> Bytes:
-    """Return the size and `by` [bytes] more."""
-    return Bytes(low=size.low + by, expected=size.expected + by, high=size.high + by)
 
 
 def _step_copy(workload: TrainingWorkload, rank: RankStates) -> int:

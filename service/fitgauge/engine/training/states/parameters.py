@@ -4,6 +4,7 @@ adapters.
 Two tensors of a checkpoint may be slices of one fused projection (see families/dense.py); here
 they are one again."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -54,10 +55,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def elements(self) -> int:
         """Numbers, over all `count`."""
-        product = self.count
-        for size in self.shape:
-            product *= size
-        return product
+        return math.prod(self.shape, start=self.count)
 
     @property
     def bytes(self) -> int:

@@ -19,10 +19,7 @@ def target_modules(spec: ModelSpec, workload: TrainingWorkload) -> list[str]:
     """Return PEFT's target_modules: one regular expression for a model whose tower gets no
     adapters, since PEFT would match linears of these names, and with all-linear every one, in the
     tower too (peft/tuners/tuners_utils.py, check_target_module_exists)."""
-    has_tower = (
-        any(block.part in (Part.VISION, Part.AUDIO) for block in spec.blocks)
-        and spec.task == "generate"
-    )
+    has_tower = not spec.reads_text_alone and spec.task == "generate"
     if has_tower and not (workload.images and workload.train_vision_tower):
         return [f"(?!.*({_TOWERS})).*\\.({'|'.join(map(re.escape, linear_names(spec, workload)))})"]
     if workload.lora_targets == "all_linear":

@@ -64,14 +64,9 @@ def _unsupported(model: Model, workload: TrainingWorkload, setup: Setup) -> Iter
         yield lacking("gradient_dtype", "ms-swift sums gradients in fp32: it has no flag for bf16.")
 
 
-def _sees(spec: ModelSpec) -> bool:
-    """Return whether a model has a vision tower, which pretrain_gpt.py has none of."""
-    return any(block.part is Part.VISION for block in spec.blocks)
-
-
 def megatron_command(model: Model, workload: TrainingWorkload, setup: Setup) -> list[object]:
     """Return the words of the command."""
-    if workload.uses_adapters or setup.algorithm != "sft" or _sees(model.spec):
+    if workload.uses_adapters or setup.algorithm != "sft" or model.spec.sees_images:
         return _swift(model, workload, setup)
     several, length = nodes(workload) > 1, workload.sequence_length
     moments = "bf16" if workload.optimizer == "adamw_bf16" else None
@@ -268,7 +263,7 @@ def _swift(model: Model, workload: TrainingWorkload, setup: Setup) -> list[objec
         "--tuner_type": "lora" if adapters else None,
         "--lora_rank": workload.lora_rank if adapters else None,
         "--target_modules": (megatron_modules(workload) or "all-linear") if adapters else None,
-        "--freeze_vit": switch(not workload.train_vision_tower) if _sees(spec) else None,
+        "--freeze_vit": switch(not workload.train_vision_tower) if spec.sees_images else None,
         **_of_swift(_fp8(workload)),
         "--optimizer_cpu_offload": turned_on(offloads),
         "--optimizer_offload_fraction": 1 if offloads else None,

@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Sequence
 
 from fitgauge.engine.model.model import Model
-from fitgauge.engine.model.spec import Part
 from fitgauge.engine.note import Note
 from fitgauge.engine.training.algorithms.rollout import steps_sampled
 from fitgauge.engine.training.algorithms.setup import Algorithm, Setup
@@ -237,7 +236,7 @@ def _encoder(model: Model, workload: TrainingWorkload) -> list[object]:
         length = "--generation_max_length"
     elif model.spec.task == "encoder_decoder":
         script, length = "summarization/run_summarization.py", "--max_source_length"
-    elif any(block.part is Part.VISION for block in model.spec.blocks):
+    elif model.spec.sees_images:
         script = "contrastive-image-text/run_clip.py"
     elif workload.loss != "none":
         script = "language-modeling/run_mlm.py"

@@ -411,6 +411,38 @@ def test_formats_of_a_cache_side_by_side_have_an_answer_each(ask):
     assert answer.understood.quantization == "awq"
 
 
+@pytest.mark.parametrize("words", ["2 requests per second", "2 req/s", "2 rps"])
+def test_requests_a_second_are_answered_by_how_many_run_at_once(ask, words):
+    answer = ask(f"llama 3.1 8b fp8 on an H100 at {words}, 1k in 200 out").answer
+    load = answer["speed"]["load"]
+    seconds = answer["speed"]["seconds_to_first_token"]["expected"] + (
+        load["output_tokens"] / answer["speed"]["tokens_per_second_per_request"]["expected"]
+    )
+    assert answer["summary"].startswith(f"2 requests a second are up to {load['concurrency']} at")
+    assert load["concurrency"] / seconds >= 2 > load["concurrency"] / 2 / seconds
+
+
+def test_more_requests_a_second_than_a_gpu_ends_are_said_to_be_too_many(ask):
+    answer = ask("Qwen3 8B on an L4 at 50 req/s, 1k in 200 out, enough?").answer
+    assert answer["summary"].startswith("50 requests a second are too many: about ")
+    assert answer["verdict"] == "fits"
+
+
+def test_requests_a_second_without_a_gpu_are_said_to_need_one(ask):
+    missing = ask("which GPU for llama 3.1 8b at 10 requests per second?").missing
+    assert missing == ["10 requests a second: name a GPU to see how many run at once."]
+
+
+@pytest.mark.parametrize("text, name", [("can I run foobar 13b on a 3090", "foobar")])
+def test_a_name_before_a_size_that_is_not_known_is_said(ask, text, name):
+    assert ask(text).missing == [f"model: {name} is not known; the answer is of any 13b."]
+
+
+@pytest.mark.parametrize("word", ["a dense", "my quantized", "qlora", "running", "the other"])
+def test_words_before_a_size_that_name_no_model_are_not_named(ask, word):
+    assert ask(f"does {word} 13b fit on an A100 80GB").missing == []
+
+
 def test_where_weights_are_not_published_those_that_fit_are_listed(ask):
     answer = ask("can I run chatgpt on an RTX 3070 with 32 GB of RAM?")
     assert answer.operation == "list_models_that_fit"

@@ -5,12 +5,19 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from fitgauge.catalog.name_parts import Name
+from fitgauge.catalog.name_parts import DESCRIPTIVE, Name
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats import FORMAT
 from fitgauge.services.ask.intent import DISTILLS
 from fitgauge.services.ask.names import ModelNames
 from fitgauge.services.ask.topics import is_about
+from fitgauge.services.ask.vocabulary import (
+    METHOD_PHRASES,
+    NOISE,
+    PHRASES,
+    SERVING,
+    TRAINING,
+)
 
 _JOINED = re.compile(
     r"[\s,、/&]*(?:(?:models?|llms?)\s*)?[\s,、/&]*(?:and|or|to|next to|alongside|besides?"
@@ -54,6 +61,22 @@ _PAST = re.compile(
 )
 """What stands before a model that somebody no longer runs."""
 
+_BEFORE_NAMES = (
+    *("an?", "the", "your", "my", "of", "for", "with", "does", "is", "will", "can", "load", "use"),
+    *("runs?", "running", "serve", "host", "deploy", "try", "train", "fine-?tune"),
+)
+_LIKE_A_NAME = re.compile(
+    rf"(?:^|\b(?:{'|'.join(_BEFORE_NAMES)}) )(?!(?:{'|'.join(_BEFORE_NAMES)}) )"
+    r"([a-z][a-z-]{2,}[a-z]) $",
+    re.IGNORECASE,
+)
+"""A word between one that names follow and a size."""
+_DESCRIBING = NOISE | DESCRIPTIVE | set(SERVING) | set(TRAINING) | {
+    *("model", "models", "other", "merged", "dense", "quantized", "multiple", "several", "typical"),
+    *("private", "custom", "whole", "regular", "normal", "second", "bigger", "larger", "smaller"),
+    *("uncensored", "coding", "hypothetical", "generic"),
+}  # fmt: skip
+"""Words there that name no model."""
 _SIZED = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
 
 _BEFORE = 40
@@ -125,6 +148,15 @@ def of_the_same_family(text: str, size: str, facts: Sequence[Fact], names: Model
         if fact.kind == "model" and other != fact.value and names.has(other):
             return other
     return size
+
+
+def unknown_name(text: str, size: Fact) -> str | None:
+    """Return the word that stands like a name before a size: "run foobar 13b"; None where a word
+    of the language does, or none."""
+    match = _LIKE_A_NAME.search(text[: size.start])
+    word = match[1].lower() if match is not None else ""
+    others = word in _DESCRIBING or any((word,) in one for one in (PHRASES, METHOD_PHRASES))
+    return None if match is None or others else match[1]
 
 
 def with_size(text: str, family: str) -> str:

@@ -43,6 +43,7 @@ from fitgauge.services.ask.model_choice import (
     choose_model,
     draft_model,
     of_the_same_family,
+    unknown_name,
     with_size,
     without_other_words,
 )
@@ -148,6 +149,8 @@ class _Choice:
         self._gpus = gpus
         self._names = models
         self._used: set[int] = set()
+        self._notes: list[str] = []
+        """What the text says and the answer leaves out."""
         self._draft: str | None = None
         """The model that drafts tokens for the one that is meant."""
         self._settings_named = [token for token in tokens if token.kind in _SETTINGS_NAMED]
@@ -172,7 +175,7 @@ class _Choice:
         terse = self._is_terse()
         hardware = self._of("hardware")
         gpu, names, count = choose(self._text, hardware, self._questions, self._gpus, terse=terse)
-        notes = [*other_memory(hardware, self._gpus)]
+        notes = [*self._notes, *other_memory(hardware, self._gpus)]
         if not (gpu or names) and (free := free_gpu(self._text)) is not None:
             gpu, count, note = free[0], count or free[1], free[2]
             notes.append(note)
@@ -294,8 +297,10 @@ class _Choice:
             model = closed_model_in(self._text)
         elif model is not None and not any(map(str.isdigit, model)):
             model = with_size(self._text, model)
-        elif model is not None and any(one.kind == "size" and one.value == model for one in facts):
-            model = of_the_same_family(self._text, model, facts, self._names)
+        elif sizes := [one for one in facts if one.kind == "size" and one.value == model]:
+            model = of_the_same_family(self._text, str(model), facts, self._names)
+            if (name := unknown_name(self._text, sizes[0])) and model == sizes[0].value:
+                self._notes.append(f"model: {name} is not known; the answer is of any {model}.")
         return model, models
 
     # Settings

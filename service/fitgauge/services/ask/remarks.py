@@ -59,14 +59,6 @@ _REMARKS = (
         "the answer keeps the cache on the GPU: send `kv_offload_gib` for a part in host memory.",
     ),
     (
-        re.compile(
-            r"\b\d+ (?:requests?|req|queries|prompts) ?(?:/|per|a|each) ?(?:s|sec|second)\b"
-            r"|\b\d+ ?[rq]ps\b"
-        ),
-        "how many requests run at once follows from how long each takes; the answer is of as many"
-        " at once.",
-    ),
-    (
         re.compile(r"not divisible by weight quantization block_[nk]\b"),
         "vLLM that prints this loads no FP8 experts whose shard is no multiple of their blocks:"
         " send a smaller `tensor_parallel`, with `expert_parallel` or `pipeline_parallel`.",

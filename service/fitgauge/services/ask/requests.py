@@ -16,6 +16,7 @@ from fitgauge.services.ask.halves import Halves
 from fitgauge.services.ask.intent import (
     turboquant,
 )
+from fitgauge.services.ask.rates import requests_a_second
 from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
@@ -204,6 +205,11 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             drafted="draft_model" in fields,
             training=reading.training,
         )
+    is_load = (
+        reading.operation == "check_fit" and _names_gpus(fields) and "concurrency" not in fields
+    )
+    if (rate := requests_a_second(reading.text)) and reading.operation in _REMARKED and not is_load:
+        notes.append(f"{rate:g} requests a second: name a GPU to see how many run at once.")
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
         if format_of_cache := turboquant(reading.text):

@@ -22,6 +22,12 @@ from fitgauge.services.ask.most import (
     wants_most,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.rates import (
+    MOST_AT_ONCE,
+    rate_in_words,
+    requests_a_second,
+    seconds_of_each,
+)
 from fitgauge.services.ask.reading import Reader, Reading
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
@@ -164,12 +170,33 @@ class AskService:
         if (most := most_of(reading.text, reading.understood, request, result)) is not None:
             changed, lead = most
             result = await self._fit(changed)
+        result, at_rate = await self._at_rate(reading.text, request, result)
+        lead += at_rate
         lead += copies_in_words(reading.text, result)
         if is_about(reading.text, "rate"):
             lead += speed_in_words(result)
         if is_about(reading.text, "cache"):
             lead += cache_in_words(result)
         return structs.replace(result, summary=lead + result.summary)
+
+    async def _at_rate(
+        self, text: str, request: FitRequest, result: FitAnswer
+    ) -> tuple[FitAnswer, str]:
+        """Return the answer at as many requests at once as so many a second are, and what to say
+        of it: the fewest of which as many end, else the most that fit."""
+        rate = requests_a_second(text)
+        if rate is None or request.gpu is None or request.concurrency is not None:
+            return result, ""
+        lead, at_once = "", 1
+        while at_once <= MOST_AT_ONCE:
+            answer = await self._fit(structs.replace(request, concurrency=at_once))
+            seconds = seconds_of_each(answer)
+            if answer.verdict != "fits" or seconds is None:
+                break
+            reached = at_once >= rate * seconds
+            result, lead = answer, rate_in_words(rate, answer, seconds, reached=reached)
+            at_once = MOST_AT_ONCE + 1 if reached else 2 * at_once
+        return result, lead
 
     async def _with_largest_batch(
         self, reading: Reading, request: TrainingRequest, result: TrainingAnswer

@@ -94,7 +94,8 @@ _SETTINGS: Mapping[str, str] = {
     "UNIT": (  # what a number may count that no request has a field for
         "layers|layer|steps|step|iterations|hours|minutes|seconds|"
         "days|weeks|months|years|times|core|cores|threads|experts|percent|adapters|images|"
-        "workers|bits|instances|points|frames"
+        "workers|bits|instances|points|frames|requests per second|requests a second|"
+        "queries per second|prompts per second|rps|qps"
     ),
 }
 

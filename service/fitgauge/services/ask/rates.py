@@ -1,0 +1,44 @@
+"""Requests a second in a question, and how many of them run at once."""
+
+import re
+
+from fitgauge.services.common.fit_schemas import FitAnswer
+
+_RATE = re.compile(
+    r"\b(\d{1,5}(?:\.\d{1,2})?) ?(?:(?:requests?|reqs?|queries|prompts) ?(?:/|per|a|each) ?"
+    r"(?:s|sec|second)\b|[rq]ps\b)",
+    re.IGNORECASE,
+)
+MOST_AT_ONCE = 1024
+"""Requests at once that are tried."""
+
+
+def requests_a_second(text: str) -> float | None:
+    """Return how many requests a second a text sends; None where it does not say."""
+    match = _RATE.search(text)
+    return float(match[1]) or None if match is not None else None
+
+
+def seconds_of_each(answer: FitAnswer) -> float | None:
+    """Return how long each request of an answer's load takes, from its arrival to its last token
+    [s]; None where no speed is known."""
+    if answer.speed is None or answer.speed.seconds_to_first_token is None:
+        return None
+    tokens = answer.speed.load.output_tokens
+    speed = answer.speed.tokens_per_second_per_request.expected
+    return answer.speed.seconds_to_first_token.expected + tokens / speed
+
+
+def rate_in_words(rate: float, answer: FitAnswer, seconds: float, *, reached: bool) -> str:
+    """Return how many requests at once a rate is, as a sentence with a space behind it. seconds:
+    of each request; reached: whether the answer's load ends as many a second."""
+    assert answer.speed is not None
+    load = answer.speed.load
+    each = f"each {load.prompt_tokens:,} + {load.output_tokens:,} tokens in {seconds:.1f} s"
+    if reached:
+        return f"{rate:g} requests a second are up to {load.concurrency} at once, {each}. "
+    most = load.concurrency / seconds
+    return (
+        f"{rate:g} requests a second are too many: about {most:.2g} end a second with"
+        f" {load.concurrency} at once, {each}. "
+    )

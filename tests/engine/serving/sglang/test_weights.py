@@ -100,6 +100,7 @@ def test_experts_whose_blocks_a_rank_would_cut_are_refused(
         ("openai/gpt-oss-20b", 33_554_432),
         ("google/gemma-3n-E4B-it", 67_108_864),  # a table of windows, one of the others
         ("deepseek-ai/DeepSeek-V4-Flash", 1_073_741_824),  # two, and both in complex numbers
+        ("Qwen/Qwen2.5-VL-32B-Instruct", 65_536_000),  # its tower has frequencies alone
     ],
 )
 def test_rotary_tables_are_in_float32(model: str, size: int) -> None:

@@ -8,13 +8,14 @@ read in."""
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention, Recurrent
-from fitgauge.engine.model.spec import ModelSpec
+from fitgauge.engine.model.spec import ModelSpec, VisionSection
 from fitgauge.engine.serving.sglang.gpus import total_mib
 from fitgauge.engine.serving.sglang.multimodal import (
     CAPTURED_MULTIMODAL,
     has_profile,
     is_multimodal,
 )
+from fitgauge.engine.serving.sglang.quirks import quirks
 from fitgauge.engine.serving.token_pool import held
 from fitgauge.engine.serving.workload import Workload
 
@@ -224,6 +225,8 @@ def vision_factor(spec: ModelSpec, version: tuple[int, ...]) -> float:
     section = spec.vision_section
     if section is None:
         return 1.0
+    if quirks(spec).unread_tower:
+        section = VisionSection(None, None)
     layers, width = section.layers or _TOWER[0], section.width or _TOWER[1]
     size = layers * width**2 / (_TOWER[0] * _TOWER[1] ** 2)
     return 0.95 * max(0.8, min(1.05, 1.0 - 0.1 * (size - 1.0)))

@@ -56,6 +56,15 @@ class Quirks(NamedTuple):
     """Its attention holds every rotary table in complex64 too, as many bytes. Source:
     deepseek_v4.py, freqs_cis."""
 
+    tower_frequencies: bool = False
+    """Its tower keeps the frequencies of its positions and no table. Source: qwen2_vl.py,
+    qwen2_5_vl.py."""
+
+    unread_tower: bool = False
+    """Its config class leaves `vision_config` a dict, of which no size is read. Source:
+    configs/minimax_vl.py, MiniMaxM3VLConfig, to which transformers 5 gives a constructor that
+    skips its parent's."""
+
     shared_expert_in_experts: bool = False
     """Its shared expert, as wide as a routed one, is one more of them, also under expert
     parallelism: each rank holds it. Source: qwen3_next.py, enable_cuda_shared_expert_fusion;
@@ -98,11 +107,12 @@ _QUIRKS: Mapping[str, Quirks] = {
     "lfm2": _LFM,
     "lfm2_moe": _LFM,
     "minimax_m3": _ROUTER,
-    "minimax_m3_vl": _ROUTER,
+    "minimax_m3_vl": _ROUTER._replace(unread_tower=True),
     "mistral3": Quirks(whole=("multi_modal_projector.",)),
     "mllama": Quirks(whole=("multi_modal_projector.",), padded_heads=True),
     "olmo": Quirks(unquantized=("self_attn",)),
-    "qwen2_5_vl": _PADDED,
+    "qwen2_5_vl": _PADDED._replace(tower_frequencies=True),
+    "qwen2_vl": Quirks(tower_frequencies=True),
     "qwen3_5": _QWEN_VISION,
     "qwen3_5_moe": _QWEN_VISION,
     "qwen3_next": Quirks(shared_expert_in_experts=True),

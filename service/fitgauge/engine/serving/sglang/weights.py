@@ -134,10 +134,11 @@ def lengthened_tables(spec: ModelSpec, context_length: int) -> ModelSpec:
 def buffer_bytes(spec: ModelSpec) -> int:
     """Return the bytes of rotary tables, which are in float32 whatever the model is in. Source:
     srt/layers/rotary_embedding/base.py."""
+    of_class = quirks(spec)
     tables = (
         size_of(table.positions * table.dim, table.dtype or "F32")
         for table in spec.rotary_tables
-        if table.tower or vllm.rotates(spec, table, None)
+        if (not of_class.tower_frequencies if table.tower else vllm.rotates(spec, table, None))
     )
-    copies = 2 if quirks(spec).complex_frequencies else 1
+    copies = 2 if of_class.complex_frequencies else 1
     return position_bytes(spec) + copies * sum(tables)

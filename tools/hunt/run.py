@@ -110,6 +110,7 @@ def _answers(
         **os.environ,
         "PYTHONPATH": str(ROOT / "tools"),
         "LD_LIBRARY_PATH": str(_driver(python)),
+        "PYTHONDONTWRITEBYTECODE": "",  # else each case compiles the engine anew
     }
     for _ in range(RESTARTS):
         if not _unanswered(cases, answers):

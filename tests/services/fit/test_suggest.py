@@ -385,6 +385,20 @@ def test_a_model_published_in_a_format_of_files_is_served_from_its_own(check_fit
     assert not any("as published" in one.change for one in answer.suggestions)
 
 
+def test_another_file_of_a_repository_is_suggested_and_started(check_fit: Check) -> None:
+    repository = "bartowski/Qwen2.5-32B-Instruct-GGUF"
+    answer = check_fit(model=f"{repository}:Q6_K", gpu="RTX A5000", engine="llama.cpp")
+    first = answer.suggestions[0]
+    assert (first.change, first.verdict) == ("take a Q4_K_M file", "fits")
+    assert first.launch is not None
+    assert f"-hf {repository}:Q4_K_M " in first.launch.command
+    other = check_fit(
+        model=f"{repository}:Q6_K", gpu="RTX A5000", engine="llama.cpp", quantization="q4_k_m"
+    )
+    assert other.per_gpu is not None
+    assert first.required_bytes == other.per_gpu.required_bytes.expected
+
+
 def test_where_little_is_lacking_host_memory_is_enough_to_fit(check_fit: Check) -> None:
     answer = check_fit(model="openai/gpt-oss-20b", gpu="RTX 3060 12GB", engine="llama.cpp")
     offloads = [one for one in answer.suggestions if "cpu_offload_gib" in one.request]

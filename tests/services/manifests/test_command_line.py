@@ -132,7 +132,7 @@ def test_variables_are_settings_where_the_engine_reads_them():
             OLLAMA_CONTEXT_LENGTH="16384", OLLAMA_NUM_PARALLEL="2", OLLAMA_KV_CACHE_TYPE="q8_0",
         )
     )  # fmt: skip
-    assert ollama.engine.name == "ollama"
+    assert (ollama.engine.name, ollama.log.model) == ("ollama", "llama3:8b")
     assert ollama.log.flags == {
         "context_length": 16384, "concurrency": 2, "kv_cache_dtype": "q8_0"
     }  # fmt: skip

@@ -152,3 +152,19 @@ def test_a_file_of_settings_is_read_and_the_command_goes_before_it():
 def test_a_file_of_settings_that_is_nowhere_is_named():
     (note,) = command(POD.replace("COMMAND", SETTINGS_FILE)).notes
     assert note.message == "`--config`: /scripts/vllm.yaml is not here: what it sets is left out."
+
+
+def test_what_a_file_nests_is_no_flag_of_that_name():
+    settings = SETTINGS.partition("    model:")[0] + (
+        "    kv_cache_config: {free_gpu_memory_fraction: 0.8}\n"
+        "    cuda_graph_config: {max_batch_size: 8}\n"
+    )
+    start = (
+        "command: [trtllm-serve, Qwen/Qwen3-8B, --max_batch_size, '64', --extra_llm_api_options,"
+        " /scripts/vllm.yaml]"
+    )
+    found = command(settings + "---\n" + POD.replace("COMMAND", start))
+    assert found.log.flags == {"max_num_seqs": 64, "gpu_memory_utilization": 0.8}
+    assert [note.message.split("`")[1] for note in found.notes] == [
+        "--cuda_graph_config.max_batch_size"
+    ]

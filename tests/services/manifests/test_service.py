@@ -378,7 +378,9 @@ DYNAMO = """kind: DynamoGraphDeployment
 metadata: {name: graph}
 spec:
   services:
-    Frontend: {extraPodSpec: {mainContainer: {image: dynamo}}}
+    Frontend:
+      componentType: frontend
+      extraPodSpec: {mainContainer: {image: nvcr.io/nvidia/ai-dynamo/sglang-runtime:0.6.0}}
     VllmPrefillWorker:
       resources: {limits: {gpu: "1"}}
       extraPodSpec:

@@ -116,6 +116,9 @@ class ContainerStart(NamedTuple):
     settings_flags: tuple[str, ...] = ()
     """Flags that name a file of further settings, in YAML."""
 
+    dotted_settings: bool = False
+    """Whether what such a file nests is no flag in JSON, but one of each key, with a dot."""
+
     names_model_first: bool = False
     """Whether the model may also be the first word after the program."""
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fitgauge.catalog.format_names import take_formats
+from fitgauge.catalog.variants import file_type
 from fitgauge.engine.memo import WeakMemo
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.quantization.requested import (
     UNQUANTIZED,
     canonical_name,
+    is_gguf_format,
     requested_form,
     requested_scheme,
 )
@@ -71,6 +73,9 @@ def holds_requested(model: Model, quantization: str) -> bool:
     mixes others in. Raises UnsupportedError for an unknown format."""
     if model.source == "size":
         return False
+    file = model.stored.file_name if model.stored else None
+    if file is not None and is_gguf_format(quantization):
+        return canonical_name(file_type(file) or "") == canonical_name(quantization)
     if model.is_quantized and take_formats(model.id.lower())[1] == canonical_name(quantization):
         return True
     dtype = UNQUANTIZED.get(canonical_name(quantization))

@@ -117,11 +117,17 @@ def source_of(model: Model, quantization: str | None, engine: EngineName) -> Sou
 
 def _gguf(model: Model, quantization: str | None, row: Engine) -> Source:
     """Return a GGUF file: of the repository itself, of one that is known, or a placeholder."""
-    if model.stored is not None and model.stored.file_name is not None:
+    file = model.stored.file_name if model.stored is not None else None
+    if file is not None:
+        other = None
+        if quantization is not None and not holds_requested(model, quantization):
+            other = canonical_name(quantization).upper()
         if model.source == "config":  # a file of this machine, which Ollama has to import first
-            return Source(_placeholder(model, "imported", row) if row.hub_prefix else model.id)
-        name = model.stored.file_name.removesuffix(".gguf")
-        return Source(f"{row.hub_prefix}{model.id}:{GgufFiles(name, ()).label}")
+            imported = "imported" if row.hub_prefix else None
+            form = other or imported
+            return Source(_placeholder(model, form, row) if form else model.id)
+        label = other or GgufFiles(file.removesuffix(".gguf"), ()).label
+        return Source(f"{row.hub_prefix}{model.id}:{label}")
     if quantization is not None:
         name = canonical_name(quantization)
         form = UNQUANTIZED.get(name, name.upper())

@@ -194,7 +194,8 @@ def _read(row: Engine, command: Sequence[Text], container: Container, line: int)
     fitted = [flag for flag in flags if flag.value in facts.fitted_context.get(_key(flag), ())]
     flags = tuple(flag for flag in flags if flag not in fitted)
     texts = [*variables, *(flag.text for flag in flags)]
-    loaded = _MODEL_LOADED.search(" ".join((*container.hooks, *command)))
+    script = [word for one in commands(container) for word in one]
+    loaded = _MODEL_LOADED.search(" ".join((*container.hooks, *script)))
     hook = [f"ollama run {loaded['tag']}"] if loaded else []
     log = _parsed(row, [start, *hook, *texts])
     if model is None:
@@ -239,7 +240,7 @@ def _with_settings(
         if _key(flag) not in facts.settings_flags or flag.value is None:
             continue
         result.remove(flag)
-        more = file_words(files, flag.value)
+        more = file_words(files, flag.value, dotted=facts.dotted_settings)
         if more is None:
             message = f"`{flag.name}`: {flag.value} is not here: what it sets is left out."
             notes.append(Note(flag.name.line, message))

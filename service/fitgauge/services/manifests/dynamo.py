@@ -1,8 +1,9 @@
 """Servers of NVIDIA Dynamo: the workers of a DynamoGraphDeployment.
 
 Source: ai-dynamo/dynamo components/backends/vllm/deploy/README.md and disagg.yaml (services,
-resources.limits.gpu, extraPodSpec.mainContainer, subComponentType), and its workers' flags
-(`--is-prefill-worker`, `--disaggregation-mode`)."""
+resources.limits.gpu, extraPodSpec.mainContainer, subComponentType), its workers' flags
+(`--is-prefill-worker`, `--disaggregation-mode`), and its operator's DefaultSharedMemorySize,
+8 GiB."""
 
 from collections.abc import Iterator
 
@@ -14,6 +15,8 @@ from fitgauge.services.manifests.workloads import container_of, owner_of
 from fitgauge.services.manifests.yaml_text import Block, Text, block_at, items_at, text_at
 
 _POOLS = ("prefill", "decode")
+_SERVE_NO_MODEL = frozenset({"frontend", "planner", "epp"})
+"""Components that the image of an engine runs without a model."""
 
 
 def dynamo_graph(document: Block, _: References) -> Iterator[Container]:
@@ -24,7 +27,7 @@ def dynamo_graph(document: Block, _: References) -> Iterator[Container]:
     for (name, service), pool in zip(services.items(), pools, strict=True):
         pod = block_at(service, "extraPodSpec")
         main = block_at(pod, "mainContainer")
-        if not main:
+        if not main or text_at(service, "componentType") in _SERVE_NO_MODEL:
             continue
         nodes = text_at(service, "multinode", "nodeCount") or ""
         limits = block_at(service, "resources", "limits")
@@ -36,6 +39,7 @@ def dynamo_graph(document: Block, _: References) -> Iterator[Container]:
             container,
             resources=Block({"limits": _limits(limits, gpus)}),
             pool=pool if disaggregated else None,
+            shared_memory=container.shared_memory or Text("unlimited"),
         )
 
 

@@ -1,8 +1,9 @@
 """Servers of KServe: InferenceService with its ServingRuntime, LLMInferenceService.
 
 Source: kserve/kserve python/huggingfaceserver/README.md and config/llmisvcconfig/
-(config-llm-template.yaml; config-llm-prefill-template.yaml: prefill has pods and parallelism of its
-own; config-llm-worker-data-parallel.yaml: `worker` pods follow the leader of `template`)."""
+(config-llm-template.yaml, which mounts 1 GiB at /dev/shm; config-llm-prefill-template.yaml:
+prefill has pods and parallelism of its own; config-llm-worker-data-parallel.yaml: `worker` pods
+follow the leader of `template`)."""
 
 from collections.abc import Iterator
 
@@ -95,4 +96,5 @@ def llm_inference_service(document: Block, _: References) -> Iterator[Container]
                 group_size=pods_of_a_group(parallelism) if "worker" in part else 1,
                 model=model,
                 pool=pool,
+                shared_memory=container.shared_memory or Text("unlimited"),
             )

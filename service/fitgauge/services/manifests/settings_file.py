@@ -19,11 +19,16 @@ from fitgauge.services.manifests.yaml_text import (
 )
 
 
-def setting_words(settings: Block) -> Iterator[Text]:
-    """Yield settings as words of a command line, mappings as JSON."""
+def setting_words(settings: Block, *, dotted: bool = False) -> Iterator[Text]:
+    """Yield settings as words of a command line, mappings as JSON; dotted: as flags of their
+    keys."""
     for key, value in settings.items():
         line = getattr(value, "line", settings.line)
         if value is None or value == "false":
+            continue
+        if dotted and isinstance(value, Block):
+            nested = Block({f"{key}.{name}": one for name, one in value.items()})
+            yield from setting_words(nested, dotted=True)
             continue
         yield text_of(f"--{key}", line)
         if isinstance(value, Block):
@@ -34,15 +39,20 @@ def setting_words(settings: Block) -> Iterator[Text]:
             yield text_of(value, line)
 
 
-def file_words(files: Mapping[str, Text], path: str) -> list[Text] | None:
-    """Return the settings in the file at a path as words of a command line; None where no such file
-    is known. Raises UnreadableYamlError."""
+def file_words(files: Mapping[str, Text], path: str, *, dotted: bool) -> list[Text] | None:
+    """Return the settings in the file at a path as words of a command line, as `setting_words`
+    does; None where no such file is known. Raises UnreadableYamlError."""
     text = files.get(path)
     if text is None:
         return None
     held = documents(text, text.line + 1)
     blocks = [at_line(one, text.line) if not text.in_file else one for one in held]
-    return [word for one in blocks if isinstance(one, Block) for word in setting_words(one)]
+    return [
+        word
+        for one in blocks
+        if isinstance(one, Block)
+        for word in setting_words(one, dotted=dotted)
+    ]
 
 
 def _plain(value: Node) -> object:

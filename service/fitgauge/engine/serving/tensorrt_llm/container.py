@@ -9,10 +9,14 @@ CONTAINER = ContainerStart(
     programs=(("trtllm-serve", "serve"), ("trtllm-serve",), ("dynamo.trtllm",)),
     names_model_first=True,
     settings_flags=("--extra-llm-api-options", "--config"),
+    dotted_settings=True,
+    spellings={
+        "--kv-cache-config.free-gpu-memory-fraction": "--kv-cache-free-gpu-memory-fraction",
+    },
     unrelated_flags=frozenset(
         {
-            "--backend", "--host", "--log-level", "--port", "--reasoning-parser", "--tokenizer",
-            "--trust-remote-code",
+            "--backend", "--host", "--kv-cache-config.enable-block-reuse", "--log-level", "--port",
+            "--reasoning-parser", "--tokenizer", "--trust-remote-code",
         }
     ),
 )  # fmt: skip

@@ -33,7 +33,10 @@ CONTAINER = ContainerStart(
         "--device": frozenset({"auto", "cuda"}),
     },
     harmless_values={
-        "--kv-transfer-config": re.compile(r'"kv_connector"\s*:\s*"(?:Nixl|Mooncake|MoRIIO)\w*"')
+        "--kv-transfer-config": re.compile(
+            r'"kv_connector"\s*:\s*"(?:Nixl|Mooncake|MoRIIO)\w*"'
+        ),
+        "--speculative-config": re.compile(r'"method"\s*:\s*"(?:ngram|suffix)"'),
     },
     # v1/core/kv_cache_planning.py, _auto_fit_max_model_len
     fitted_context={"--max-model-len": frozenset({"auto", "-1"})},

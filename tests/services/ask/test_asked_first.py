@@ -257,3 +257,9 @@ def test_an_error_of_blocks_is_told_what_it_means(ask):
         " quantization block_n = 128. Qwen3-30B-A3B-FP8 on 4x 3090 tp 4"
     )
     assert any("send a smaller `tensor_parallel`" in one for one in ask(text).missing)
+
+
+def test_the_most_of_the_one_row_that_fits_is_said_with_its_name(ask):
+    answer = ask("H100 NVL vs H100 SXM: Llama 3.3 70B FP8 at 16k, how many users each?").answer
+    assert [row["verdict"] for row in answer["items"]].count("fits") == 1
+    assert answer["summary"].startswith("Requests at once at most: 1 x H100 NVL ")

@@ -54,8 +54,8 @@ def host_memory(
         return float(lacking[1]), ""
     if sizes:
         return max(sizes), ""
-    if _OFFLOADED.search(text):
-        return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
     if _HOW_MUCH.search(text):
         return _ENOUGH, "host_memory_gib: taken as enough, since how much is needed is asked."
+    if _OFFLOADED.search(text):
+        return _USUAL, f"host_memory_gib: taken as {_USUAL:g}; say how much the machine has."
     return None, ""

@@ -34,6 +34,12 @@ OTHERS = (
 )
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
 
+FEWEST = (
+    r"\b(?:fewest|least|minim(?:um|al)|min\.?)\s+(?:(?:number|count|amount) of\s+)?"
+    r"(?:gpus?|cards?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s)\b"
+)
+"""As few GPUs as will do: "minimum number of H200s"."""
+
 GPUS = re.compile(
     r"\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to)"
     r" (?:buy|get|rent|order|purchase)\b"
@@ -49,7 +55,7 @@ GPUS = re.compile(
     r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest|special)\b"
     r"[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?|instance|memory)\b"
     r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
-    r"|\b(?:fewest|least)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
+    rf"|{FEWEST}"
     r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
     r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
     r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]"

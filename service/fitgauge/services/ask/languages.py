@@ -56,6 +56,10 @@ _WORDS: Mapping[str, str] = {
         r"|en iyi"
     ),
     "better": r"besser|mieux|mejor|melhor|migliore|lepiej|lepsz\w+|daha iyi",
+    "versus": (
+        r"gegenüber|verglichen mit|par rapport (?:à|aux?)|rispetto a(?:lla)?|frente a"
+        r"|comparad[oa] (?:con|a|com)|по сравнению с"
+    ),
     "or": r"oder|ou|oppure|или|lub|veya|o(?= (?:una?|dos|due|tres?)\b)",
     "faster": (
         r"schneller\w*|plus rapides?|(?:m[áa]s|mais) r[áa]pid[oa]s?|più veloc[ei]|быстре\w+"

@@ -30,6 +30,7 @@ _PIXELS = re.compile(r"\d{3,5}x(\d{3,5})")
 _NUMBERED = frozenset({
     "windows", "win", "ubuntu", "debian", "macos", "ios", "android", "iphone", "pixel", "cuda",
     "driver", "python", "pytorch", "torch", "rocm", "ryzen", "hx", "gen", "gen.",
+    "i3", "i5", "i7", "i9", "xeon", "epyc", "threadripper",
 })  # fmt: skip
 """Words whose number is a part of their name: "Windows 10"."""
 _NUMBERED_GPUS = frozenset({"rtx", "gtx"})
@@ -89,14 +90,20 @@ def _is_memory_of(scan: Scan, amount: float, word: str) -> bool:
     return scan.gpus.anchors(word) and scan.gpus.find(f"{word} {amount:g}GB") is not None
 
 
+def _is_of_a_name(scan: Scan, index: int) -> bool:
+    """Return whether a number ends a name that is no GPU's: "Windows 10", "Ryzen 5800X"."""
+    before, further = scan.peek(index - 1), scan.peek(index - 2)
+    if before is not None and before.low == "-" and before.glued:
+        before = further
+    return before is not None and before.low in _NUMBERED
+
+
 def _is_index(scan: Scan, index: int) -> bool:
     """Return whether a number is that of a GPU in a list, or ends the name of something else:
     "GPU 0: NVIDIA A40", a row of nvidia-smi, "Ryzen 7 AI 350 (Radeon 860M)"."""
     before, after, further = (scan.peek(index + offset) for offset in (-1, 1, 2))
     if before is None or after is None:
         return False
-    if before.low in _NUMBERED:
-        return True
     if after.low == ":":
         return before.low in _LISTED
     if after.low in "(（":
@@ -137,7 +144,7 @@ def read_number(scan: Scan, index: int) -> int:
     """Read a number and its unit."""
     if (product := _read_product(scan, index)) is not None:
         return product
-    number = _number_at(scan, index)
+    number = None if _is_of_a_name(scan, index) else _number_at(scan, index)
     if number is None:
         return scan.emit("OTHER", None, index, index)
     return _read_bare(scan, number) if number.unit is None else _read_measured(scan, number)

@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from fitgauge.services.ask.intent import (
+    FEWEST,
     GPUS,
     MEMORY,
     NEED,
@@ -34,7 +35,7 @@ _MODELS = re.compile(
 
 _COUNT_OF_GPUS = re.compile(
     rf"\bhow many\b(?!{OTHERS})|\b(?:gpu|card) count\b"
-    r"|\b(?:fewest|least|minimum|min\.?|minimal)\s+(?:number of\s+)?(?:gpus?|cards?)\b"
+    rf"|{FEWEST}"
     r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
 )
 

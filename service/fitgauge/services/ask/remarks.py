@@ -73,6 +73,7 @@ _REMARKS = (
             r"|[€£]\s?\d[\d.,]*k?\b(?!\s*(?:/|per|an|a) ?(?:h|mo))"
             r"|\b\d[\d.,]*k? ?(?:€|(?:euros?|eur|usd|gbp|dollars|bucks)\b)"
             r"(?!\s*(?:/|per|an|a) ?(?:h|mo))"
+            r"|\d+ ?[万千]?(?:元|(?:以内)?的?预算)|预算\D{0,3}\d+ ?[万千]?"
         ),
         "what GPUs cost to buy is not known here; prices are those of renting. Send"
         " `max_usd_per_hour` for a limit.",

@@ -246,7 +246,7 @@ class AskService:
         lead = speeds_in_words(await self._each(side_by_side(reading.understood, table)))
         if wants_most(reading.text, reading.understood) and (rows := fitting_rows(table)):
             each = await self._each([as_question(row, reading.understood) for row in rows])
-            lead = most_of_each(reading.text, reading.understood, row_names(rows), each)
+            lead = most_of_each(reading.text, reading.understood, row_names(rows, table), each)
         if is_about(reading.text, "one gpu"):
             lead = together(table) or lead
         return structs.replace(table, summary=lead + table.summary), remarks

@@ -1,5 +1,6 @@
 """What a question in plain words wants of a table besides its rows."""
 
+import itertools
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -50,19 +51,19 @@ def fitting_rows(table: CompareAnswer) -> list[CompareRow]:
     """Return the rows of a table that fit, where they are few enough to say something of each;
     empty for others."""
     rows = [row for row in table.items if row.verdict == "fits"]
-    return rows if 1 < len(rows) <= _FEW_GPUS else []
+    return rows if len(rows) <= _FEW_GPUS else []
 
 
-def row_names(rows: Sequence[CompareRow]) -> list[str]:
-    """Return each row by what tells it from the others."""
-    columns = [
-        [row.model for row in rows],
-        [f"{row.gpu_count} x {row.gpu}" for row in rows],
-        [str(row.quantization) for row in rows],
-        [str(row.engine) for row in rows],
-    ]
-    telling = [column for column in columns if len(set(column)) > 1]
-    return [" ".join(parts) for parts in zip(*telling, strict=True)] or [""] * len(rows)
+def row_names(rows: Sequence[CompareRow], table: CompareAnswer) -> list[str]:
+    """Return each of some rows of a table by what tells the table's rows apart."""
+    names = [_columns(row) for row in rows]
+    telling = [len(set(column)) > 1 for column in zip(*map(_columns, table.items), strict=True)]
+    return [" ".join(itertools.compress(name, telling)) for name in names]
+
+
+def _columns(row: CompareRow) -> tuple[str, ...]:
+    gpus = f"{row.gpu_count} x {row.gpu}"
+    return row.model, gpus, str(row.quantization), str(row.engine), str(row.context_length)
 
 
 def side_by_side(understood: Understood, table: CompareAnswer) -> list[FitRequest]:

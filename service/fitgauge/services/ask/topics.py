@@ -72,6 +72,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|price)"
         r"|\b(?:what|how much)\b[^.?]{0,24}\bcosts?\b[^.?]{0,24}\b(?:run|serve|host|rent"
         r"|deploy)\w*\b"
+        r"|\bcosts?\b[^.?]{0,24}\bto (?:run|serve|host|rent|deploy)\b"
         r"|便宜|划算|性价比|安い"
     ),
     "as published": (  # weights as they are published

@@ -33,10 +33,11 @@ _IN_EACH = re.compile(
 """Machines of which each has the GPUs that follow."""
 _NODES_OF = re.compile(
     rf"\b(?P<count>an?|\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:single\s+|full\s+)?nodes?\s+(?:of|with)\s+"
-    r"(?!\d)",
+    r"(?!\d)"
+    r"|\b(?:an?|one|single)\s+(?:full\s+|whole\s+|nvidia\s+|amd\s+)?[a-z]{1,2}\d{2,3}\w?\s+node\b",
     re.IGNORECASE,
 )
-"""Whole nodes of a GPU that is named without a number."""
+"""Whole nodes of a GPU that is named without a number: "a node of H100", "an H100 node"."""
 _PER_NODE = re.compile(
     rf"\b(?P<count>\d{{1,2}}|{'|'.join(NUMBER_WORDS)})\s+(?:gpus?\s+|cards?\s+)?"
     r"(?:per|in each|in every|a)\s+(?:node|machine|server|host|box)\b",
@@ -78,7 +79,7 @@ def count_of_each(text: str) -> int | None:
 def whole_nodes(text: str) -> int | None:
     """Return the number of whole nodes of a GPU that a text names without a number of GPUs."""
     match = _NODES_OF.search(text)
-    return _number(match["count"]) if match is not None else None
+    return _number(match["count"] or "a") if match is not None else None
 
 
 def _in_nodes(text: str) -> int | None:

@@ -30,7 +30,7 @@ _SIZED = re.compile(r"\d\s?[bm](?![a-z])", re.IGNORECASE)
 
 OTHERS = (
     r"(?:\s+\w+){0,2}\s+(?:users|requests|people|clients|sessions|sequences|streams|chats|agents"
-    r"|developers|devs|conversations|layers|tokens|adapters|replicas|copies|instances|models)\b"
+    r"|hours|days|weeks|developers|devs|conversations|layers|tokens|adapters|replicas|copies|instances|models)\b"
 )
 """What is counted where it is no GPU: "how many users can an A100 serve"."""
 

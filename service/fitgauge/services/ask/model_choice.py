@@ -41,7 +41,8 @@ _DATA = re.compile(r"\W{0,2}(?:data\b|dataset|数据)", re.IGNORECASE)
 
 _CONTRAST = re.compile(
     r"\b(?:but|however|aber|mais)\b|但是?|却|不过|하지만"
-    r"|\b(?:mov(?:e|ing)|switch(?:ing)?|upgrad(?:e|ing)|chang(?:e|ing)|go(?:ing)?) (?:over )?to\b"
+    r"|\b(?:mov(?:ed?|ing)|switch(?:ed|ing)?|upgrad(?:ed?|ing)|chang(?:ed?|ing)|go(?:ing)?|went)"
+    r" (?:over )?to\b"
     r"(?! ?\d+ ?k)|\b(?:swap|replac|exchang)\w* (?:[^\s.,;?!]+ ){0,4}?(?:for|with|by)\b"
     rf"|{DISTILLS.pattern}",
     re.IGNORECASE,

@@ -39,7 +39,20 @@ _COMMON = frozenset(
 """Words of names of GPUs that alone name none."""
 
 _PROSE = frozenset(
-    {"it", "en", "fr", "embedding", "embed", "reasoning", "text", "code", "step", "all", "static"}
+    {
+        "it",
+        "en",
+        "fr",
+        "embedding",
+        "embed",
+        "reasoning",
+        "text",
+        "code",
+        "step",
+        "all",
+        "static",
+        "native",
+    }
 )
 """Words of names that after a space belong to the sentence: "bge-m3 embedding"."""
 

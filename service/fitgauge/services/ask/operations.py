@@ -18,7 +18,7 @@ _MODELS = re.compile(
     r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))|\bany\s+(?:\w+\s+)?model\b"
     r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
     r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size|thing|one)\b"
-    r"|\b(?:which|what)\s+(?:\w+\s+){0,2}llms?\b|\banything (?:useful|good|decent|worth)\b"
+    r"|\b(?:which|what)\s+(?:\w+\s+){0,2}(?:llms?|ais?)\b|\banything (?:useful|good|decent|worth)\b"
     r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
     r"|\bwhat (?:runs|fits)\b"
     r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
@@ -32,6 +32,9 @@ _MODELS = re.compile(
     r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
     r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"
 )
+
+_SUGGESTIONS = re.compile(r"\b(?:suggestions?|recommendations?|ideas)\W*$")
+"""What is asked for at the end of a text that names GPUs alone."""
 
 _COUNT_OF_GPUS = re.compile(
     rf"\bhow many\b(?!{OTHERS})|\b(?:gpu|card) count\b"
@@ -117,8 +120,8 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     if not (about_it or wants_models or (signs.model and (wants_gpus or signs.rented))):
         return None
     lists = wants_models and (signs.sizes_only or not signs.model or is_about(low, "largest"))
-    is_gpu_alone = signs.terse and not (signs.model or signs.settings)
-    if lists or (signs.hardware and (signs.largest or is_gpu_alone)):
+    suggests = (signs.terse and not signs.settings) or _SUGGESTIONS.search(low)
+    if lists or (signs.hardware and (signs.largest or (suggests and not signs.model))):
         return "list_models_that_fit"
     counts = wants_gpus and (
         is_about(low, "nodes") or (not signs.counted and _COUNT_OF_GPUS.search(low) is not None)

@@ -32,6 +32,13 @@ _REWRITTEN: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
     (r"(?<!\S)[—–](?=[a-z][a-z-]+\b)", "--"),
     # Several GPUs of a name that ends in Ti: "two 4060 Tis"
     (r"(?i)(\b\d{4} ?ti)s\b", r"\1"),
+    # A share without its zero: "--gpu-memory-utilization .9"
+    (r"(?<=[\s=:])\.(?=\d)", "0."),
+    # Workstation GPUs without their brand: "6000 pro"
+    (
+        r"(?i)(?:(?<![\w.-])|(?<=\dx))(?<!rtx )(?<!rtx pro )([2-6][05]00)(?= (?:ada|pro)\b)",
+        r"rtx \1",
+    ),
     # Full training as LLaMA-Factory and ms-swift write it
     (
         r"(?i)\b(?:finetuning_type|train_type|tuner_type)[\"']?\s*[:= ]\s*[\"']?full\b",

@@ -26,7 +26,7 @@ Topic = Literal[
 
 _PATTERNS: Mapping[Topic, str] = {
     "time": (  # how long something takes, or what it costs
-        r"\bhow (?:long|much time|many (?:gpu[ -])?(?:hours|days|minutes))\b"
+        r"\bhow (?:long|much time|many (?:\w+[ -])?(?:hours|days|minutes))\b"
         r"|\b(?:training|train|run) ?time\b"
         r"|\btime (?:to|for) (?:train|fine)|\bcosts? (?:to|of) (?:train|fine)|\btraining costs?\b"
         r"|how much (?:does it|will it|would it|is it to|to) (?:cost|train|fine)"

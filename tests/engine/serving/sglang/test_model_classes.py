@@ -104,6 +104,14 @@ def test_gpus_without_marlins_kernels_read_awq_of_any_width() -> None:
     assert refusal(spec, sharded, 4, 1, marlin=False) is None
 
 
+def test_awq_with_one_scale_a_channel_is_judged_as_any_other() -> None:
+    quantization = {**FORMATS["awq"], "group_size": -1}
+    spec = msgspec.structs.replace(spec_of("THUDM/chatglm2-6b"), quantization=quantization)
+    sharded = shard_weights(spec, published(spec) or Scheme(name="awq"))
+    assert "6848 features" in (refusal(spec, sharded, 2, 1) or "")
+    assert refusal(spec, sharded, 1, 1) is None
+
+
 @pytest.mark.parametrize(
     ("experts", "capability", "refused"),
     [(2, (9, 0), True), (1, (9, 0), False), (4, (9, 0), False), (2, (10, 0), False)],

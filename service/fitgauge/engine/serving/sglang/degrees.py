@@ -158,7 +158,7 @@ def _of_marlin(shares: tuple[TensorGroup, ...], ways: int) -> str | None:
     else:
         out, inputs = sum(_rows(share, ways) for share in shares), first.inputs
     whole = sum(share.out for share in shares)
-    group = form.group if form.group < first.inputs else 1
+    group = form.group if 0 < form.group < first.inputs else 1
     if whole % _MARLIN_OUT or first.inputs % _MARLIN_IN or first.inputs % group:
         return None
     if out % _MARLIN_OUT:

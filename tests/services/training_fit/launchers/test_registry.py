@@ -347,7 +347,6 @@ def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
 def test_every_tool_is_named_in_the_contract_and_in_sentences():
     names = [tool.name for tool in TOOLS]
     meta = typing.get_type_hints(TrainingRequest, include_extras=True)["trainer"].__metadata__[0]
-    assert re.findall(r"[a-z-]+", meta.description.partition(": ")[2].partition(".")[0]) == [
-        *names[:-1], "or", names[-1],
-    ]  # fmt: skip
-    assert set(names) == set(TRAINER_PHRASES.values())
+    described = re.findall(r"[a-z-]+", meta.description.partition(": ")[2].partition(".")[0])
+    assert described == [*names[:-1], "or", names[-1]], "see `trainer` in shared_fields.py"
+    assert set(names) == set(TRAINER_PHRASES.values()), "see ask/vocabulary.py"

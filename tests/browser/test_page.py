@@ -195,6 +195,31 @@ def test_a_sentence_becomes_the_question(open_page):
     assert parse_qs(urlsplit(page.url).query)["context_length"] == ["16384"]
 
 
+@pytest.mark.parametrize(
+    "sentence, field, value",
+    [
+        ("qwen3.6-27b text only on an H100", "language_model_only", "true"),
+        ("qwen3-8b on an H100 with turboquant kv", "kv_cache_dtype", "turboquant_4bit_nc"),
+        ("vllm serve Qwen/Qwen3-8B --enforce-eager on an H100", "enforce_eager", "true"),
+    ],
+)
+def test_all_that_a_sentence_sets_is_asked(open_page, sentence, field, value):
+    page = open_page(NEEDS).answered()
+    page.fill("#sentence", sentence)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h2:has-text('1 × H100')")
+    assert parse_qs(urlsplit(page.url).query)[field] == [value]
+
+
+def test_a_table_that_comes_late_is_not_drawn_below_another_question(open_page):
+    page = open_page().page  # its table is on its way
+    page.fill("#sentence", "qlora of qwen3-8b on a 4090 with 4k sequences")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h2:has-text('Qwen3-8B')")
+    page.wait_for_timeout(600)
+    assert page.locator(".heat").count() == 0
+
+
 def test_a_sentence_about_something_else_is_said_to_be(open_page):
     page = open_page(NEEDS).answered()
     page.fill("#sentence", "what is the weather in Paris?")

@@ -39,8 +39,10 @@ def test_the_answer_is_that_of_check_fit(ask, questions):
 )
 def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
     asked = "vllm serve Qwen/Qwen3.6-27B-AWQ --max-model-len 32768"
-    answer = ask(f"{asked} {words} on a 4090").answer
+    whole = ask(f"{asked} {words} on a 4090")
+    answer = whole.answer
     assert answer["understood_as"]["language_model_only"] is True
+    assert whole.understood.language_model_only is True
     assert "--language-model-only" in answer["launch"]["command"]
     assert "language_model_only" not in ask(f"{asked} on a 4090").answer["understood_as"]
 

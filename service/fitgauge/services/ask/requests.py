@@ -13,9 +13,6 @@ from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
-from fitgauge.services.ask.intent import (
-    turboquant,
-)
 from fitgauge.services.ask.rates import requests_a_second
 from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
@@ -212,10 +209,6 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         notes.append(f"{rate:g} requests a second: name a GPU to see how many run at once.")
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
-        if format_of_cache := turboquant(reading.text):
-            fields["kv_cache_dtype"] = format_of_cache
-        if is_about(reading.text, "text alone"):
-            fields["language_model_only"] = True
     if reading.operation == "check_training_fit":
         learnt = {fields.get("method"), fields.get("algorithm")}
         engine = fields.get("engine")

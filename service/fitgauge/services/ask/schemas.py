@@ -52,6 +52,9 @@ class Understood(Struct, kw_only=True, omit_defaults=True):
     kv_cache_dtypes: Annotated[
         list[str] | None, doc("Where the question sets several side by side.")
     ] = None
+    language_model_only: Annotated[
+        bool | None, doc("Whether a model that also sees is served for text alone.")
+    ] = None
     context_length: Annotated[int | None, doc("Tokens of a request.")] = None
     context_lengths: Annotated[
         list[int] | None, doc("Where the question sets several side by side.")

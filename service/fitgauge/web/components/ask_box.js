@@ -24,8 +24,9 @@ async function ask(event) {
  * serving the half that writes the answers. */
 function questionOf(understood) {
   const {
-    gpus, engines, prefill_gpu: prefill, decode_gpu: decode, max_usd_per_hour: budget, ...fields
-  } = understood;
+    gpus, engines, prefill_gpu: prefill, decode_gpu: decode, max_usd_per_hour: budget, flags,
+    ...fields
+  } = {...understood, ...understood.flags};
   if (gpus) fields.gpu = gpus[0];
   if (engines) fields.engine = engines[0];
   if (decode ?? prefill) {

@@ -10,19 +10,25 @@ const STEPS = 8;
 const SHORTEST = 1024;
 const MOST_AT_ONCE = 128;
 const PAUSE_MS = 250;
+const SET = new Set([
+  'model', 'gpu', 'gpu_count', 'engine', 'quantization', 'kv_cache_dtype', 'context_length',
+  'concurrency',
+]);
 const SIGNS = {fits: '✓', tight: '~', does_not_fit: '✗', unsupported: '✗'};
 
 const table = signal(null);
 const asked = signal('');
 
 const fill = latest(async (request, cancel) => {
-  const result = await post('v1/compare', request, cancel);
-  table.value = result.answer ? {request, rows: result.answer.items} : null;
+  const result = request && await post('v1/compare', request, cancel);
+  table.value = result?.answer ? {request, rows: result.answer.items} : null;
 }, PAUSE_MS);
 
-/** The table's request, from what the answer understood; null where there is none. */
+/** The table's request, from what the answer understood; null where there is none, and where the
+ * question sets what a table cannot: its cells would be of another launch. */
 function requestOf(shown) {
   if (task.value !== 'serving' || !shown?.gpu || !shown.verdict) return null;
+  if (Object.keys(question.value).some((name) => !SET.has(name))) return null;
   const understood = shown.understood_as;
   const {model, gpu, quantization, kv_cache_dtype: dtype} = question.value;
   return {
@@ -42,8 +48,8 @@ effect(() => {
   const key = JSON.stringify(request);
   if (key === asked.peek()) return;
   asked.value = key;
-  if (request) fill(request);
-  else table.value = null;
+  if (!request) table.value = null;
+  fill(request);
 });
 
 /** Whether a cell is the load of the page's answer. */

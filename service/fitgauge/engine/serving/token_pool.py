@@ -51,8 +51,8 @@ def kv_cache_dtype(spec: ModelSpec, requested: str) -> str:
 class SparseRows(NamedTuple):
     """How rows of sparse attention are stored."""
 
-    scaled: bool = True
-    """Whether those of MLA in fp8 have scales."""
+    scaled: bool | None = None
+    """Whether those of MLA in fp8 have scales; None: those of layers with an indexer."""
     index_dtype: str = "BF16"
     """Canonical dtype of the indexer's key next to keys and values of several heads (MiniMax M3).
     """
@@ -91,15 +91,14 @@ def full_token_bytes(
                 return size + 2 * mixer.indexer.dim // mixer.indexer.ratio
             return size + size_of(mixer.indexer.dim, rows.index_dtype)
         case LatentAttention():
-            if mixer.indexer is None:
-                return size_of(mixer.latent_dim + mixer.rope_dim, dtype)
-            if dtype.startswith("F8") and rows.scaled:
+            scaled = mixer.indexer is not None if rows.scaled is None else rows.scaled
+            if dtype.startswith("F8") and scaled:
                 latent = (
                     mixer.latent_dim + mixer.latent_dim // 128 * INDEX_SCALE + 2 * mixer.rope_dim
                 )
             else:
                 latent = size_of(mixer.latent_dim + mixer.rope_dim, dtype)
-            return latent + _index_bytes(mixer.indexer.dim)
+            return latent + (_index_bytes(mixer.indexer.dim) if mixer.indexer else 0)
         case CompressedAttention():
             entry = mixer.head_dim + (mixer.indexer.dim if mixer.indexer else 0)
             return size_of(entry, dtype) // mixer.ratio if mixer.ratio else 0

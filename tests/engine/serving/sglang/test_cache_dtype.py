@@ -67,6 +67,13 @@ def test_rows_of_sparse_mla_in_fp8(card: str, version: tuple[int, ...], row: int
     assert pool.cell == 61 * row
 
 
+def test_layers_that_share_an_index_have_the_same_rows() -> None:
+    """GLM-5.2 has 21 indexers in 78 layers."""
+    spec, work = spec_of("nvidia/GLM-5.2-NVFP4"), workload(kv_cache_dtype="F8_E4M3")
+    rows = sparse_rows(spec, work, load().get("h200-sxm-141gb"))
+    assert radix_pool(spec, work, None, rows=rows).cell == 78 * 656 + 21 * 132
+
+
 @pytest.mark.parametrize(
     ("card", "cache", "key"),
     [

@@ -69,11 +69,13 @@ _SCALED_ON_CONSUMER = "GlmMoeDsaForCausalLM"
 
 def sparse_rows(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> SparseRows:
     """Return how rows of sparse attention are stored: of MLA in fp8 latent and rotated key alone
-    where `_has_raw_rows`; of MiniMax M3 the indexer's key in fp8 on Hopper and compute capability
-    10 where the cache is. Source: memory_pool.py, get_minimax_sparse_index_dtype."""
+    where `_has_raw_rows`, in layers that share another's index as in those with one; of MiniMax M3
+    the indexer's key in fp8 on Hopper and compute capability 10 where the cache is. Source:
+    kv_cache_configurator.py, calculate_mla_kv_cache_dim; memory_pool.py,
+    get_minimax_sparse_index_dtype."""
     narrow = workload.kv_cache_dtype == _FP8 and architecture(accelerator) in _NARROW_INDEX
     return SparseRows(
-        scaled=not _has_raw_rows(spec, workload, accelerator),
+        scaled=is_sparse_latent(spec) and not _has_raw_rows(spec, workload, accelerator),
         index_dtype=_FP8 if narrow else "BF16",
     )
 

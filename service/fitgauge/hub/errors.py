@@ -37,7 +37,7 @@ def is_missing_file(response: httpx2.Response, url: str) -> bool:
 
 
 def error_of(
-    response: httpx2.Response, repo_id: str, revision: str, *, callers: bool = False
+    response: httpx2.Response, repo_id: str, revision: str, *, callers: bool
 ) -> FitgaugeError:
     """Return the error that an answer of 300 or more stands for. callers: the token that was sent
     to the Hub is the caller's own."""

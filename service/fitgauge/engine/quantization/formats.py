@@ -121,7 +121,7 @@ def awq(bits: int, group: int) -> Format:
     return affine(bits, group, name=f"awq_int{bits}", symmetric=False)
 
 
-def bitsandbytes_4bit(kind: str = "nf4", *, double: bool = False) -> Format:
+def bitsandbytes_4bit(kind: str, *, double: bool = False) -> Format:
     """bitsandbytes nf4 or fp4: blocks of 64 weights share an absmax, fp32 or, with double
     quantization, 8 bit plus fp32 for 256 of them.
 

@@ -63,8 +63,8 @@ def layer_peak(
     *,
     tokens: int,
     tensor_parallel: int,
-    expert_parallel: int = 1,
-    padded_bytes: int = 0,
+    expert_parallel: int,
+    padded_bytes: int,
 ) -> Term:
     """Return the widest layer: tokens x 2 B x (copies x hidden + widest product), and the rows
     that pad the experts' workspaces [bytes]."""

@@ -22,9 +22,7 @@ def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bo
     )
 
 
-def first_step(
-    suggestions: Iterable[Suggestion], *, offers_host: bool = False
-) -> Suggestion | None:
+def first_step(suggestions: Iterable[Suggestion], *, offers_host: bool) -> Suggestion | None:
     """Return the first change that fits and is started by a command: before others one that takes
     neither more GPUs nor the host's memory, unless that is offered."""
     fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]

@@ -251,7 +251,7 @@ class Estimator:
         default = checked.choice.default if checked.choice else checked
         return self._search(default, checked.query).ends(others=others)
 
-    def ends_of(self, query: FitQuery, *, others: bool = True) -> list[FitEstimate]:
+    def ends_of(self, query: FitQuery, *, others: bool) -> list[FitEstimate]:
         """Return the same of a question that is not estimated yet; nothing where the engine
         refuses it."""
         search = self._open_search(query)

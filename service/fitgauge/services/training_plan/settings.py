@@ -33,7 +33,7 @@ def plan_settings(
     workload: TrainingWorkload,
     accelerator: Accelerator,
     model: Model,
-    moved: Sequence[Default] = (),
+    moved: Sequence[Default],
 ) -> Fields:
     """Return the fields of a plan: its workload's, and the tool, without which a base would not be
     loaded as the tool loads it. What the tool's release decides (`moved`) stays open."""

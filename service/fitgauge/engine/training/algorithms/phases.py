@@ -134,7 +134,7 @@ class _Cast:
             )
             yield Phase(name=phase.name, parts=(*phase.parts, *resident, *together))
         if self.critics and not joint:
-            own = _prefixed("critic", self.critics[stage.number].highest.parts)
+            own = _of_critic(self.critics[stage.number].highest.parts)
             yield Phase(name="critic_update", parts=(*self._resting(stage), *resident, *own))
 
     def host(self, stage: Stage, rollout: Estimate | None) -> int:
@@ -184,13 +184,12 @@ class _Cast:
         """Return what a critic keeps on the GPU while another model is at work."""
         if not self.critics:
             return []
-        return list(_prefixed("critic", self._resting(self.critics[number])))
+        return _of_critic(self._resting(self.critics[number]))
 
     def _critic(self, phase: str, number: int) -> Iterable[Amount]:
         """Return a critic that is trained in the same pass (trl/experimental/ppo/ppo_trainer.py,
         PolicyAndValueWrapper)."""
-        return _prefixed(
-            "critic",
+        return _of_critic(
             next((p.parts for s in self.critics[number:] for p in s.phases if p.name == phase), ()),
         )
 
@@ -288,5 +287,5 @@ def _size(stage: Stage, names: Sequence[str]) -> int:
     return sum(part.size.expected for part in stage.phases[0].parts if part.name in names)
 
 
-def _prefixed(role: str, parts: Iterable[Amount]) -> Iterable[Amount]:
-    return [Amount(f"{role}_{part.name}", part.size, part.formula) for part in parts]
+def _of_critic(parts: Iterable[Amount]) -> list[Amount]:
+    return [Amount(f"critic_{part.name}", part.size, part.formula) for part in parts]

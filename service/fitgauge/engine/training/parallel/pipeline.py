@@ -46,7 +46,7 @@ def _stage_layers(
     return tuple(range(start, start + size) for start, size in zip(starts, sizes, strict=True))
 
 
-def even_split(layers: int, stages: int, chunks: int = 1) -> tuple[int, ...]:
+def even_split(layers: int, stages: int, chunks: int) -> tuple[int, ...]:
     """Return the layers of every rank under torchtitan, which has `chunks` stages: embedding and
     head count as a layer each, and what is left over goes to the first stages
     (torchtitan/distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). Raises

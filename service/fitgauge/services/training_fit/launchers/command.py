@@ -90,7 +90,7 @@ def with_files(started: Launch) -> Launch:
 
 
 def launch_command(
-    model: Model, workload: TrainingWorkload, setup: Setup = SUPERVISED, tool: Tool | None = None
+    model: Model, workload: TrainingWorkload, setup: Setup, tool: Tool | None
 ) -> str:
     """Return the whole command line: the tool's own, where it has one, else the framework's. Files
     that it reads are written first."""

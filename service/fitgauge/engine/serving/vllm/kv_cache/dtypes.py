@@ -65,7 +65,7 @@ def resolved_format(
     name: str,
     compute_capability: tuple[int, int] | None,
     *,
-    requantized: bool = False,
+    requantized: bool,
 ) -> str:
     """Return the format the layers really use: what was asked for, else what the checkpoint or the
     model's class asks for, else `auto`. requantized: whether the weights are in another format

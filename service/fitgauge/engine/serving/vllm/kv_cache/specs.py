@@ -248,8 +248,8 @@ def attention_block(
     cache_format: str,
     compute_capability: tuple[int, int] | None,
     *,
-    image_prefix: bool = False,
-    version: tuple[int, ...] = (0, 33),
+    image_prefix: bool,
+    version: tuple[int, ...],
 ) -> int:
     """Return the tokens of a block that every attention kernel of the model takes: 16 where it may.
 
@@ -283,9 +283,7 @@ def attention_block(
     return DEFAULT_BLOCK
 
 
-def latent_block(
-    nope_dim: int, cache_format: str, major: int, version: tuple[int, ...] = (0, 33)
-) -> int:
+def latent_block(nope_dim: int, cache_format: str, major: int, version: tuple[int, ...]) -> int:
     """Return the block of the MLA kernel that wins: FlashInfer 32 or CUTLASS 128 on 10.x,
     FlashMLA 64 for fp8 on 9.x, else 16."""
     if major == 9 and version < releases.FLASH_ATTENTION_LATENTS:

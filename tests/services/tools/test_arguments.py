@@ -118,6 +118,21 @@ def test_what_has_no_effect_is_reported(key):
     assert set(call.fields) == set(SERVING)
 
 
+def test_a_launch_command_is_read_and_arguments_go_before_it():
+    sent = {
+        "command": "vllm serve Qwen/Qwen3-14B --max-model-len 16384 -tp 2",
+        "gpu": "2x L4",
+        "context_length": 4096,
+    }
+    read = parse(TOOLS["check_fit"], sent)
+    assert read.fields == {
+        "model": "Qwen/Qwen3-14B", "gpu": "2x L4", "engine": "vllm", "context_length": 4096,
+        "tensor_parallel": 2,
+    }  # fmt: skip
+    assert read.notes == ["command: tensor_parallel=2, model=Qwen/Qwen3-14B, engine=vllm"]
+    assert more("check_fit", command="make coffee") == {}
+
+
 def test_of_two_values_the_exact_name_counts_and_the_other_is_reported():
     call = parse(TOOLS["check_fit"], {**SERVING, "max_model_len": 4096, "context_length": 8192})
     assert call.fields["context_length"] == 8192

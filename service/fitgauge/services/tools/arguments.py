@@ -14,6 +14,7 @@ from rapidfuzz import fuzz, process
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.refused_values import in_words
+from fitgauge.services.ask.commands import pasted_command
 from fitgauge.services.tools.aliases import (
     FIELDS,
     GPU_MEMORY,
@@ -29,6 +30,7 @@ from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 _SPELLING = 86
 """Similarity in percent from which a misspelt name is read as the nearest one."""
 
+_COMMAND = "command"
 _MOST = 60
 """Arguments of a call."""
 
@@ -67,9 +69,34 @@ class _Reader:
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Read arguments of the face, exact names before aliases."""
+        commands = [key for key in sent if self._is_command(key)]
         for key in sorted(sent, key=lambda key: key not in self._accepted):
-            if not self._take(key, sent[key]):
+            if key not in commands and not self._take(key, sent[key]):
                 self.notes.append(f"ignored {key[:40]}: no such parameter")
+
+        for key in commands:
+            self._take_command(key, str(sent[key]))
+
+    def _is_command(self, key: str) -> bool:
+        """Return whether an argument is a launch command that no field of the request takes."""
+        word = plain(key)
+        names = (word, *FIELDS.get(word, ()))
+        return _COMMAND in names and self._accepted.keys().isdisjoint(names)
+
+    def _take_command(self, key: str, text: str) -> None:
+        """Read what a launch command sets and no argument does."""
+        pasted = pasted_command(text)
+        if pasted is None:
+            self.notes.append(f"ignored {key[:40]}: no command of a model server")
+            return
+        set_by_it = {
+            name: value
+            for name, value in pasted.fields.items()
+            if name in self._accepted and name not in self.fields
+        }
+        self.fields |= set_by_it
+        read_of_it = ", ".join(f"{name}={_shown(value)}" for name, value in set_by_it.items())
+        self.notes += [f"{key[:40]}: {read_of_it}", *pasted.notes]
 
     def is_name(self, text: str, after: str = "") -> bool:
         """Return whether a text is the name of an argument. after: the argument whose value it
@@ -250,13 +277,15 @@ def _request(tool: Tool, fields: dict[str, Any]) -> Struct:
         message = str(error)
         named = re.search(r"at `\$\.(\w+)|required field `(\w+)`", message)
         name = (named[1] or named[2]) if named else None
-        description = fields_of(tool.request)[name].description if name else ""
+        field = fields_of(tool.request)[name] if name else None
+        description = field.description if field else ""
+        choices = f"One of: {', '.join(field.choices)}." if field and field.choices else ""
         raise InvalidRequestError(
             f"{in_words(message.partition(' - at ')[0], f'`{name}`')}."
             f" {str(fields.get(name or '', ''))[:40]!r} was sent."
             if name in fields
             else f"`{name}` is missing.",
-            hint=description or "See /tools/openapi.json.",
+            hint=" ".join(filter(None, (description, choices))) or "See /tools/openapi.json.",
             field=name,
             code="invalid-value" if name in fields else "missing-field",
         ) from None

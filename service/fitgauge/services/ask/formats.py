@@ -21,7 +21,7 @@ _WITHOUT_MIX = {"q2": "_k", "q6": "_k", "q8": "_0"}
 _LOADED_AS = {"fp4": "nvfp4"}
 """What a format is as it is served: vLLM and SGLang read no other FP4 of so short a name."""
 
-_FRACTION = re.compile(r"(\d\.\d{1,2})-?(?:bits?)?")
+_BITS = re.compile(r"([2-8]|\d\.\d{1,2})[ -]?(bits?|bpw)\b", re.IGNORECASE)
 _USUAL_FILES = (
     *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "Q2_K", "IQ3_XXS"),
     *("Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K"),
@@ -62,16 +62,8 @@ def read_format_of(scan: Scan, piece: Piece) -> None:
     """Add the format that stands in a word."""
     match = re.search(rf"(?<![a-z0-9]){FORMAT.pattern}(?![a-z0-9])", piece.low)
     if match:
-        scan.tokens.append(
-            Token(
-                "FORMAT",
-                _LOADED_AS.get(match[0], match[0]),
-                match[0],
-                piece.start,
-                piece.end,
-                scan.sentence,
-            )
-        )
+        name = _LOADED_AS.get(match[0], match[0])
+        scan.tokens.append(Token("FORMAT", name, match[0], piece.start, piece.end, scan.sentence))
 
 
 def read_format(scan: Scan, index: int) -> int | None:
@@ -79,30 +71,16 @@ def read_format(scan: Scan, index: int) -> int | None:
     piece = scan.pieces[index]
     low = piece.low
     if (ggml := _ggml_at(scan, piece)) is not None:
-        name, end = ggml
-        last = index
-        while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= end:
-            last += 1
-        return scan.emit("FORMAT", name, index, last)
+        return scan.emit("FORMAT", ggml[0], index, scan.through(index, ggml[1]))
     if FORMAT.fullmatch(low):
         name = re.sub(r"^([48])-?bits?$", r"int\1", low)
         name = "bnb" if name.startswith("bitsandbytes") else _LOADED_AS.get(name, name)
         return scan.emit("FORMAT", name, index, index)
-    if (fraction := _FRACTION.fullmatch(low)) is not None:
-        after = scan.peek(index + 1)
-        dash = after is not None and after.low == "-"
-        after = scan.peek(index + 2) if dash else after
-        if low[-1].isalpha() or (after is not None and after.low in ("bit", "bits")):
-            last = index if low[-1].isalpha() else index + 1 + dash
-            return scan.emit("FORMAT", file_of_bits(float(fraction[1])), index, last)
-    if low in ("4", "8", "3", "2", "5", "6") or re.fullmatch(r"\d\.\d", low):
-        after = scan.peek(index + 1)
-        last = index + 1
-        if after is not None and after.low == "-":
-            last, after = index + 2, scan.peek(index + 2)
-        if after is not None and after.low in ("bit", "bits", "bpw"):
-            name = f"{low}bpw" if after.low == "bpw" else f"int{low}"
-            return scan.emit("FORMAT", name, index, last)
+    if (bits := _BITS.match(scan.text, piece.start)) is not None:
+        is_whole = bits[1].isdigit()
+        name = f"int{bits[1]}" if is_whole else file_of_bits(float(bits[1]))
+        name = f"{bits[1]}bpw" if bits[2].lower() == "bpw" else name
+        return scan.emit("FORMAT", name, index, scan.through(index, bits.end()))
     return None
 
 

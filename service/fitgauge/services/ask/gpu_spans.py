@@ -17,6 +17,10 @@ _CPU = re.compile(r"i[3579]|xeon|core|ryzen|epyc|threadripper|cpu")
 _DESKTOPS = frozenset({"framework desktop"})
 """Machines with one GPU, whose words alone name none."""
 
+_MEMORY = re.compile(r"(?:\s+|-)(\d{1,3})(?![\w.,])(?!\s*(?:[x*%/]|k\b))", re.IGNORECASE)
+"""A number behind a name, which counts nothing."""
+_CHIPS = re.compile(r"-\d+\b")
+_APART = re.compile(r"([A-Za-z]{1,2})-(\d+)\b|([A-Z]{1,2}) (\d+)\b")
 _TPU = re.compile(r"tpu|\bv\d(?:e|p|litepod)\b", re.IGNORECASE)
 """Cloud names of TPUs end in how many chips or cores a slice has."""
 
@@ -26,11 +30,8 @@ def read_instance(scan: Scan, index: int) -> int | None:
     piece = scan.pieces[index]
     run = _SERIES.match(scan.text, piece.start) or _RUN.match(scan.text, piece.start)
     if run and scan.gpus_left and scan.gpus.is_instance(run[0]):
-        last = index
-        while last + 1 < len(scan.pieces) and scan.pieces[last + 1].end <= run.end():
-            last += 1
         scan.gpus_left -= 1
-        return scan.emit("GPU", run[0], index, last)
+        return scan.emit("GPU", run[0], index, scan.through(index, run.end()))
     if "." in piece.low:
         name = re.sub(r"large[a-z]?$|larg$|(?<=\dx)l$", "large", piece.low)
         if "large" in name and scan.gpus_left:
@@ -103,38 +104,17 @@ def read_gpu(scan: Scan, index: int) -> int | None:
 def _emit(scan: Scan, text: str, first: int, last: int) -> int:
     """Emit a GPU; the number after a TPU's name ("TPU v5e-8") is that of its chips, that after
     another one ("A100 40") its memory where the catalog has such a one."""
-    dash, chips = scan.peek(last + 1), scan.peek(last + 2)
-    memory = last + 1 if dash is not None and dash.low.isdigit() else last + 2
-    if (sized := _with_memory(scan, text, last, memory)) is not None:
-        return scan.emit("GPU", sized, first, memory)
-    if (
-        _TPU.search(text)
-        and dash is not None
-        and chips is not None
-        and scan.text[scan.pieces[last].end] == "-"
-        and chips.low.isdigit()
-        and chips.start == dash.start + 1
-        and scan.gpus.find(longer := f"{text}-{chips.low}")
-    ):
-        return scan.emit("GPU", longer, first, last + 2)
+    end = scan.pieces[last].end
+    memory = _MEMORY.match(scan.text, end)
+    place = scan.through(last, memory.end()) if memory else last
+    if memory and float(memory[1]) in scan.gpus.memories and not scan.longest_phrase(place + 1):
+        sized = f"{text} {memory[1]}GB"
+        if scan.gpus.find(sized) is not None:
+            return scan.emit("GPU", sized, first, place)
+    chips = _CHIPS.match(scan.text, end) if _TPU.search(text) else None
+    if chips and scan.gpus.find(text + chips[0]):
+        return scan.emit("GPU", text + chips[0], first, last + 2)
     return scan.emit("GPU", text, first, last)
-
-
-def _with_memory(scan: Scan, text: str, last: int, place: int) -> str | None:
-    """Return a GPU's name with the number behind it as its memory; None where that number, here
-    at `place`, counts something else."""
-    size, after = scan.peek(place), scan.peek(place + 1)
-    if size is None or not size.low.isdigit() or float(size.low) not in scan.gpus.memories:
-        return None
-    dash = scan.peek(last + 1)
-    if place > last + 1 and (dash is None or dash.low != "-" or not size.glued):
-        return None
-    if after is not None and (
-        after.low in ("x", "*", "%", "/", "k") or scan.longest_phrase(place + 1) is not None
-    ):
-        return None
-    sized = f"{text} {size.low}GB"
-    return sized if scan.gpus.find(sized) is not None else None
 
 
 def is_gpu_word(scan: Scan, word: str) -> bool:
@@ -144,14 +124,10 @@ def is_gpu_word(scan: Scan, word: str) -> bool:
 
 def _letters_and_digits(scan: Scan, index: int) -> int | None:
     """Return the last piece of "h-200" or "A 100": letters and digits that are one word."""
-    one, sign, two = (scan.peek(index + offset) for offset in range(3))
-    if one is None or sign is None or not one.low.isalpha() or len(one.low) > 2:
+    apart = _APART.match(scan.text, scan.pieces[index].start)
+    if apart is None or not scan.gpus.anchors("".join(filter(None, apart.groups())).lower()):
         return None
-    if sign.low == "-" and two is not None and two.low.isdigit():
-        return index + 2 if scan.gpus.anchors(one.low + two.low) else None
-    if sign.low.isdigit() and one.text.isupper() and scan.gpus.anchors(one.low + sign.low):
-        return index + 1
-    return None
+    return scan.through(index, apart.end())
 
 
 def _is_mac(scan: Scan, first: int, last: int) -> bool:

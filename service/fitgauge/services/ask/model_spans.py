@@ -18,6 +18,7 @@ _COUNTED = frozenset({
     "x", "*", "%", "gpu", "gpus", "-", "bit", "bits", "node", "nodes", "prefill", "decode",
 })  # fmt: skip
 """What follows a number that is no version."""
+_EXPERTS = re.compile(r"\s?[*x]\s?(\d+)\b", re.IGNORECASE)
 _BARE_VERSION = re.compile(r"\d(?:\.\d{1,2})?")
 
 
@@ -105,14 +106,11 @@ def _without_prose(scan: Scan, first: int, last: int, ends: Sequence[int]) -> in
 def _mixture(scan: Scan, first: int, last: int) -> str | None:
     """Return a name whose experts are counted behind their size: "mixtral 7b*8"; None for any
     other."""
-    sign, count = scan.peek(last + 1), scan.peek(last + 2)
-    size = scan.pieces[last].low
-    if sign is None or count is None or sign.low not in "*x" or not count.low.isdigit():
+    name, size = _spelled(scan, first, last), scan.pieces[last].low
+    count = _EXPERTS.match(scan.text, scan.pieces[last].end)
+    if count is None or not is_size(size) or scan.models.has(name):
         return None
-    name = _spelled(scan, first, last)
-    if not is_size(size) or scan.models.has(name):
-        return None
-    mixture = f"{name[: -len(size)]}{count.low}x{size}"
+    mixture = f"{name[: -len(size)]}{count[1]}x{size}"
     return mixture if scan.models.has(mixture) else None
 
 

@@ -134,10 +134,7 @@ def _read_product(scan: Scan, index: int) -> int | None:
     if int(match[2]) not in scan.gpus.memories or int(match[2]) < _SMALLEST_MEMORY:
         return None
     scan.emit("COUNT", int(match[1]), index, index)
-    last = index
-    while scan.pieces[last].end < match.end():
-        last += 1
-    return scan.emit("SIZE", float(match[2]), index + 1, last)
+    return scan.emit("SIZE", float(match[2]), index + 1, scan.through(index + 1, match.end()))
 
 
 def read_number(scan: Scan, index: int) -> int:

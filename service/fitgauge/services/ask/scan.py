@@ -87,6 +87,12 @@ class Scan:
         """Return a piece, None beyond the last one."""
         return self.pieces[index] if 0 <= index < len(self.pieces) else None
 
+    def through(self, index: int, end: int) -> int:
+        """Return the index of the last piece, from one on, that ends before a place of the text."""
+        while index + 1 < len(self.pieces) and self.pieces[index + 1].end <= end:
+            index += 1
+        return index
+
     def last_kind(self) -> str:
         """Return the kind of the last token."""
         return self.tokens[-1].kind if self.tokens else ""

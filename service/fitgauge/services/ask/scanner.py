@@ -20,6 +20,7 @@ _HAN_PREFIXES = frozenset(
 )
 _LONGEST_HAN = max(map(len, v.HAN_PHRASES))
 _CLASSIFIERS = frozenset("台机个개대")
+_FLAG = re.compile(r"--[A-Za-z][\w.-]*")
 _LONG_NAME = 4
 """Letters from which on an engine is recognized within another word."""
 _NOUNS = frozenset({"model", "models", "llm", "llms", "parameter", "parameters", "params", "paras"})
@@ -108,9 +109,9 @@ def _read_sign(scan: Scan, index: int) -> int:
         return index + 1
     if piece.low == "/" and scan.last_kind() in ("NUM", "MONEY") and _is_time(scan, index + 1):
         return index + 1
-    if piece.low == "-" and _is_flag(scan, index):
-        scan.part(index)
-        if (after := _read_unknown_flag(scan, index + 2)) is not None:
+    if piece.low == "-" and not piece.glued and (flag := _FLAG.match(scan.text, piece.start)):
+        scan.part(index)  # the number before it is of another one
+        if (after := _read_unknown_flag(scan, index + 2, flag.end())) is not None:
             return after
     if piece.low in _SILENT:
         before = scan.peek(index - 1)
@@ -120,34 +121,19 @@ def _read_sign(scan: Scan, index: int) -> int:
     return scan.emit("OTHER", None, index, index)
 
 
-def _is_flag(scan: Scan, index: int) -> bool:
-    """Return whether a flag of a command begins here: the number before it is of another one."""
-    second, name = scan.peek(index + 1), scan.peek(index + 2)
-    return (
-        not scan.pieces[index].glued
-        and second is not None
-        and second.low == "-"
-        and name is not None
-        and name.glued
-        and name.low[0].isalpha()
-    )
-
-
-def _read_unknown_flag(scan: Scan, name: int) -> int | None:
+def _read_unknown_flag(scan: Scan, first: int, end: int) -> int | None:
     """Read a flag of which no setting is known with its number, which so counts nothing that
     stands behind it: "--n-cpu-moe 20 12gb". None for other flags, and those without a number.
 
-    name: index of the first piece of its name."""
-    last = name
-    while (piece := scan.peek(last + 1)) is not None and piece.glued:
-        last += 1
+    first: the first piece of its name; end: where that ends."""
+    last = scan.through(first, end)
     number = scan.peek(last + 1)
     if number is None or not number.low.isdigit():
         return None
-    words = range(name, last + 1)
+    words = range(first, last + 1)
     if any((phrase := scan.longest_phrase(place)) and phrase[2] == last for place in words):
         return None
-    return scan.emit("OTHER", None, name, last + 1)
+    return scan.emit("OTHER", None, first, last + 1)
 
 
 def _is_time(scan: Scan, index: int) -> bool:

@@ -48,6 +48,9 @@ _WORDS = {
     **dict.fromkeys(("trillion", "trillions"), "t"),
 }
 """Units that are written out."""
+_UNIT_BEHIND = re.compile(r"\s*(?:-\s*(gi?b|b)|([a-z]+|[千万萬]))(?![a-z\d])", re.IGNORECASE)
+_UNITS_APART = MEMORY_UNITS | {"b", "bn", "k", "tb", "千", "万", "萬"}
+"""Units that stand behind a number with a space or a dash."""
 _MILLION, _TRILLION = 1_000_000, 1_000_000_000_000
 _SECONDS = {
     **dict.fromkeys(("ms", "msec", "milliseconds"), 0.001),
@@ -178,20 +181,12 @@ def _number_at(scan: Scan, index: int) -> _Number | None:
     amount, unit = float(match["amount"]), match["unit"]
     if unit is not None:
         return _Number(amount, unit, False, index, index)
-    last, after = index, scan.peek(index + 1)
-    if after is not None and after.low == "-":
-        further = scan.peek(index + 2)
-        if further is not None and further.low in ("gb", "gib", "b"):
-            last, after = index + 1, further
-    if after is None:
-        return _Number(amount, None, False, index, last)
-    if (spelled := _WORDS.get(after.low)) is not None:
-        return _Number(amount, spelled, True, index, last + 1)
-    if after.kind in ("word", "han") and (
-        after.low in MEMORY_UNITS or after.low in ("b", "bn", "k", "tb") or after.low in "千万萬"
-    ):
-        return _Number(amount, after.low, False, index, last + 1)
-    return _Number(amount, None, False, index, last)
+    behind = _UNIT_BEHIND.match(scan.text, scan.pieces[index].end)
+    unit = (behind[1] or behind[2]).lower() if behind else ""
+    spelled = _WORDS.get(unit)
+    if behind is None or not (spelled or unit in _UNITS_APART):
+        return _Number(amount, None, False, index, index)
+    return _Number(amount, spelled or unit, bool(spelled), index, scan.through(index, behind.end()))
 
 
 def _read_bare(scan: Scan, number: _Number) -> int:

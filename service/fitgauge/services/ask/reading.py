@@ -75,15 +75,22 @@ _SAVE_STEPS = 500
 _SETTINGS_NAMED = ("LENGTH", "KV", "BATCH", "USERS", "TOKENS", "PROMPT", "OUTPUT")
 """Words of settings, which a text of names and numbers alone may have."""
 
-_SHARES = frozenset(
-    {
-        "gpu_memory_utilization",
-        "max_usd_per_hour",
-        "min_tokens_per_second_per_request",
-        "max_seconds_to_first_token",
-        "prefix_cache_hit_rate",
-    }
-)
+_COUNTED = {
+    "tensor_parallel": "tp",
+    "pipeline_parallel": "pp",
+    "data_parallel": "dp",
+    "expert_parallel": "ep",
+    "max_usd_per_hour": "budget",
+}
+_OF_TRAINING = {"micro_batches": "accumulation", "zero_stage": "zero"}
+_OF_SERVING = {
+    "gpu_memory_utilization": "utilization",
+    "prefix_cache_hit_rate": "cached",
+    "max_seconds_to_first_token": "first_token",
+}
+"""Settings by the kind of fact that says their number; of several the largest."""
+
+_SHARES = frozenset({*_OF_SERVING, "max_usd_per_hour", "min_tokens_per_second_per_request"})
 """Settings that need not be whole numbers."""
 
 
@@ -319,13 +326,9 @@ class _Choice:
         self._used.update(tokens.used)
         if self._training:
             fields |= self._batches()
-            fields["micro_batches"] = self._largest("accumulation")
-            fields["zero_stage"] = self._largest("zero")
-            fields["lora_rank"] = self._largest("rank")
             fields |= self._data()
             fields |= method_meant(self._text, self._facts, self._quantization())
-            fields["trainer"] = self._first("trainer")
-            fields["framework"] = self._first("framework")
+            fields |= {name: self._first(name) for name in ("trainer", "framework")}
             fields |= training_words(self._text)
             self._used |= {
                 one.start for one in self._of("format") if of_the_optimizer(self._text, one)
@@ -333,20 +336,11 @@ class _Choice:
         else:
             fields["concurrency"] = self._largest("users") or self._largest("batch")
             fields["lora_slots"] = self._adapters
-            fields["lora_rank"] = self._largest("rank") if self._adapters else None
-            fields["gpu_memory_utilization"] = self._largest("utilization")
-            fields["prefix_cache_hit_rate"] = self._largest("cached")
-            fields["max_seconds_to_first_token"] = self._largest("first_token")
             speeds = wanted_speeds(self._text, self._of("speed"))
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)
-        for field, kind in (
-            ("tensor_parallel", "tp"),
-            ("pipeline_parallel", "pp"),
-            ("data_parallel", "dp"),
-            ("expert_parallel", "ep"),
-            ("max_usd_per_hour", "budget"),
-        ):
-            fields[field] = self._largest(kind)
+        numbers = _COUNTED | (_OF_TRAINING if self._training else _OF_SERVING)
+        numbers |= {"lora_rank": "rank"} if self._training or self._adapters else {}
+        fields |= {field: self._largest(kind) for field, kind in numbers.items()}
         fields["kv_cache_dtype"] = self._first("cache")
         engine = engine_meant(self._text, self._of("engine"))
         fields["engine"] = self._use(engine) if engine else None

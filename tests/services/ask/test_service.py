@@ -445,6 +445,25 @@ def test_words_before_a_size_that_name_no_model_are_not_named(ask, word):
     assert ask(f"does {word} 13b fit on an A100 80GB").missing == []
 
 
+@pytest.mark.parametrize(
+    "text, note",
+    [
+        (
+            "can a 1660 super do stable diffusion and a 3b llm",
+            "model: stable diffusion generates images: not estimated.",
+        ),
+        (
+            "train gemma 3 270m on cpu?",
+            "on cpu: runs without a GPU of their own are not estimated.",
+        ),
+    ],
+)
+def test_what_is_not_estimated_is_said_beside_the_answer(ask, text, note):
+    answer = ask(text)
+    assert answer.answer is not None
+    assert [one for one in answer.missing if one.startswith(note)]
+
+
 def test_where_weights_are_not_published_those_that_fit_are_listed(ask):
     answer = ask("can I run chatgpt on an RTX 3070 with 32 GB of RAM?")
     assert answer.operation == "list_models_that_fit"

@@ -17,6 +17,7 @@ _SPACED = {
     "google compute": "gcp",
     "oracle cloud": "oci",
     "lambda labs": "lambda",
+    "on lambda": "lambda",
     "lambda cloud": "lambda",
     "alibaba cloud": "alibaba",
     "huawei cloud": "huawei",

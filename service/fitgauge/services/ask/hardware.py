@@ -54,7 +54,9 @@ _IN_ONE = re.compile(
 )
 """Words by which "and" between two GPUs means one machine with both."""
 
-_AND = re.compile(r"\s*(?:and|und|et|y|e|,|、|&|和|与|及)\s*(?:an?\s+|the\s+)?", re.IGNORECASE)
+_AND = re.compile(
+    r"\s*(?:and|und|et|y|e|,|、|&|和|与|及|와|과|랑|と)\s*(?:an?\s+|the\s+)?", re.IGNORECASE
+)
 _PLUS = re.compile(
     r"\s+(?:and|plus|with|along ?side)\s+(?:an?\s+|my\s+|the\s+)?|和|加", re.IGNORECASE
 )

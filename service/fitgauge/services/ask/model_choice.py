@@ -78,6 +78,13 @@ _DESCRIBING = NOISE | DESCRIPTIVE | set(SERVING) | set(TRAINING) | {
     *("uncensored", "coding", "hypothetical", "generic"),
 }  # fmt: skip
 """Words there that name no model."""
+_OUTDONE = re.compile(
+    r"\b(?:models?|llms?|something|anything|one)\b[^.?]{0,16}\b"
+    r"(?:better|smarter|stronger|newer) than\s+(?:the\s+)?$",
+    re.IGNORECASE,
+)
+"""What stands before a model that somebody wants a better one than."""
+
 _SIZED = re.compile(r"\d[bm](?![a-z])", re.IGNORECASE)
 
 _BEFORE = 40
@@ -93,7 +100,11 @@ def choose_model(
     """Return the model that is meant, or several that are on a par.
 
     facts: of models; questions: the numbers of the sentences that ask something."""
-    facts = [fact for fact in facts if not _DATA.match(text[fact.end :])]
+    facts = [
+        fact
+        for fact in facts
+        if not (_DATA.match(text[fact.end :]) or _OUTDONE.search(text[: fact.start]))
+    ]
     current = [
         fact for fact in facts if not _PAST.search(text[max(0, fact.start - _BEFORE) : fact.start])
     ]

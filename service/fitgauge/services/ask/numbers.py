@@ -38,6 +38,8 @@ _NUMBERED_GPUS = frozenset({"rtx", "gtx"})
 _LISTED = frozenset({"gpu", "device", "cuda"})
 """Words before the index of a GPU in a list."""
 _MOST_IN_A_NODE = 16
+_FIRST_CPU = 2000
+"""Of Ryzen's numbers, which end in an X: "5800X" counts no GPUs."""
 _SMALLEST_MEMORY = 10
 """Of each GPU in a product [GB]: a smaller factor is bytes per parameter."""
 
@@ -236,7 +238,8 @@ def _read_measured(scan: Scan, number: _Number) -> int:
         return scan.emit("NUM", amount * _TRILLION, first, last)
     if unit == "t" and spelled:
         return scan.emit("PARAMS", f"{amount * 1000:g}b", first, last)
-    if unit == "x":
+    counts = amount < _FIRST_CPU or (after is not None and scan.gpus.anchors(after.low))
+    if unit == "x" and counts:
         return scan.emit("COUNT", int(amount), first, last)
     if unit == "m" and amount > 20:
         named = scan.peek(first - 1)
@@ -270,6 +273,8 @@ def _boundary(low: str, gpus: GpuNames, models: ModelNames) -> int | None:
     """Return where to cut a word, None for nowhere."""
     if gpus.anchors(low) or gpus.belongs(low) or FORMAT.fullmatch(low) or gpus.is_instance(low):
         return None
+    if low.endswith("x3d"):
+        return None  # a CPU: "7800X3D"
     if mixture := _MIXTURE.fullmatch(low):
         return mixture.end(1) if mixture[2] else None
     if low[0].isdigit():

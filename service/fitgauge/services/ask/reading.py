@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fitgauge.catalog.scope import closed_model_in
+from fitgauge.catalog.scope import closed_model_in, out_of_scope
 from fitgauge.services.ask.clouds import clouds_in
 from fitgauge.services.ask.commands import Pasted, pasted_command
 from fitgauge.services.ask.engines_meant import engine_meant, engines_side_by_side
@@ -173,6 +173,13 @@ class _Choice:
     def reading(self) -> Reading:
         """Choose, and return the result."""
         model, models = self._models()
+        beyond = {name: does for name in models if (does := out_of_scope(name))}
+        if 0 < len(beyond) < len(models):
+            self._notes += [
+                f"model: {name} {does}: not estimated." for name, does in beyond.items()
+            ]
+            models = [name for name in models if name not in beyond]
+            model, models = (models[0], []) if len(models) == 1 else (None, models)
         settings = self._settings()
         if not self._training and (offloaded := offloaded_gib(self._text)) is not None:
             settings["flags"] = {"cpu_offload_gib": offloaded}
@@ -324,6 +331,9 @@ class _Choice:
         tokens = lengths(self._text, self._facts, self._questions, training=self._training)
         fields |= tokens.fields
         self._used.update(tokens.used)
+        numbers = _COUNTED | (_OF_TRAINING if self._training else _OF_SERVING)
+        numbers |= {"lora_rank": "rank"} if self._training or self._adapters else {}
+        fields |= {field: self._largest(kind) for field, kind in numbers.items()}
         if self._training:
             fields |= self._batches()
             fields |= self._data()
@@ -338,9 +348,6 @@ class _Choice:
             fields["lora_slots"] = self._adapters
             speeds = wanted_speeds(self._text, self._of("speed"))
             fields["min_tokens_per_second_per_request"] = self._widest(speeds)
-        numbers = _COUNTED | (_OF_TRAINING if self._training else _OF_SERVING)
-        numbers |= {"lora_rank": "rank"} if self._training or self._adapters else {}
-        fields |= {field: self._largest(kind) for field, kind in numbers.items()}
         fields["kv_cache_dtype"] = self._first("cache")
         engine = engine_meant(self._text, self._of("engine"))
         fields["engine"] = self._use(engine) if engine else None

@@ -31,6 +31,15 @@ _DISTILLATION = (
     "distillation is not estimated. Train the student alone (check_training_fit) and serve the"
     " teacher (check_fit): on the same GPUs their memory adds up.",
 )
+_WITHOUT_GPU = (
+    re.compile(
+        rf"{_CPU.pattern}|\bwithout (?:a |any )?gpu\b"
+        r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
+        r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
+    ),
+    "runs without a GPU of their own are not estimated. What a model needs on a GPU is about"
+    " what it needs in the memory of the machine.",
+)
 _REMARKS = (
     _DISTILLATION,
     (
@@ -45,15 +54,7 @@ _REMARKS = (
         ),
         "images take tokens of the context: count them in `context_length`.",
     ),
-    (
-        re.compile(
-            rf"{_CPU.pattern}|\bwithout (?:a |any )?gpu\b"
-            r"|\b(?:no|don't have a) gpu\b|\braspberry pi\b"
-            r"|\b(?:iphone|(?:android|smart|mobile) ?phone|phone|android|ipad)\b"
-        ),
-        "runs without a GPU of their own are not estimated. What a model needs on a GPU is about"
-        " what it needs in the memory of the machine.",
-    ),
+    _WITHOUT_GPU,
     (
         re.compile(r"\bkv[- ]?cache offload\w*|\boffload\w* (?:the )?kv[- ]?cache\b"),
         "the answer keeps the cache on the GPU: send `kv_offload_gib` for a part in host memory.",
@@ -110,6 +111,8 @@ def remarks(text: str, *, has_gpu: bool, drafted: bool, training: bool) -> list[
     low = text.lower()
     if has_gpu:
         low = _CPU.sub(" ", low)
-    rows = (_DISTILLATION,) if training else _REMARKS if drafted else (_DRAFT, *_REMARKS)
+    rows = (
+        (_DISTILLATION, _WITHOUT_GPU) if training else _REMARKS if drafted else (_DRAFT, *_REMARKS)
+    )
     matches = ((pattern.search(low), sentence) for pattern, sentence in rows)
     return [f"{match[0]}: {sentence}" for match, sentence in matches if match]

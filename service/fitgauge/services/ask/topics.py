@@ -54,7 +54,7 @@ _PATTERNS: Mapping[Topic, str] = {
     "comparison": (  # things side by side
         r"\bcompare\b|\bvs\.?\b|\bversus\b|\bor\b|\bdifference\b|\bbetter\b|\bthan\b|\bbetween\b"
         r"|\bworth\b|\bupgrad\w+|\bover (?:an?|the|my)\b"
-        r"|对比|比较|还是|或者?|哪个好|아니면|それとも|または"
+        r"|对比|比较|还是|或者?|哪个好|아니면|중에|それとも|または|どちら|どっち"
     ),
     "all weights": (  # that are trained, which "full" alone says: "training Mistral 7B full"
         r"(?<!in )\bfull\b(?!(?:[ -]\w+)?[ -](?:context|ctx|length|precision|sequence|window"

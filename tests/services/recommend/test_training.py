@@ -147,3 +147,18 @@ def test_options_are_items_of_the_whole_list(recommend):
     requests = [item.request for item in answer.training]
     assert all(option.request in requests for option in answer.training_options)
     assert recommend().training == []
+
+
+def test_more_gpus_than_64_are_searched_where_no_fewer_hold_the_model(questions):
+    asked = RecommendRequest(
+        model="deepseek-ai/DeepSeek-V3", task="training", method="full", gpus="H200"
+    )
+    answer = asyncio.run(questions.recommend_gpus(asked))
+    assert [one.gpu.count for one in answer.training_options] == [128]
+    assert answer.understood_as["max_gpu_count"] == 128
+
+
+def test_a_tool_is_searched_under_what_divides_states_there(recommend):
+    trained = recommend(gpus="RTX 4090", framework="axolotl", method="full", limit=1000).training
+    assert {item.framework for item in trained} <= {"fsdp", "deepspeed", "transformers"}
+    assert max(item.gpu.count for item in trained) > 1

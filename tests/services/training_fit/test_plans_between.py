@@ -17,7 +17,7 @@ def counts(answer):
 
 
 def test_counts_below_the_fewest_that_holds_or_surely_fits_are_tried(planned):
-    asked = {"model": "meta-llama/Llama-3.1-8B", "gpu": "A100 40GB", "limit": 100}
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "A100 40GB", "limit": 100}
     answer = planned(**asked)
     fits = {plan.gpu_count for plan in answer.plans if plan.verdict == "fits"}
     between = {count for count in counts(answer) if count & (count - 1)}
@@ -35,9 +35,7 @@ def test_a_batch_that_is_left_out_divides_over_as_many(planned):
 
 
 def test_a_batch_that_is_sent_is_kept(planned):
-    answer = planned(
-        model="meta-llama/Llama-3.1-8B", gpu="A100 40GB", limit=100, global_batch_size=96
-    )
+    answer = planned(model="Qwen/Qwen3-8B", gpu="A100 40GB", limit=100, global_batch_size=96)
     assert 6 in counts(answer)
     assert 5 not in counts(answer)
 
@@ -45,3 +43,29 @@ def test_a_batch_that_is_sent_is_kept(planned):
 def test_one_count_that_is_sent_is_the_only_one(planned):
     answer = planned(model="meta-llama/Llama-3.1-8B", gpu="A100 40GB", gpu_count=8)
     assert counts(answer) == {8}
+
+
+def test_a_slower_plan_that_surely_fits_stands_before_a_fast_one_that_is_tight(planned):
+    """The two fastest plans on 4 GPUs need nearly all of their memory."""
+    answer = planned(model="meta-llama/Llama-3.1-8B", gpu="A100 40GB", gpu_count=4)
+    assert answer.plans[0].verdict == "fits"
+    assert answer.plans[0].relative_throughput < max(
+        plan.relative_throughput for plan in answer.plans if plan.verdict == "tight"
+    )
+
+
+def test_more_gpus_than_64_are_tried_where_no_fewer_hold_the_model(planned):
+    asked = {"model": "meta-llama/Llama-3.1-405B-Instruct", "gpu": "H100", "sequence_length": 8192}
+    answer = planned(**asked)
+    assert answer.plans[0].verdict == "fits"
+    assert answer.plans[0].gpu_count == answer.understood_as["max_gpu_count"] == 128
+    assert "trains on 128 x H100 SXM and is tight on 112" in answer.summary
+    assert planned(**asked, max_gpu_count=64).min_gpu_count is None
+
+
+def test_torchtitan_is_planned_with_tensor_parallelism_as_its_largest_models_are(planned):
+    answer = planned(
+        model="meta-llama/Llama-3.1-405B-Instruct", gpu="H100", trainer="torchtitan", limit=100
+    )
+    assert {plan.settings["framework"] for plan in answer.plans} == {"fsdp"}
+    assert {plan.settings["tensor_parallel"] for plan in answer.plans} >= {4, 8}

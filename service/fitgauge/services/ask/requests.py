@@ -230,6 +230,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
             "task": "training" if training else "serving",
+            "framework": fields.get("framework") or fields.get("trainer"),
             "gpus": _gpus(
                 {**fields, "gpu_count": None} if is_about(reading.text, "nodes") else fields
             ),

@@ -40,13 +40,20 @@ def training_fields(
         "model": model.id,
         "optimizer": workload.optimizer,
         "sequence_length": workload.sequence_length,
-        "global_batch_size": request.global_batch_size or DEFAULT_GLOBAL_BATCH,
+        "global_batch_size": global_batch_size(request),
         "objective": objective,
         "max_gpu_count": request.max_gpu_count or DEFAULT_MOST,
     }
     if request.method is not None:
         filled |= {"method": workload.method, "precision": workload.precision}
     return filled | _sent(request, OF_TRAINING, filled)
+
+
+def global_batch_size(request: RecommendRequest) -> int:
+    """Return the sequences of a step: by default as many as the most GPUs, of which counts that are
+    powers of two are tried."""
+    most = request.max_gpu_count or DEFAULT_MOST
+    return request.global_batch_size or max(DEFAULT_GLOBAL_BATCH, 1 << (most - 1).bit_length())
 
 
 _OF_BOTH = ("detail", "owned", "max_usd_per_hour", "max_watts", "gpus_per_node", "max_nodes")

@@ -103,7 +103,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     max_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         doc(
-            "Maximum GPUs of one deployment. Serving: up to 16, the default; training: default 64."
+            "Maximum GPUs of one deployment. Serving: up to 16, the default; training: default 64,"
+            " and more where no fewer hold it."
         ),
     ] = None
     gpus_per_node: Annotated[
@@ -162,7 +163,8 @@ class RecommendRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     framework: Annotated[
         Switch | None,
         doc(
-            "Training: fsdp, deepspeed or megatron. Default: all three; adapters all but megatron."
+            "Training: fsdp, deepspeed, megatron or a tool over one of them. Default: all three;"
+            " adapters all but megatron."
         ),
     ] = None
     sequence_length: Annotated[

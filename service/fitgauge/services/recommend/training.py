@@ -32,7 +32,7 @@ from fitgauge.services.recommend.constraints import (
     watts,
 )
 from fitgauge.services.recommend.costs import Costs, clouds
-from fitgauge.services.recommend.echo import training_fields
+from fitgauge.services.recommend.echo import global_batch_size, training_fields
 from fitgauge.services.recommend.gpu_options import GpuLimit
 from fitgauge.services.recommend.option_schemas import TrainingRecommendation
 from fitgauge.services.recommend.pages import page_of
@@ -51,10 +51,11 @@ from fitgauge.services.recommend.warnings import training_warnings
 from fitgauge.services.training_fit import parsing as training_words
 from fitgauge.services.training_fit.defaults import METHODS, with_defaults
 from fitgauge.services.training_fit.echo import workload_fields
+from fitgauge.services.training_fit.launchers.registry import find_tool
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
 from fitgauge.services.training_fit.workload import training_workload
-from fitgauge.services.training_plan.choices import DEFAULT_GLOBAL_BATCH, DEFAULT_MOST
+from fitgauge.services.training_plan.choices import DEFAULT_MOST, MOST
 from fitgauge.services.training_plan.launch import plan_launch
 
 _METHODS = {"full": "Full", "lora": "LoRA", "qlora": "QLoRA", "dora": "DoRA"}
@@ -84,7 +85,7 @@ class TrainingRecommender:
     ) -> RecommendAnswer:
         """Return the Pareto set of GPUs, ordered. Raises InvalidRequestError where nothing is
         left, naming the constraint that empties the set."""
-        front = self.front(request, model, checkpoint)
+        request, front = self._wide_enough(request, model, checkpoint)
         if not front:
             raise self._nothing(request, model, checkpoint)
         picks = training_shortlist(front, objective)
@@ -110,6 +111,18 @@ class TrainingRecommender:
                 request, model, picks[0].trained.layout.workload, objective
             ),
         )
+
+    def _wide_enough(
+        self, request: RecommendRequest, model: Model, checkpoint: Checkpoint
+    ) -> tuple[RecommendRequest, list[Trained]]:
+        """Return the front. Where no fewer GPUs than DEFAULT_MOST hold the model and the question
+        sets no limit, of twice as many and so on, and the question with that limit."""
+        front, wider, most = self.front(request, model, checkpoint), request, DEFAULT_MOST
+        while not front and request.max_gpu_count is None and most < MOST:
+            most *= 2
+            wider = structs.replace(request, max_gpu_count=most)
+            front = self.front(wider, model, checkpoint)
+        return (wider if front else request), front
 
     def front(
         self, request: RecommendRequest, model: Model, checkpoint: Checkpoint = no_checkpoint
@@ -171,7 +184,7 @@ class TrainingRecommender:
         counts = sorted(
             {2**power for power in range(most.bit_length())} | {limit.most for limit in gpus}
         )
-        named = (training_words.framework(request.framework),) if request.framework else _FRAMEWORKS
+        named = _under(request.framework) if request.framework else _FRAMEWORKS
         frameworks = (
             tuple(name for name in named if not (base.uses_adapters and name == "megatron"))
             or named
@@ -179,7 +192,7 @@ class TrainingRecommender:
         searched = Choices(
             frameworks=frameworks,
             counts=tuple(counts),
-            global_batch_size=request.global_batch_size or DEFAULT_GLOBAL_BATCH,
+            global_batch_size=global_batch_size(request),
         )
         alone = structs.replace(searched, frameworks=("transformers",))
         by_count: dict[int, list[Layout]] = {}
@@ -299,6 +312,16 @@ class TrainingRecommender:
             field="method",
             code="no-option",
         )
+
+
+def _under(framework: str) -> tuple[Framework, ...]:
+    """Return the frameworks that the text names: of a tool the one under it on several GPUs, and
+    what divides states there."""
+    tool = find_tool(framework)
+    if tool is None:
+        return (training_words.framework(framework),)
+    own = tool.framework_on(2)
+    return (own, *tool.shards_with) if own == "transformers" else (own,)
 
 
 def _costs(request: RecommendRequest, catalog: Catalog) -> Costs:

@@ -43,6 +43,9 @@ from fitgauge.services.training_plan.schemas import (
 
 DEFAULT_GLOBAL_BATCH = 128
 DEFAULT_MOST = 64
+MOST = 1024
+"""Where the question sets no limit, counts are doubled from DEFAULT_MOST up to this until one holds
+the model: the largest are trained on hundreds of GPUs."""
 _NODE = 8
 _SEARCHED: tuple[Framework, ...] = ("megatron", "fsdp", "deepspeed")
 
@@ -71,8 +74,7 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
     return Choices(
         frameworks=_frameworks(request, count, possible) or searched or ("transformers",),
         counts=(count,) if count else counts,
-        global_batch_size=request.global_batch_size
-        or _usual_batch(count, request.micro_batch_size),
+        global_batch_size=request.global_batch_size or usual_batch(count, request.micro_batch_size),
         checkpointing=(
             (request.activation_checkpointing,) if request.activation_checkpointing else ()
         ),
@@ -87,6 +89,16 @@ def choices_of(request: TrainingPlanRequest, model: Model, match: GpuMatch) -> C
     )
 
 
+def wider(request: TrainingPlanRequest, choices: Choices) -> Choices | None:
+    """Return the choices with twice as many GPUs in addition; None where the question says how
+    many, or no more are tried."""
+    count = 2 * choices.counts[-1]
+    if request.max_gpu_count is not None or len(choices.counts) == 1 or count > MOST:
+        return None
+    batch = request.global_batch_size or usual_batch(count, request.micro_batch_size)
+    return structs.replace(choices, counts=(*choices.counts, count), global_batch_size=batch)
+
+
 def between(request: TrainingPlanRequest, choices: Choices, count: int) -> Iterator[Choices]:
     """Yield the choices for counts between `count`, which holds the model, and the one tried before
     it: three of equal distance, beyond a node of 8 GPUs in fours. A global batch that is left out
@@ -95,7 +107,7 @@ def between(request: TrainingPlanRequest, choices: Choices, count: int) -> Itera
     step = (count - lower) / 4
     for middle in sorted({lower + round(step * part) for part in (1, 2, 3)}):
         if lower < middle < count and (middle <= _NODE or middle % (_NODE // 2) == 0):
-            batch = request.global_batch_size or _usual_batch(middle, request.micro_batch_size)
+            batch = request.global_batch_size or usual_batch(middle, request.micro_batch_size)
             yield structs.replace(choices, counts=(middle,), global_batch_size=batch)
 
 
@@ -134,7 +146,7 @@ def _selective(tool: Tool | None) -> tuple[Framework, ...]:
     return tuple(name for name in _SEARCHED if checkpoints_selectively(name, tool))
 
 
-def _usual_batch(count: int | None, micro_batch_size: int | None) -> int:
+def usual_batch(count: int | None, micro_batch_size: int | None) -> int:
     """Return the least batch from DEFAULT_GLOBAL_BATCH on that data parallelism divides, over
     `count` GPUs or any power of two of them, in micro-batches of that size."""
     each = (count or (DEFAULT_MOST if micro_batch_size else 1)) * (micro_batch_size or 1)
@@ -232,6 +244,16 @@ def splits_sequences(request: TrainingPlanRequest, base: TrainingWorkload) -> bo
         return True
     layout = structs.replace(base, framework="fsdp", fsdp_version=2, context_parallel=2)
     return tool.command is not None and tool.supports(layout)
+
+
+def splits_layers(request: TrainingPlanRequest, base: TrainingWorkload) -> bool:
+    """Return whether tensor parallelism is how a tool divides more than FSDP does: one that has
+    nothing but FSDP."""
+    tool = tool_of(request)
+    if tool is None or tool.command is None or tool.framework != "fsdp":
+        return False
+    divided = structs.replace(base, framework="fsdp", fsdp_version=2, tensor_parallel=2)
+    return tool.supports(divided)
 
 
 def started(request: TrainingPlanRequest, base: TrainingWorkload) -> TrainingWorkload:

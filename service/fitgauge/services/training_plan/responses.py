@@ -31,6 +31,8 @@ class MethodPlans:
     """What was searched."""
     plans: list[Plan]
     """The plans, the best first."""
+    sure: list[Plan]
+    """Those of them that surely fit."""
     tool_defaults: Note | None = None
     """Which settings are a tool's."""
 
@@ -75,9 +77,16 @@ def summary(
         titles = " or ".join(filter(None, (", ".join([title, *tried_too[:-1]]), *tried_too[-1:])))
         return f"{none} by {titles}: try offload, {_OTHERWISE}."
     first, least = searched.plans[0], min(plan.workload.gpus for plan in searched.plans)
+    sure = min((plan.workload.gpus for plan in searched.sure), default=None)
     tried = ", the fewest of the counts tried" if len(counts) > 1 else ""
+    if sure is None:
+        result = f"is tight on {least} x {accelerator.name}{tried}"
+    elif sure == least:
+        result = f"trains on {least} x {accelerator.name}{tried}"
+    else:
+        result = f"trains on {sure} x {accelerator.name} and is tight on {least}{tried}"
     return (
-        f"{method}{model.id} trains on {least} x {accelerator.name}{tried}. First plan:"
+        f"{method}{model.id} {result}. First plan:"
         f" {layout_text(first.workload)} on {first.workload.gpus}, at least"
         f" {gib(first.required.expected)} on the fullest GPU, efficiency {first.efficiency:.0%}."
     )

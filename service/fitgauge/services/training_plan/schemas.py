@@ -38,7 +38,7 @@ class TrainingPlanRequest(SharedFields, kw_only=True, forbid_unknown_fields=True
     at 1024."""
     max_gpu_count: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        doc("The most to try. Default 64.", examples=[64]),
+        doc("The most to try. Default 64, and more where no fewer hold it.", examples=[64]),
     ] = None
     objective: Annotated[
         Objective | None,

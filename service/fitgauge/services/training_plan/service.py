@@ -1,6 +1,6 @@
 """plan_training: which layouts train this model, on how many GPUs?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import UNSET, UnsetType, convert, structs
 
@@ -15,6 +15,7 @@ from fitgauge.engine.training.odds import Demand, training_probability
 from fitgauge.engine.training.profile import TrainingProfile
 from fitgauge.engine.training.search.layouts import (
     Choices,
+    Holds,
     Plan,
     search,
 )
@@ -48,8 +49,10 @@ from fitgauge.services.training_plan.choices import (
     refuse_impossible,
     shared_settings,
     split_choices,
+    splits_layers,
     splits_sequences,
     started,
+    wider,
 )
 from fitgauge.services.training_plan.launch import plan_launch
 from fitgauge.services.training_plan.responses import (
@@ -186,7 +189,11 @@ class Planner:
         accelerator, choices = match.accelerator, choices_of(request, model, match)
         sent, filled = shared_settings(request, model, accelerator)
         base = base_workload(request, filled, model, choices)
-        choices = structs.replace(choices, splits_sequences=splits_sequences(request, base))
+        choices = structs.replace(
+            choices,
+            splits_sequences=splits_sequences(request, base),
+            splits_layers=splits_layers(request, base),
+        )
         refused = refusal(started(request, base), accelerator)
         if refused is not None:
             hint_text, field = hint(refused), refused.parameter
@@ -199,31 +206,63 @@ class Planner:
             checkpoint()
             return training_need(model.spec, workload, self._profile)
 
-        def plans_of(chosen: Choices) -> list[Plan]:
-            return search(model.spec, base, chosen, need, accelerator.usable.expected, floors)
+        def is_sure(demand: Demand) -> bool:
+            chance = training_probability(demand, accelerator.usable, self._profile)
+            return verdict(chance) == "fits"
+
+        def plans_of(chosen: Choices, holds: Holds | None = None) -> list[Plan]:
+            usable = accelerator.usable.expected
+            return search(model.spec, base, chosen, need, usable, floors, holds)
 
         def plans_of_parts(chosen: Choices) -> list[Plan]:
             parts = split_choices(request, base, chosen)
             return [plan for part in parts for plan in plans_of(part)]
 
+        def sure_of(plans: Iterable[Plan]) -> list[Plan]:
+            return [plan for plan in plans if is_sure(plan.demand)]
+
+        searched: set[int] = set()
+
+        def slower_but_sure(plans: Sequence[Plan]) -> list[Plan]:
+            """Return the plans of the fewest GPUs that surely hold the model where none of the
+            fastest plans on so many does."""
+            by_count = {plan.workload.gpus: plan.workload for plan in plans}
+            for count, workload in sorted(by_count.items()):
+                if count == _fewest(sure_of(plans)):
+                    break
+                if count in searched:
+                    continue
+                searched.add(count)
+                batch = workload.data_parallel * workload.micro_batch_size * workload.micro_batches
+                of_count = structs.replace(choices, counts=(count,), global_batch_size=batch)
+                parts = split_choices(request, base, of_count)
+                if more := [plan for part in parts for plan in plans_of(part, is_sure)]:
+                    return more
+            return []
+
         refuse_impossible(base, model, choices)
-        plans = plans_of_parts(choices)
-        sure = (plan for plan in plans if self._verdict(plan, accelerator) == "fits")
-        fewest = {min((plan.workload.gpus for plan in of), default=0) for of in (plans, sure)}
-        for count in sorted(fewest):
+        plans, tried = plans_of_parts(choices), 0
+        while True:
+            if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:
+                # equal stages may need other counts than powers of two
+                most = choices.counts[-1]
+                nodes = sorted(n for n in whole_nodes(model.spec) if tried < n <= most)
+                of_nodes = structs.replace(choices, counts=tuple(nodes), frameworks=("megatron",))
+                plans = plans_of(of_nodes)
+            plans += slower_but_sure(plans)
+            more = None if sure_of(plans) else wider(request, choices)
+            if more is None:
+                break
+            choices, tried = more, choices.counts[-1]
+            plans += plans_of_parts(structs.replace(choices, counts=choices.counts[-1:]))
+        for count in sorted({_fewest(plans), _fewest(sure_of(plans))}):
             for part in between(request, choices, count):
                 plans += plans_of_parts(part)
-        if not plans and len(choices.counts) > 1 and "megatron" in choices.frameworks:
-            # equal stages may need other counts than powers of two
-            nodes = sorted(n for n in whole_nodes(model.spec) if n <= choices.counts[-1])
-            of_nodes = structs.replace(choices, counts=tuple(nodes), frameworks=("megatron",))
-            plans = plans_of(of_nodes)
-        objective = request.objective or "fewest_gpus"
-        plans.sort(
-            key=lambda plan: _order(plan, objective, self._verdict(plan, accelerator) != "fits")
-        )
+        plans += slower_but_sure(plans)
+        objective, sure = request.objective or "fewest_gpus", sure_of(plans)
+        plans.sort(key=lambda plan: _order(plan, objective, plan not in sure))
         taken = defaults_note(sent, filled, workload_fields(base, accelerator, 1, model))
-        return MethodPlans(base, choices, plans, taken)
+        return MethodPlans(base, choices, plans, sure, taken)
 
     def _verdict(self, plan: Plan, accelerator: Accelerator) -> Verdict:
         return verdict(training_probability(plan.demand, accelerator.usable, self._profile))
@@ -314,10 +353,15 @@ def _loading_warnings(
     ]
 
 
+def _fewest(plans: Iterable[Plan]) -> int:
+    """Return the least GPUs of a plan, 0 for none."""
+    return min((plan.workload.gpus for plan in plans), default=0)
+
+
 def _order(plan: Plan, objective: Objective, tight: bool) -> tuple[float, ...]:
-    """Return the sort key: certain plans before tight ones on as many GPUs."""
+    """Return the sort key: certain plans before tight ones, which may run out of memory."""
     if objective == "fastest":
-        return (-plan.throughput, tight)
+        return (tight, -plan.throughput)
     if objective == "cheapest":
-        return (-plan.efficiency, plan.workload.gpus, tight)
-    return (plan.workload.gpus, tight, -plan.throughput)
+        return (tight, -plan.efficiency, plan.workload.gpus)
+    return (tight, plan.workload.gpus, -plan.throughput)

@@ -49,6 +49,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     """Context parallel degrees."""
     splits_sequences: bool = True
     """Whether FSDP is tried with context parallelism where none is fixed."""
+    splits_layers: bool = False
+    """Whether FSDP is tried with tensor parallelism where none is fixed."""
     expert: tuple[int, ...] = ()
     """Expert parallel degrees."""
     zero_stages: tuple[int, ...] = ()
@@ -79,6 +81,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Need = Callable[[TrainingWorkload], Demand]
+Holds = Callable[[Demand], bool]
 
 
 def search(
@@ -88,18 +91,21 @@ def search(
     need: Need,
     usable_bytes: int,
     floors: Floors | None = None,
+    holds: Holds | None = None,
 ) -> list[Plan]:
     """Return the Pareto set of every number of GPUs: no other layout on as many is faster and
     smaller; of each the fastest few.
 
     `need`: what the fullest GPU of a workload takes; `floors`: those of an earlier search of this
-    model under this base. Of a layout the least checkpointing that fits is taken, since it is the
+    model under this base; `holds`: whether a GPU holds that, by default where no more is expected
+    than is usable. Of a layout the least checkpointing that fits is taken, since it is the
     fastest."""
     floors, result = floors or Floors(spec, base), list[Plan]()
+    holds = holds or (lambda demand: demand.required.expected <= usable_bytes)
     for count in choices.counts:
         every = ((layout, floors.states(layout)) for layout in layouts(spec, base, choices, count))
         possible = [(layout, least) for layout, least in every if least.bytes <= usable_bytes]
-        fastest = _fastest(spec, possible, choices, floors, need, usable_bytes)
+        fastest = _fastest(spec, possible, choices, floors, need, usable_bytes, holds)
         result += pareto([_widest(plan, choices, floors, need, usable_bytes) for plan in fastest])
     return result
 
@@ -128,6 +134,7 @@ def _fastest(
     floors: Floors,
     need: Need,
     usable_bytes: int,
+    holds: Holds,
 ) -> list[Plan]:
     """Return the fastest plans of the Pareto set of these layouts, fastest first. `possible`: each
     with what its states need at the least.
@@ -151,9 +158,6 @@ def _fastest(
     def with_kind(number: int, step: int) -> TrainingWorkload:
         return replace(possible[number][0], activation_checkpointing=kinds[step])
 
-    def fits(workload: TrainingWorkload) -> bool:
-        return need(workload).required.expected <= usable_bytes
-
     waiting = [as_candidate(number, 0) for number in range(len(possible))]
     heapify(waiting)
     chosen: list[tuple[tuple[float, ...], Plan]] = []
@@ -175,10 +179,10 @@ def _fastest(
                 heappush(waiting, candidate)
                 continue
             if floor <= smallest:
-                if any(fits(with_kind(number, faster)) for faster in undecided):
+                if any(holds(need(with_kind(number, faster))) for faster in undecided):
                     continue
                 demand, undecided = need(workload), ()
-                if demand.required.expected <= usable_bytes:
+                if holds(demand):
                     plan = Plan(workload=workload, demand=demand, throughput=-slowness)
                     ranked = _rank(plan, number), plan
                     best = ranked if best is None else min(best, ranked)
@@ -245,8 +249,8 @@ def _degrees(
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (tensor, pipeline, context) parallel degrees whose product divides `count`: under
     Megatron tensor within a node, stages alike, context for long sequences; under FSDP context
-    too (of its version 2: accelerate/parallelism_config.py), and what is fixed; the others'
-    trainers start data parallelism alone."""
+    too (of its version 2: accelerate/parallelism_config.py), tensor where a tool starts it, and
+    what is fixed; the others' trainers start data parallelism alone."""
     layers = max(1, spec.layers)
     of_length = (1, 2, 4, 8) if base.sequence_length > LONG_SEQUENCE else (1,)
     if framework == "megatron":
@@ -254,7 +258,8 @@ def _degrees(
         pipelines = choices.pipeline or stage_counts(layers, count)
         contexts = choices.context or of_length
     elif framework == "fsdp":
-        tensors, pipelines = choices.tensor or (1,), choices.pipeline or (1,)
+        within_node = tuple(tensor_widths(spec, MOST_TENSOR)) if choices.splits_layers else (1,)
+        tensors, pipelines = choices.tensor or within_node, choices.pipeline or (1,)
         contexts = choices.context or (of_length if choices.splits_sequences else (1,))
     else:
         tensors, pipelines, contexts = (

@@ -1,58 +1,17 @@
 """The most that a launch holds, where a question asks for that: the longest context, requests at
 once, or sequences of a micro-batch."""
 
-import re
 from collections.abc import Sequence
 
 from msgspec import structs
 
 from fitgauge.services.ask.schemas import Understood
+from fitgauge.services.ask.topics import is_about
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import is_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
-_CONTEXT = re.compile(
-    r"\b(?:what|which|how (?:long|much|big|large|many|far)|max(?:imum|imal)?|longest|largest"
-    r"|biggest)\b[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
-    r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
-    r"|\bhow many tokens (?:of context|can)\b"
-    r"|\bcontext maximum\b"
-    r"|最大コンテキスト|최대 ?컨텍스트"
-    r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)",
-    re.IGNORECASE,
-)
-_REQUESTS = re.compile(
-    r"\bhow many\b[^.?,;]{0,16}?\b(?:users|requests|people|clients|sessions|streams|chats|agents"
-    r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
-    r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
-    r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
-    r"batch(?:es)?\b"
-    r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
-    r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명|(?:最大|最高)并发",
-    re.IGNORECASE,
-)
-
-
-_COPIES = re.compile(
-    r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)",
-    re.IGNORECASE,
-)
-
-_BATCH = re.compile(
-    r"\b(?:max(?:imum|imal)?|largest|biggest|what|which|how (?:big|large))\b[^.?,;]{0,16}?"
-    r"\b(?:micro[- ]?)?batch(?:[- _]?size)?\b(?!\W*\d)"
-    r"|最大(?:的)?(?:批|batch)|batch ?size?.{0,6}(?:多大|多少)",
-    re.IGNORECASE,
-)
-
-
-_SEQUENCE = re.compile(
-    r"\b(?:max(?:imum|imal)?|longest|largest|what|which|how long(?: of)?(?: an?)?)\b[^.?,;]{0,16}?"
-    r"\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\b(?!\W*\d)"
-    r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|序列.{0,6}(?:多长|多大)",
-    re.IGNORECASE,
-)
 SEQUENCE_STEP = 512
 """Tokens between the lengths of sequences that are tried."""
 LONGEST_SEQUENCE = 256
@@ -61,7 +20,7 @@ LONGEST_SEQUENCE = 256
 
 def wants_longest_sequence(text: str, understood: Understood) -> bool:
     """Return whether a text about training asks how long sequences may be, and names no length."""
-    return understood.sequence_length is None and _SEQUENCE.search(text) is not None
+    return understood.sequence_length is None and is_about(text, "longest sequence")
 
 
 def largest_batch(
@@ -73,7 +32,7 @@ def largest_batch(
     most = answer.limits.max_micro_batch_size if answer.limits else None
     if answer.verdict != "fits" or not most or understood.micro_batch_size is not None:
         return None
-    if _BATCH.search(text) is None:
+    if not is_about(text, "largest batch"):
         return None
     each = f"{most:,} sequence{'s' if most > 1 else ''} in a micro-batch at most. "
     return structs.replace(request, micro_batch_size=most), each
@@ -121,9 +80,9 @@ def most_of_each(
 
 def _field_asked(text: str, understood: Understood) -> str | None:
     """Return the limit of an answer that a text asks for; None for none."""
-    if understood.context_length is None and _CONTEXT.search(text):
+    if understood.context_length is None and is_about(text, "longest context"):
         return "max_context_length"
-    if understood.concurrency is None and _REQUESTS.search(text):
+    if understood.concurrency is None and is_about(text, "most requests"):
         return "max_concurrency"
     return None
 
@@ -132,7 +91,7 @@ def copies_in_words(text: str, answer: FitAnswer) -> str:
     """Return how many copies of a model the GPUs of a question hold, where it asks for that, as a
     sentence with a space behind it; empty for other questions."""
     each = answer.limits.min_gpu_count if answer.limits else None
-    if not each or answer.gpu is None or _COPIES.search(text) is None:
+    if not each or answer.gpu is None or not is_about(text, "copies"):
         return ""
     copies, noun = (answer.gpu.count or 1) // each, "GPU" if each == 1 else "GPUs"
     if copies == 0:

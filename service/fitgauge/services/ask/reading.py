@@ -25,7 +25,6 @@ from fitgauge.services.ask.halves import Halves, halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.host_memory import host_memory, offloaded_gib, without_offloaded
 from fitgauge.services.ask.intent import (
-    about_memory,
     about_training,
     served_adapters,
     turboquant,
@@ -304,7 +303,9 @@ class _Choice:
         where the text is about memory without it."""
         if self._command is not None and (named := self._command.fields.get("model")):
             return str(named), []
-        is_about_memory = bool(self._of("hardware")) or about_memory(self._text)
+        is_about_memory = bool(self._of("hardware")) or is_about(
+            self._text, "memory", "need", "gpus"
+        )
         names = ("model", "size", *("family",) * is_about_memory)
         data = {fact.start for fact in self._of("data")} if self._training else set[int]()
         facts = [fact for fact in self._of(*names) if fact.start not in data]

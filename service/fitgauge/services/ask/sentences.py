@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from fitgauge.services.ask.intent import asks
 from fitgauge.services.ask.scan import Token
+from fitgauge.services.ask.topics import is_about
 
 _FILES = re.compile(r"\bgguf\b|\bi?q\d_[k0-9]|\bimatrix\b", re.IGNORECASE)
 _PUBLISHERS = re.compile(r"\bunsloth(?:'s)?\b(?!\.)", re.IGNORECASE)
@@ -36,5 +36,7 @@ def question_sentences(text: str, tokens: Sequence[Token]) -> frozenset[int]:
         spans[token.sentence] = (start, token.end)
         place = token.end
     return frozenset(
-        index for index, (start, end) in spans.items() if asks(text[start:end].strip())
+        index
+        for index, (start, end) in spans.items()
+        if is_about(text[start:end].strip(), "question")
     )

@@ -5,26 +5,160 @@ from collections.abc import Mapping
 from typing import Literal
 
 Topic = Literal[
-    "time",
-    "disk",
-    "merging",
-    "format",
-    "largest",
-    "comparison",
-    "all weights",
-    "price of tokens",
-    "price",
-    "as published",
-    "fastest",
-    "text alone",
-    "rate",
-    "cache",
-    "one gpu",
-    "whole context",
-    "nodes",
-]
+    "question", "gpus", "need", "memory", "models", "count of gpus", "it fits", "plan", "log",
+    "suggestions", "longest context", "most requests", "copies", "largest batch",
+    "longest sequence", "time", "disk", "merging", "format", "largest", "comparison",
+    "all weights", "price of tokens", "price", "as published", "fastest", "text alone", "rate",
+    "cache", "one gpu", "whole context", "nodes",
+]  # fmt: skip
+
+_OTHERS = (
+    r"(?:\s+\w+){0,2}\s+(?:users|requests|people|clients|sessions|sequences|streams|chats|agents"
+    r"|hours|days|weeks|developers|devs|conversations|layers|tokens|adapters|replicas|copies"
+    r"|instances|models)\b"
+)
+"""What is counted where it is no GPU: "how many users can an A100 serve"."""
+
+_FEWEST = (
+    r"\b(?:fewest|least|minim(?:um|al)|min\.?)\s+(?:(?:number|count|amount) of\s+)?"
+    r"(?:gpus?|cards?|[a-z]{1,2}\d{1,3}s?|(?:[rg]tx )?\d{4}s)\b"
+)
+"""As few GPUs as will do: "minimum number of H200s"."""
+
 
 _PATTERNS: Mapping[Topic, str] = {
+    "question": (
+        r"\?|吗|吧|呢|多少|几[张卡块台]|能否|可否|是否|如何|怎么|什么|哪[些个种]|能不能"
+        r"|可以.{0,20}不|够不|行不|까요|나요|"
+        r"ますか|ですか|ますでしょうか|"
+        r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
+    ),
+    "gpus": (
+        r"\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to)"
+        r" (?:buy|get|rent|order|purchase)\b"
+        r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
+        r"|\bhow many (?:for|to|do (?:i|we|you) need|would (?:i|we) need|are needed)\b"
+        r"|\bhow many\W*$"
+        r"|\bhow many (?:rtx |gtx )?\d{4}\b|\bhow many of (?:each|them|those|these)\b"
+        rf"|\bhow (?:many|much)\b(?!{_OTHERS})[^.?]{{0,30}}"
+        r"\b(?:gpus?|cards?|nodes?|machines?|(?:[rg]tx )?\d{4}s|blocks)\b"
+        rf"|\bhow many\b(?!{_OTHERS})[^.?]{{0,30}}\b(?!q\d)[a-z]{{1,2}}\d{{1,3}}s?\b"
+        r"|\b(?:which|what)(?:'s| is| are)?\s+(?:\w+\s+){0,6}"
+        r"(?:gpus?|(?:graphics? )?cards?|hardware|setup|config(?:uration)?s?|instance|machine"
+        r"|device)\b"
+        r"|\b(?:gpu|card) count\b|\brecommendations?\W*$"
+        r"|\b(?:minimum|minimal|min|recommended|required|suitable|optimal|cheapest|smallest"
+        r"|special)\b"
+        r"[^.?]{0,40}\b(?:gpus?|cards?|hardware|vram|setup|config\w*|requirements?|instance"
+        r"|memory)\b"
+        r"|\b(?:hardware|gpu|vram|memory|system) requirements?\b|\brequirements\b"
+        rf"|{_FEWEST}"
+        r"|多少(?:张|块|片|个|台|卡)|几(?:张|块|片|台|卡|个)|什么(?:样的)?(?:显卡|卡|配置|gpu|硬件)"
+        r"|哪些(?:显卡|卡|gpu)|哪[种个](?:显卡|卡|gpu)|多少\s*(?:个)?\s*(?:gpu|a100|h100|资源"
+        r"|算力)|最低.{0,6}(?:配置|要求|算力|显卡)"
+        r"|配置(?:推荐|要求)|推荐.{0,6}(?:配置|显卡|gpu)|硬件(?:要求|配置|需求)|몇\s*[장대개]"
+        r"|(?:どの|どんな|何の)(?:gpu|グラボ)|何枚"
+        r"|\bwhat is the compute\b|\bcompute (?:is )?(?:needed|required)\b"
+    ),
+    "need": (
+        r"\bhow (?:much|many|big|large)\b[^.?]{0,60}\b(?:memory|vram|gpu|ram|gbs?|gib|gigabytes)\b"
+        r"|\b(?:memory|vram|ram)\b[^.?]{0,30}\b(?:need|require|cost|usage|necessary)"
+        r"|\bhow much (?:would|does|do|is|need)\b"
+        r"|多[大少].{0,4}(?:显存|内存|现存|資源|资源)|(?:显存|内存).{0,8}多[大少]"
+        r"|얼마|どれくらい"
+        r"|必要な?\s*(?:vram|メモリ|gpu)|(?:vram|メモリ).{0,8}必要"
+    ),
+    "memory": (
+        r"\b(?:memory|vram|oom\w*|gpus?|cards?|fits?|hardware|ram|cuda out of|runs?|running|load"
+        r"|loading|rig|workstation|laptop|steam deck|on-?prem|budget|kv[- ]?cache"
+        r"|max[-_ ]model[-_ ]len|compute (?:is )?(?:needed|required)"
+        r"|deploy\w*|host|graphics? cards?|serve|serving|infer\w*|enough|train\w*|"
+        r"fine-?\s?tun\w*|finetun\w*|require\w*|lora|qlora)\b"
+        r"|显存|内存|现存|爆|跑|部署|运行|推理|训练|微调|显卡|够|学习|학습|메모리"
+        r"|動(?:く|き|か)|メモリ|足り|載(?:る|り)|乗(?:る|り)|推論|学習|チューニング|raspberry"
+        r"|phone|android|ipad"
+    ),
+    "models": (
+        r"\brun (?:\w+ )?(?:ai|llms?|(?:local|language) (?:models?|llms?|ai)|models? locally)\b|"
+        r"\b(?:which|what)\s+(?:\w+\s+){0,2}models?\b(?!\s+(?:of|require))"
+        r"|\bany\s+(?:\w+\s+)?model\b"
+        r"|\b(?:largest|biggest|best|smartest|strongest|most (?:capable|powerful|intelligent)"
+        r"|max(?:imum)?)\s+(?:\w+\s+){0,2}(?:models?|llms?|size|thing|one)\b"
+        r"|\b(?:which|what)\s+(?:\w+\s+){0,2}(?:llms?|ais?)\b|\banything (?:useful|good|decent"
+        r"|worth)\b"
+        r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
+        r"|\bwhat (?:runs|fits)\b"
+        r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
+        r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
+        r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run|serve|host|deploy)\b"
+        r"|\b(?:can|could) (?:do|run|handle) wh?[au]t\b"
+        r"|\bwhich of them\b|\bwhat (?:can|could) (?!i\b|we\b|you\b|one\b)[^.?]{1,40}\b(?:do"
+        r"|handle)\b"
+        r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
+        r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
+        r"|哪些(?:大?模型|型号)"
+        r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
+        r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"
+    ),
+    "count of gpus": (
+        rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b"
+        rf"|{_FEWEST}"
+        r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"
+    ),
+    "it fits": (
+        r"\b(?:will|does|can|would|could) (?:it|this|that|they|these) (?:\w+ )?"
+        r"(?:fit|oom|work|run|start)\b"
+    ),
+    "plan": (
+        r"\b(?:parallel(?:ism|ization)? (?:strategy|layout|config\w*|plan)|lay ?out|layout|tp/pp|"
+        r"(?:which|what) (?:kind of )?parallel\w*|best way to (?:train|shard|split|distribute)|"
+        r"which zero|what zero|zero stage should|how (?:should|do) i (?:shard|split|parallelize))\b"
+        r"|^\W*(?:please )?(?:help me )?plan\b(?! to\b)|\bplan (?:it|this|that|the training)\b"
+        r"|并行策略|怎么切分|如何切分|训练方案|并行配置"
+    ),
+    "log": (
+        r"tried to allocate\s+[\d.]+\s*[gm]i?b|model loading took|model weights take\s+[\d.]+\s*gib"
+        r"|no available memory for the cache blocks|free memory on device"
+        r"|to serve at least one request with the model|tokens that can be stored in kv cache"
+        r"|# ?gpu blocks|kv cache size:"
+        r"|llama_model_load|ggml_\w+|mem usage="
+    ),
+    "suggestions": (  # what is asked for at the end of a text that names GPUs alone
+        r"\b(?:suggestions?|recommendations?|ideas)\W*$"
+    ),
+    "longest context": (
+        r"\b(?:what|which|how (?:long|much|big|large|many|far)|max(?:imum|imal)?|longest|largest"
+        r"|biggest)\b[^.?,;]{0,24}?\b(?:context|ctx|tokens of context)\b"
+        r"|\b(?:max|maximum)(?: tokens|[ _-]model[ _-]len(?:gth)?)\b"
+        r"|\bhow many tokens (?:of context|can)\b"
+        r"|\bcontext maximum\b"
+        r"|最大コンテキスト|최대 ?컨텍스트"
+        r"|(?:多长|多大|多少|最长|最大)(?:的)?上下文|上下文.{0,8}(?:多长|多大|多少)"
+    ),
+    "most requests": (
+        r"\bhow many\b[^.?,;]{0,16}?\b(?:users|requests|people|clients|sessions|streams|chats"
+        r"|agents"
+        r"|devs|developers|conversations|sequences|concurrent|parallel|simultaneous)\b"
+        r"|\bmax(?:imum)? (?:concurren\w+|number of (?:concurrent )?(?:users|requests))\b"
+        r"|\b(?:max(?:imum)?|largest|biggest|how (?:big|large)(?: of)? a)\b[^.?,;]{0,12}\b"
+        r"batch(?:es)?\b"
+        r"|\bwhat concurrency\b|\bmax[- _]num[- _]seqs?\b(?!\W*\d)"
+        r"|(?:多少|几)(?:个|路)?(?:并发|用户|人)|何人|몇\s*명|(?:最大|最高)并发"
+    ),
+    "copies": (
+        r"\bhow many\b[^.?,;]{0,16}?\b(?:replicas|copies|instances)\b|多少(?:个)?(?:副本|实例)"
+    ),
+    "largest batch": (
+        r"\b(?:max(?:imum|imal)?|largest|biggest|what|which|how (?:big|large))\b[^.?,;]{0,16}?"
+        r"\b(?:micro[- ]?)?batch(?:[- _]?size)?\b(?!\W*\d)"
+        r"|最大(?:的)?(?:批|batch)|batch ?size?.{0,6}(?:多大|多少)"
+    ),
+    "longest sequence": (
+        r"\b(?:max(?:imum|imal)?|longest|largest|what|which"
+        r"|how long(?: of)?(?: an?)?)\b[^.?,;]{0,16}?"
+        r"\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\b(?!\W*\d)"
+        r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|序列.{0,6}(?:多长|多大)"
+    ),
     "time": (  # how long something takes, or what it costs
         r"\bhow (?:long|much time|many (?:\w+[ -])?(?:hours|days|minutes))\b"
         r"|\b(?:training|train|run) ?time\b"

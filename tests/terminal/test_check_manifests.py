@@ -51,12 +51,14 @@ def test_standard_input_is_a_file():
 
 
 def test_a_folder_is_read_without_hidden_files(tmp_path):
-    for name in ("b.yml", "a.yaml", ".git/c.yaml", "d.txt"):
+    for name in ("b.yml", "a.yaml", ".git/c.yaml", "c.json", "d.txt"):
         path = tmp_path / "k8s" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(FITS.read_text("utf-8"), "utf-8")
     answer = json.loads(run("-f", tmp_path / "k8s", "--json").output)
-    assert [Path(server["file"]).name for server in answer["servers"]] == ["a.yaml", "b.yml"]
+    assert [Path(server["file"]).name for server in answer["servers"]] == [
+        "a.yaml", "b.yml", "c.json",
+    ]  # fmt: skip
 
 
 def test_every_line_fits_eighty_columns_but_names_and_notes():

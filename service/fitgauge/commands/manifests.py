@@ -22,7 +22,7 @@ from fitgauge.services.manifests.yaml_text import LONGEST
 from fitgauge.terminal.manifests import show_manifests
 
 _NO_ANSWER = 2
-_SUFFIXES = frozenset({".yaml", ".yml"})
+_SUFFIXES = frozenset({".json", ".yaml", ".yml"})
 _STANDARD_INPUT = "-"
 _OWN_FIELDS = ("machine", "as_json")
 """Options of `check` that are no fields of the contract."""

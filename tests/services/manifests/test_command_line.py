@@ -201,8 +201,13 @@ def test_what_drafts_is_no_model_that_is_served(draft, fields):
 
 
 def test_sglang_drafts_one_token_fewer_than_it_verifies():
-    command = ["sglang.launch_server", "--model-path", "a/b", "--speculative-num-draft-tokens", "4"]
+    command = [
+        "sglang.launch_server", "--model-path", "a/b", "--speculative-algorithm", "EAGLE",
+        "--speculative-num-steps", "3", "--speculative-eagle-topk", "1",
+        "--speculative-num-draft-tokens", "4",
+    ]  # fmt: skip
     draft = ["--speculative-draft-model-path", "c/d"]
+    assert server_command(container(command)).notes == ()
     own = server_command(container(command)).log
     with_draft = server_command(container([*command, *draft])).log
     assert (own.model, own.flags) == ("a/b", {"speculative_tokens": 3})

@@ -153,6 +153,26 @@ def test_shared_memory_that_the_manifest_does_not_tell_is_no_matter(check, text)
     assert (server.gpu_count, rules(server)) == (2, [])
 
 
+def test_an_image_that_a_command_line_runs_is_read(check):
+    text = (
+        "docker run --rm --gpus all -e HF_TOKEN=$HF_TOKEN vllm/vllm-openai:v0.11.0 \\\n"
+        "  --model Qwen/Qwen3-8B --max-model-len 8192\n"
+    )
+    (server,) = check(text, gpu="L40S").servers
+    assert (server.verdict, server.request["engine_version"]) == ("fits", "0.11.0")
+    assert server.request["context_length"] == 8192
+
+
+def test_encoders_that_a_release_loads_all_the_same_are_counted(check):
+    text = deployment(
+        "google/gemma-3-4b-it, --max-model-len, '8192', --limit-mm-per-prompt,"
+        """ '{"image":0,"video":0}'"""
+    )
+    (server,) = check(text).servers
+    assert (server.verdict, "language_model_only" in server.request) == ("fits", False)
+    assert "encoders" in server.remarks[-1].message
+
+
 def test_an_engine_of_one_process_needs_no_shared_memory(check):
     text = (
         "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server-cuda\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.manifests import references
@@ -22,6 +22,10 @@ from fitgauge.services.manifests.yaml_text import (
 )
 
 _TEMPLATE = "{{"
+_RUN_IMAGES = frozenset({"docker", "nerdctl", "podman"})
+_IMAGES = tuple(
+    image for row in ENGINES.values() if row.container_start for image in row.container_start.images
+)
 _MARKS = frozenset(
     word
     for row in ENGINES.values()
@@ -102,17 +106,31 @@ def _manifest(parsed: _Parsed, others: References | None) -> Manifest:
     return Manifest(every, named.claims, named.storage)
 
 
+def _command(line: list[Text], number: int) -> Container:
+    """Return a command line as a container: its program, or the image that it runs (`docker run
+    OPTIONS IMAGE ARGUMENTS`)."""
+    container = Container(
+        name="command",
+        line=number,
+        command=line,
+        resources=Block(),
+        pod=Block(),
+        shared_memory=Text("unknown"),
+    )
+    runs = next((at for at, word in enumerate(line) if word in ("run", "create")), None)
+    if not line or runs is None or line[0].rpartition("/")[2] not in _RUN_IMAGES:
+        return container
+    for at in range(runs + 1, len(line)):
+        if any(image in line[at] for image in _IMAGES) and not line[at].startswith("-"):
+            return structs.replace(
+                container, image=line[at], command=None, arguments=line[at + 1 :]
+            )
+    return container
+
+
 def _containers(node: Node, named: References) -> Iterator[Container]:
     if isinstance(node, Text):  # the command line alone, as `ps -o args=` shows a pod's
-        written = text_of(node.replace("\\ ", " "), node.line)
-        yield Container(
-            name="command",
-            line=node.line,
-            command=words(written),
-            resources=Block(),
-            pod=Block(),
-            shared_memory=Text("unknown"),
-        )
+        yield _command(words(text_of(node.replace("\\ ", " "), node.line)), node.line)
     if not isinstance(node, Block):
         return
     charted = chart_containers(node, named)

@@ -180,7 +180,7 @@ class ManifestChecker:
             request, model = await self._named(pending.question)
             if not pending.question.fits_context:
                 request = _with_context(request, model)
-            fit = await self._answer_of(request, answer)
+            request, fit = await self._answer_of(request, answer)
         except MissingModelError as error:
             answer.summary = str(error)
             answer.remarks.insert(0, Remark("no-answer", error.line, answer.summary))
@@ -231,17 +231,29 @@ class ManifestChecker:
         request = structs.replace(request, model=question.model_instead)
         return request, await self._describe(request.model)
 
-    async def _answer_of(self, request: FitRequest, answer: ServerAnswer) -> FitAnswer:
-        """Return the answer to a question; without a quantization that no request has a name for,
-        since it names how the checkpoint is stored."""
+    async def _answer_of(
+        self, request: FitRequest, answer: ServerAnswer
+    ) -> tuple[FitRequest, FitAnswer]:
+        """Return the answer to a question, and the question: without a quantization that no request
+        has a name for, since it names how the checkpoint is stored, and with the encoders that a
+        release loads though no item may be sent."""
         try:
-            return await self._ask(request)
+            fit = await self._ask(request)
         except FitgaugeError as error:
             if error.code != "unknown-quantization":
                 raise
-        message = f"Quantization {request.quantization!r} is read as the model is published."
-        answer.remarks.append(Remark("not-read", answer.line, message))
-        return await self._ask(structs.replace(request, quantization=None))
+            message = f"Quantization {request.quantization!r} is read as the model is published."
+            answer.remarks.append(Remark("not-read", answer.line, message))
+            request = structs.replace(request, quantization=None)
+            fit = await self._ask(request)
+        if fit.verdict == "unsupported" and request.language_model_only:
+            whole = structs.replace(request, language_model_only=None)
+            counted = await self._ask(whole)
+            if counted.verdict != "unsupported":
+                message = "The release is estimated with its encoders alone: they are counted."
+                answer.remarks.append(Remark("not-read", answer.line, message))
+                return whole, counted
+        return request, fit
 
 
 def _name_apart(servers: Sequence[_Pending]) -> None:

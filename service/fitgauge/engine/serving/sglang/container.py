@@ -36,10 +36,11 @@ CONTAINER = ContainerStart(
             "--node-rank", "--otlp-traces-endpoint", "--port", "--preferred-sampling-params",
             "--random-seed", "--reasoning-parser", "--revision", "--sampling-backend",
             "--schedule-policy", "--served-model-name", "--show-time-cost", "--skip-server-warmup",
-            "--skip-tokenizer-init", "--ssl-ca-certs", "--ssl-certfile", "--ssl-keyfile",
-            "--ssl-keyfile-password", "--stream-interval", "--tokenizer-mode", "--tokenizer-path",
-            "--tool-call-parser", "--tool-server", "--trust-remote-code", "--warmups",
-            "--watchdog-timeout", "--weight-version",
+            "--skip-tokenizer-init", "--speculative-eagle-topk", "--speculative-num-steps",
+            "--ssl-ca-certs", "--ssl-certfile", "--ssl-keyfile", "--ssl-keyfile-password",
+            "--stream-interval", "--tokenizer-mode", "--tokenizer-path", "--tool-call-parser",
+            "--tool-server", "--trust-remote-code", "--warmups", "--watchdog-timeout",
+            "--weight-version",
         }
     ),
 )  # fmt: skip

@@ -102,7 +102,8 @@ def read(lines: list[Line]) -> StartLog:
     if chunk and "max_batched_tokens" not in values:
         values["max_batched_tokens"] = int(chunk["tokens"])
     tokens = values.pop("draft_tokens", 0)
-    if isinstance(tokens, int) and tokens > 1 and argument(commands, _ALGORITHM) != "NGRAM":
+    algorithm = argument(commands, _ALGORITHM)
+    if isinstance(tokens, int) and tokens > 1 and algorithm not in (None, "NGRAM"):
         named = argument(commands, "speculative_draft_model_path")
         draft = hub_id(named)
         if named is None or draft is not None:

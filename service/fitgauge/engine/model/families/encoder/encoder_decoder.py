@@ -12,7 +12,7 @@ from typing import Literal
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
-from fitgauge.engine.model.families.encoder.heads import label_count
+from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import Attention, CrossAttention, plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Tensor
 from fitgauge.engine.note import Note
@@ -232,22 +232,7 @@ def output(config: Config, dialect: Dialect, vocabulary: int, width: int) -> tup
     (BART as a zero-shot classifier)."""
     name = architecture_name(config)
     if name.endswith("ForSequenceClassification"):
-        dense = parts.linear("classification_head.dense", width, width, bias=True)
-        return (
-            parts.single(
-                Part.HEAD,
-                "",
-                (
-                    *dense,
-                    *parts.linear(
-                        "classification_head.out_proj",
-                        label_count(config, dialect.labels),
-                        width,
-                        bias=True,
-                    ),
-                ),
-            ),
-        )
+        return (classification_head(width, label_count(config, dialect.labels)),)
     if name.endswith("ForQuestionAnswering"):
         return (parts.single(Part.HEAD, "", parts.linear("qa_outputs", 2, width, bias=True)),)
     headless = name.endswith("Model") and not name.endswith("MTModel")

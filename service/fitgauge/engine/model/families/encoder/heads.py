@@ -71,6 +71,13 @@ def head_tensors(word: str, sizes: Sizes, *, labels: int, tied: bool) -> tuple[T
             return parts.linear("classifier", 1, hidden, bias=True)
 
 
+def classification_head(width: int, labels: int) -> Block:
+    """Return the classifier of an encoder and decoder: a dense layer, and one score a class."""
+    dense = parts.linear("classification_head.dense", width, width, bias=True)
+    scores = parts.linear("classification_head.out_proj", labels, width, bias=True)
+    return parts.single(Part.HEAD, "", (*dense, *scores))
+
+
 def label_count(config: Config, default: int = 2) -> int:
     """Classes of a classifier: as many as `id2label` names, else `num_labels`, else `default`."""
     return len(config.section("id2label").values) or config.integer(

@@ -15,7 +15,7 @@ from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.dense.dense import Reader, architecture_name
 from fitgauge.engine.model.families.encoder.encoder_decoder import mixers
-from fitgauge.engine.model.families.encoder.heads import label_count
+from fitgauge.engine.model.families.encoder.heads import classification_head, label_count
 from fitgauge.engine.model.mixers import plain_attention
 from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Part, Split, Tensor
 from fitgauge.engine.note import Note
@@ -205,14 +205,7 @@ def t5_head(
     """Return the language-model head unless it is tied, or a classifier."""
     labels = label_count(config)
     if name.endswith("ForSequenceClassification"):
-        dense = parts.linear("classification_head.dense", width, width, bias=True)
-        return (
-            parts.single(
-                Part.HEAD,
-                "",
-                (*dense, *parts.linear("classification_head.out_proj", labels, width, bias=True)),
-            ),
-        )
+        return (classification_head(width, labels),)
     if name.endswith(("ForTokenClassification", "ForQuestionAnswering")):
         return (parts.single(Part.HEAD, "", parts.linear("classifier", labels, width, bias=True)),)
     return parts.head(vocabulary, width, tied=tied or name.endswith("Model"))

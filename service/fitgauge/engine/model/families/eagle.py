@@ -36,9 +36,8 @@ LATENT = frozenset({"Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"
 
 ARCHITECTURES = LATENT | frozenset({
     "Eagle3LlamaForCausalLM", "LlamaForCausalLMEagle3", "PEagleDraftModel",
-    "PeagleLlamaForCausalLM", "Eagle3MiniMaxM2ForCausalLM",
-    "Eagle3Qwen2_5vlForCausalLM", "Eagle3Qwen3vlForCausalLM",
-    "Eagle3Qwen3ForCausalLM", "PeagleQwen3ForCausalLM",
+    "PeagleLlamaForCausalLM", "Eagle3MiniMaxM2ForCausalLM", "Eagle3Qwen2_5vlForCausalLM",
+    "Eagle3Qwen3vlForCausalLM", "Eagle3Qwen3ForCausalLM", "PeagleQwen3ForCausalLM",
 })  # fmt: skip
 """EAGLE-3 heads: besides those, what vLLM reads as layers of the Llama shape, or of Qwen 3's."""
 

@@ -12,9 +12,8 @@ from fitgauge.engine.model.mixers import Attention
 from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 _DEFAULTS = {
-    "vocab_size": 151808, "hidden_size": 1536, "intermediate_size": 4096,
-    "num_attention_heads": 12, "max_position_embeddings": 2048, "num_layers_per_stack": 16,
-    "H_cycles": 2, "L_cycles": 3,
+    "vocab_size": 151808, "hidden_size": 1536, "intermediate_size": 4096, "num_attention_heads": 12,
+    "max_position_embeddings": 2048, "num_layers_per_stack": 16, "H_cycles": 2, "L_cycles": 3,
 }  # fmt: skip
 """transformers 5.20, HrmTextConfig."""
 

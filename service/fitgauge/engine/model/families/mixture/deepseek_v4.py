@@ -22,12 +22,10 @@ from fitgauge.engine.model.spec import Block, Kind, ModelSpec, Part, RotaryTable
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 129280, "hidden_size": 4096, "moe_intermediate_size": 2048,
-    "num_hidden_layers": 43, "num_attention_heads": 64,
-    "head_dim": 512, "q_lora_rank": 1024, "num_experts_per_tok": 6, "n_shared_experts": 1,
-    "max_position_embeddings": 1048576,
+    "num_hidden_layers": 43, "num_attention_heads": 64, "head_dim": 512, "q_lora_rank": 1024,
+    "num_experts_per_tok": 6, "n_shared_experts": 1, "max_position_embeddings": 1048576,
     "hc_mult": 4, "sliding_window": 128, "o_groups": 8, "o_lora_rank": 1024, "index_n_heads": 64,
-    "index_head_dim": 128,
-    "index_topk": 512, "num_hash_layers": 3,
+    "index_head_dim": 128, "index_topk": 512, "num_hash_layers": 3,
 }  # fmt: skip
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"

@@ -17,8 +17,7 @@ from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Part, Split, Tensor
 
 GRANITE: Mapping[str, Any] = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "max_position_embeddings": 2048, "num_experts_per_tok": 2,
+    "num_attention_heads": 32, "max_position_embeddings": 2048, "num_experts_per_tok": 2,
 }  # fmt: skip
 
 DBRX: Mapping[str, Any] = {
@@ -31,9 +30,8 @@ DBRX: Mapping[str, Any] = {
 
 JETMOE: Mapping[str, Any] = {
     "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 12,
-    "num_key_value_heads": 16,
-    "kv_channels": 128, "max_position_embeddings": 4096, "num_experts_per_tok": 2,
-    "tie_word_embeddings": True,
+    "num_key_value_heads": 16, "kv_channels": 128, "max_position_embeddings": 4096,
+    "num_experts_per_tok": 2, "tie_word_embeddings": True,
 }  # fmt: skip
 
 

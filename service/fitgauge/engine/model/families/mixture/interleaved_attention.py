@@ -30,18 +30,16 @@ GPT_OSS: Mapping[str, Any] = {
 
 LLAMA4: Mapping[str, Any] = {
     "vocab_size": 202048, "hidden_size": 5120, "intermediate_size": 8192,
-    "intermediate_size_mlp": 16384, "num_hidden_layers": 48,
-    "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128,
-    "max_position_embeddings": 131072,
+    "intermediate_size_mlp": 16384, "num_hidden_layers": 48, "num_attention_heads": 40,
+    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072,
     "num_experts_per_tok": 1, "attention_chunk_size": 8192,
 }  # fmt: skip
 
 AFMOE: Mapping[str, Any] = {
     "vocab_size": 200192, "hidden_size": 2048, "intermediate_size": 6144,
-    "moe_intermediate_size": 1408, "num_hidden_layers": 32,
-    "num_dense_layers": 1, "num_attention_heads": 16, "head_dim": 128,
-    "max_position_embeddings": 16384, "num_experts_per_tok": 6,
-    "num_shared_experts": 2, "sliding_window": 1024,
+    "moe_intermediate_size": 1408, "num_hidden_layers": 32, "num_dense_layers": 1,
+    "num_attention_heads": 16, "head_dim": 128, "max_position_embeddings": 16384,
+    "num_experts_per_tok": 6, "num_shared_experts": 2, "sliding_window": 1024,
 }  # fmt: skip
 
 

@@ -219,9 +219,8 @@ def rotary_tables(config: Config, family: Family) -> tuple[RotaryTable, ...]:
 
 _DEEPSEEK_V3 = {
     "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432,
-    "moe_intermediate_size": 2048, "num_hidden_layers": 61,
-    "num_attention_heads": 128, "n_shared_experts": 1, "kv_lora_rank": 512, "q_lora_rank": 1536,
-    "qk_rope_head_dim": 64,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128,
+    "n_shared_experts": 1, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64,
     "v_head_dim": 128, "qk_nope_head_dim": 128, "num_experts_per_tok": 8,
     "first_k_dense_replace": 3, "max_position_embeddings": 4096,
 }  # fmt: skip

@@ -22,9 +22,8 @@ from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 131072, "hidden_size": 6144, "ffn_hidden_size": 12288,
-    "expert_ffn_hidden_size": 2048, "num_layers": 28,
-    "num_attention_heads": 64, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
+    "expert_ffn_hidden_size": 2048, "num_layers": 28, "num_attention_heads": 64,
+    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
     "v_head_dim": 128, "max_position_embeddings": 131072, "moe_topk": 12, "zero_expert_num": 256,
 }  # fmt: skip
 

@@ -21,9 +21,8 @@ from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Split, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072,
-    "dense_intermediate_size": 12288,
-    "shared_intermediate_size": 3072, "num_hidden_layers": 60, "num_attention_heads": 64,
-    "num_key_value_heads": 4, "head_dim": 128,
+    "dense_intermediate_size": 12288, "shared_intermediate_size": 3072, "num_hidden_layers": 60,
+    "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 128,
     "max_position_embeddings": 524288, "num_experts_per_tok": 4, "rotary_dim": 64,
 }  # fmt: skip
 

@@ -21,16 +21,14 @@ from fitgauge.engine.model.spec import Block, Kind, Mlp, ModelSpec, RotaryTable,
 
 STEP: Mapping[str, Any] = {
     "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264,
-    "moe_intermediate_size": 1280, "share_expert_dim": 1280,
-    "num_hidden_layers": 45, "num_attention_heads": 64, "head_dim": 128,
-    "max_position_embeddings": 128000,
+    "moe_intermediate_size": 1280, "share_expert_dim": 1280, "num_hidden_layers": 45,
+    "num_attention_heads": 64, "head_dim": 128, "max_position_embeddings": 128000,
 }  # fmt: skip
 
 MIMO: Mapping[str, Any] = {
     "vocab_size": 152576, "hidden_size": 4096, "intermediate_size": 16384,
-    "moe_intermediate_size": 2048, "num_hidden_layers": 48,
-    "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128,
-    "sliding_window": 129,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 64,
+    "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "sliding_window": 129,
     "max_position_embeddings": 131072, "num_experts_per_tok": 8,
 }  # fmt: skip
 

@@ -145,14 +145,12 @@ def conformer_mlp(name: str, width: int, *, inner: str = ".linear") -> tuple[Ten
 
 WHISPER_DEFAULTS = {
     "num_mel_bins": 128, "encoder_layers": 32, "encoder_attention_heads": 20,
-    "encoder_ffn_dim": 5120, "d_model": 1280,
-    "max_source_positions": 1500,
+    "encoder_ffn_dim": 5120, "d_model": 1280, "max_source_positions": 1500,
 }  # fmt: skip
 """transformers 5.23, Qwen2AudioEncoderConfig."""
 
 CONFORMER_DEFAULTS = {
     "hidden_size": 1024, "num_hidden_layers": 12, "num_attention_heads": 8,
-    "subsampling_conv_channels": [128, 32], "conv_kernel_size": 5,
-    "output_proj_dims": 1536,
+    "subsampling_conv_channels": [128, 32], "conv_kernel_size": 5, "output_proj_dims": 1536,
 }  # fmt: skip
 """transformers 5.23, Gemma4AudioConfig."""

@@ -245,19 +245,16 @@ MOBILENET_V5_300M = 294_126_912
 
 DEFAULTS = {
     "vocab_size": 262400, "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 35,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32768,
-    "tie_word_embeddings": True, "sliding_window": 512,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256,
+    "max_position_embeddings": 32768, "tie_word_embeddings": True, "sliding_window": 512,
     "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "altup_num_inputs": 4,
-    "num_kv_shared_layers": 15,
-    "laurel_rank": 64,
+    "num_kv_shared_layers": 15, "laurel_rank": 64,
 }  # fmt: skip
 """transformers 5.23, Gemma3nTextConfig."""
 
 AUDIO_DEFAULTS = {
     "vocab_size": 128, "hidden_size": 1536, "input_feat_size": 128, "conf_num_attention_heads": 8,
-    "conf_num_hidden_layers": 12,
-    "conf_conv_kernel_size": 5, "sscp_conv_channel_size": [128, 32],
+    "conf_num_hidden_layers": 12, "conf_conv_kernel_size": 5, "sscp_conv_channel_size": [128, 32],
 }  # fmt: skip
 """transformers 5.23, Gemma3nAudioConfig."""
 

@@ -273,9 +273,8 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
 
 DEFAULTS = {
     "vocab_size": 262144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072,
-    "tie_word_embeddings": True, "sliding_window": 512,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+    "max_position_embeddings": 131072, "tie_word_embeddings": True, "sliding_window": 512,
     "vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256,
     "num_kv_shared_layers": 0,
 }  # fmt: skip
@@ -283,8 +282,7 @@ DEFAULTS = {
 
 VISION_DEFAULTS = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16,
-    "num_attention_heads": 12, "head_dim": 64,
-    "patch_size": 16, "position_embedding_size": 10240,
+    "num_attention_heads": 12, "head_dim": 64, "patch_size": 16, "position_embedding_size": 10240,
 }  # fmt: skip
 """transformers 5.23, Gemma4VisionConfig."""
 

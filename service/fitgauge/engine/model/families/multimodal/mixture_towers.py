@@ -197,28 +197,25 @@ _COMPRESSION = ("spatial_merge_size", "temporal_patch_size")
 
 LLAMA4_DEFAULTS = {
     "hidden_size": 768, "num_hidden_layers": 34, "num_attention_heads": 16, "num_channels": 3,
-    "intermediate_size": 5632,
-    "vision_output_dim": 7680, "image_size": 448, "patch_size": 14, "projector_input_dim": 4096,
-    "projector_output_dim": 4096,
+    "intermediate_size": 5632, "vision_output_dim": 7680, "image_size": 448, "patch_size": 14,
+    "projector_input_dim": 4096, "projector_output_dim": 4096,
 }  # fmt: skip
 """transformers 5.23, Llama4VisionConfig."""
 
 MOONVIT_DEFAULTS = {
     "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
-    "num_attention_heads": 16, "patch_size": 14,
-    "pos_emb_height": 64, "pos_emb_width": 64, "merge_kernel_size": [2, 2],
-    "projection_hidden_size": 1152,
+    "num_attention_heads": 16, "patch_size": 14, "pos_emb_height": 64, "pos_emb_width": 64,
+    "merge_kernel_size": [2, 2], "projection_hidden_size": 1152,
 }  # fmt: skip
 """transformers 5.23, Kimi_K25VisionConfig; published configs say the same with `vt_` and `init_`
 before the names."""
 
 MOONVIT_K3_DEFAULTS = {
     "patch_size": 14, "init_pos_emb_height": 64, "init_pos_emb_width": 64,
-    "vt_num_attention_heads": 12,
-    "vt_num_hidden_layers": 27, "vt_hidden_size": 1024, "vt_intermediate_size": 4096,
-    "merge_kernel_size": [2, 2],
-    "qkv_hidden_size": 1536, "norm_type": "rmsnorm", "attn_bias": False,
-    "patch_embed_proj_bias": False, "linear_bias": False,
+    "vt_num_attention_heads": 12, "vt_num_hidden_layers": 27, "vt_hidden_size": 1024,
+    "vt_intermediate_size": 4096, "merge_kernel_size": [2, 2], "qkv_hidden_size": 1536,
+    "norm_type": "rmsnorm", "attn_bias": False, "patch_embed_proj_bias": False,
+    "linear_bias": False,
 }  # fmt: skip
 """vLLM 0.33, KimiK3VisionConfig."""
 

@@ -149,17 +149,15 @@ def stage(vision: Config, prefix: str, layers: int, *, gated: bool = False) -> t
 
 TEXT_DEFAULTS = {
     "vocab_size": 128256, "hidden_size": 4096, "num_hidden_layers": 40, "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336, "max_position_embeddings": 131072,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 131072,
     "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
 }  # fmt: skip
 """transformers 5.23, MllamaTextConfig."""
 
 VISION_DEFAULTS = {
     "hidden_size": 1280, "num_hidden_layers": 32, "num_global_layers": 8, "attention_heads": 16,
-    "num_channels": 3,
-    "intermediate_size": 5120, "vision_output_dim": 7680, "image_size": 448, "patch_size": 14,
-    "max_num_tiles": 4,
+    "num_channels": 3, "intermediate_size": 5120, "vision_output_dim": 7680, "image_size": 448,
+    "patch_size": 14, "max_num_tiles": 4,
 }  # fmt: skip
 """transformers 5.23, MllamaVisionConfig."""
 

@@ -287,8 +287,7 @@ def idefics(vision: Config, config: Config, hidden: int) -> tuple[Block, ...]:
 
 SIGLIP_DEFAULTS = {
     "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-    "num_attention_heads": 12, "num_channels": 3,
-    "image_size": 224, "patch_size": 16,
+    "num_attention_heads": 12, "num_channels": 3, "image_size": 224, "patch_size": 16,
 }  # fmt: skip
 """transformers 5.23, SiglipVisionConfig."""
 
@@ -307,8 +306,7 @@ IDEFICS_DEFAULTS = SIGLIP_DEFAULTS | {
 
 PIXTRAL_DEFAULTS = {
     "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24,
-    "num_attention_heads": 16, "num_channels": 3,
-    "image_size": 1024, "patch_size": 16,
+    "num_attention_heads": 16, "num_channels": 3, "image_size": 1024, "patch_size": 16,
 }  # fmt: skip
 """transformers 5.23, PixtralVisionConfig."""
 
@@ -317,8 +315,7 @@ INTERN_DEFAULTS = PIXTRAL_DEFAULTS | {"image_size": 448, "patch_size": 14}
 
 INTERN_CHAT_DEFAULTS = {
     "hidden_size": 3200, "intermediate_size": 12800, "num_hidden_layers": 48,
-    "num_attention_heads": 25, "num_channels": 3,
-    "image_size": 224, "patch_size": 14, "qkv_bias": False, "qk_normalization": True,
-    "norm_type": "rms_norm",
+    "num_attention_heads": 25, "num_channels": 3, "image_size": 224, "patch_size": 14,
+    "qkv_bias": False, "qk_normalization": True, "norm_type": "rms_norm",
 }  # fmt: skip
 """The InternVisionConfig of OpenGVLab's repositories."""

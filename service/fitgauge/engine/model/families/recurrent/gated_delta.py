@@ -193,33 +193,29 @@ def read_qwen3_5_moe(config: Config) -> ModelSpec:
 
 _SHARED_DEFAULTS = {
     "tie_word_embeddings": False, "max_position_embeddings": 32768, "head_dim": 256,
-    "attention_bias": False, "linear_conv_kernel_dim": 4,
-    "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
+    "attention_bias": False, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
 }  # fmt: skip
 
 NEXT_DEFAULTS = _SHARED_DEFAULTS | {
     "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 48,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 2, "decoder_sparse_step": 1, "moe_intermediate_size": 512,
-    "shared_expert_intermediate_size": 512,
-    "num_experts_per_tok": 10, "num_experts": 512, "num_nextn_predict_layers": 1,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "decoder_sparse_step": 1,
+    "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 10,
+    "num_experts": 512, "num_nextn_predict_layers": 1,
 }  # fmt: skip
 """transformers 5.23, Qwen3NextConfig; its prediction head, which no config counts: vLLM 0.33,
 models/qwen3_next_mtp.py."""
 
 QWEN3_5_DEFAULTS = _SHARED_DEFAULTS | {
     "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 32,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
+    "num_attention_heads": 16, "num_key_value_heads": 4,
 }  # fmt: skip
 """transformers 5.23, Qwen3_5TextConfig."""
 
 QWEN3_5_MOE_DEFAULTS = _SHARED_DEFAULTS | {
     "vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40, "num_attention_heads": 16,
-    "num_key_value_heads": 2,
-    "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 8,
-    "num_experts": 256,
+    "num_key_value_heads": 2, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    "num_experts_per_tok": 8, "num_experts": 256,
 }  # fmt: skip
 """transformers 5.23, Qwen3_5MoeTextConfig."""
 

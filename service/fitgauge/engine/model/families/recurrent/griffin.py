@@ -82,9 +82,8 @@ def recurrent_block(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Re
 
 DEFAULTS = {
     "num_hidden_layers": 26, "vocab_size": 256000, "hidden_size": 2560, "intermediate_size": 7680,
-    "num_attention_heads": 10,
-    "conv1d_width": 4, "attention_window_size": 2048, "tie_word_embeddings": True,
-    "max_position_embeddings": 8192,
+    "num_attention_heads": 10, "conv1d_width": 4, "attention_window_size": 2048,
+    "tie_word_embeddings": True, "max_position_embeddings": 8192,
 }  # fmt: skip
 """transformers 5.23, RecurrentGemmaConfig; the context is what the checkpoints were trained on."""
 

@@ -238,47 +238,40 @@ def granite_rotary(config: Config, attention: Attention) -> tuple[RotaryTable, .
 
 JAMBA_DEFAULTS = {
     "vocab_size": 65536, "tie_word_embeddings": False, "hidden_size": 4096,
-    "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144,
-    "num_experts_per_tok": 2,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "max_position_embeddings": 262144, "num_experts_per_tok": 2,
     "num_experts": 16, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8,
-    "attn_layer_offset": 4,
-    "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": "auto",
-    "mamba_conv_bias": True,
-    "mamba_proj_bias": False,
+    "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+    "mamba_dt_rank": "auto", "mamba_conv_bias": True, "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, JambaConfig."""
 
 BAMBA_DEFAULTS = {
     "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096,
-    "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144,
-    "mamba_n_heads": 128,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "max_position_embeddings": 262144, "mamba_n_heads": 128,
     "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
-    "mamba_expand": 2,
-    "mamba_conv_bias": True, "mamba_proj_bias": False,
+    "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, BambaConfig."""
 
 FALCON_H1_DEFAULTS = {
     "vocab_size": 128000, "tie_word_embeddings": False, "hidden_size": 4096,
-    "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 8192,
-    "mamba_d_ssm": 1024,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "max_position_embeddings": 8192, "mamba_d_ssm": 1024,
     "mamba_n_heads": 128, "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False, "mamba_rms_norm": False,
+    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False,
+    "mamba_rms_norm": False,
 }  # fmt: skip
 """transformers 5.23, FalconH1Config."""
 
 GRANITE_DEFAULTS = {
     "vocab_size": 32000, "tie_word_embeddings": False, "hidden_size": 4096,
-    "intermediate_size": 11008, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "max_position_embeddings": 2048, "num_local_experts": 8,
-    "num_experts_per_tok": 2,
+    "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "max_position_embeddings": 2048, "num_local_experts": 8, "num_experts_per_tok": 2,
     "shared_intermediate_size": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1,
-    "mamba_d_state": 256, "mamba_d_head": "auto",
-    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": True, "mamba_proj_bias": False,
+    "mamba_d_state": 256, "mamba_d_head": "auto", "mamba_d_conv": 4, "mamba_expand": 2,
+    "mamba_conv_bias": True, "mamba_proj_bias": False,
 }  # fmt: skip
 """transformers 5.23, GraniteMoeHybridConfig."""
 

@@ -253,12 +253,11 @@ def latent_projections(hidden: int, latent: int, *, normed: bool) -> tuple[Tenso
 
 DEFAULTS = {
     "vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 27,
-    "num_attention_heads": 32,
-    "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-    "moe_intermediate_size": 1024,
-    "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1, "linear_head_dim": 128,
-    "linear_num_heads": 32,
-    "linear_conv_kernel_dim": 4, "max_position_embeddings": 1048576, "tie_word_embeddings": False,
+    "num_attention_heads": 32, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "moe_intermediate_size": 1024, "num_experts": 256,
+    "num_experts_per_token": 8, "num_shared_experts": 1, "linear_head_dim": 128,
+    "linear_num_heads": 32, "linear_conv_kernel_dim": 4, "max_position_embeddings": 1048576,
+    "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, KimiLinearConfig."""
 

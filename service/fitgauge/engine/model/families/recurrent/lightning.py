@@ -67,10 +67,8 @@ def read_minimax(config: Config) -> ModelSpec:
 
 DEFAULTS = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8, "max_position_embeddings": 131072, "num_experts_per_tok": 2,
-    "num_local_experts": 8,
-    "tie_word_embeddings": False,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+    "num_experts_per_tok": 2, "num_local_experts": 8, "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, MiniMaxConfig."""
 

@@ -229,9 +229,8 @@ MAMBA_DEFAULTS = {
 
 MAMBA2_DEFAULTS = {
     "num_heads": 128, "head_dim": 64, "vocab_size": 32768, "hidden_size": 4096, "state_size": 128,
-    "num_hidden_layers": 64,
-    "expand": 2, "conv_kernel": 4, "n_groups": 8, "use_bias": False, "use_conv_bias": True,
-    "tie_word_embeddings": False,
+    "num_hidden_layers": 64, "expand": 2, "conv_kernel": 4, "n_groups": 8, "use_bias": False,
+    "use_conv_bias": True, "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, Mamba2Config."""
 

@@ -177,14 +177,12 @@ def prediction_head(config: Config) -> tuple[Block, ...]:
 
 DEFAULTS = {
     "vocab_size": 131072, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 4096, "mamba_num_heads": 128, "mamba_head_dim": 64,
-    "ssm_state_size": 128, "n_groups": 8,
-    "conv_kernel": 4, "use_bias": False, "use_conv_bias": True, "intermediate_size": 21504,
-    "mlp_bias": False,
-    "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688,
-    "moe_shared_expert_intermediate_size": 7688,
-    "num_nextn_predict_layers": 0, "tie_word_embeddings": False,
+    "head_dim": 128, "max_position_embeddings": 4096, "mamba_num_heads": 128, "mamba_head_dim": 64,
+    "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4, "use_bias": False,
+    "use_conv_bias": True, "intermediate_size": 21504, "mlp_bias": False, "n_routed_experts": 8,
+    "num_experts_per_tok": 2, "moe_intermediate_size": 7688,
+    "moe_shared_expert_intermediate_size": 7688, "num_nextn_predict_layers": 0,
+    "tie_word_embeddings": False,
 }  # fmt: skip
 """transformers 5.23, NemotronHConfig."""
 

@@ -125,9 +125,8 @@ def mixture(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
 
 DEFAULTS = {
     "vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288, "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8, "max_position_embeddings": 128000, "conv_bias": False,
-    "conv_L_cache": 3, "block_multiple_of": 256,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128000,
+    "conv_bias": False, "conv_L_cache": 3, "block_multiple_of": 256,
     "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": True, "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, Lfm2Config."""

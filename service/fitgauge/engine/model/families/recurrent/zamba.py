@@ -125,9 +125,8 @@ def adapters(config: Config, hidden: int, width: int) -> tuple[Tensor, ...]:
 
 DEFAULTS = {
     "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_size": 2560,
-    "num_hidden_layers": 54, "mamba_d_state": 64,
-    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8,
-    "num_attention_heads": 32, "num_mem_blocks": 1,
+    "num_hidden_layers": 54, "mamba_d_state": 64, "mamba_d_conv": 4, "mamba_expand": 2,
+    "mamba_ngroups": 1, "n_mamba_heads": 8, "num_attention_heads": 32, "num_mem_blocks": 1,
     "adapter_rank": 128, "tie_word_embeddings": True,
 }  # fmt: skip
 """transformers 5.23, Zamba2Config."""

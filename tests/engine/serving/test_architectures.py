@@ -16,11 +16,6 @@ from fitgauge.engine.serving.workload import EngineName, Workload
 H100 = bundled().find("H100 SXM").accelerator
 M3 = bundled().find("M3 Max 64GB").accelerator
 LISTS = {name: row.architectures for name, row in ENGINES.items() if row.architectures}
-NEWEST: dict[EngineName, tuple[int, ...]] = {
-    "vllm": (0, 33, 0), "sglang": (0, 5, 23), "tensorrt-llm": (1, 2, 1), "tgi": (3, 3, 6),
-    "llama.cpp": (9849,), "ollama": (0, 20, 2),
-    "mlx": (0, 32, 2),
-}  # fmt: skip
 
 
 def spec_of(name: str, **changes: str) -> ModelSpec:
@@ -30,7 +25,7 @@ def spec_of(name: str, **changes: str) -> ModelSpec:
 def workload(engine: EngineName, version: tuple[int, ...] | None = None) -> Workload:
     return Workload(
         engine=engine,
-        engine_version=version or NEWEST[engine],
+        engine_version=version or LISTS[engine].release,
         context_length=1,
         concurrency=1,
         kv_cache_dtype="auto",

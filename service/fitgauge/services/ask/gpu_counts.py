@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from fitgauge.services.ask.vocabulary import NUMBER_WORDS
 
+_COUNT = rf"(?P<count>an?|\d{{1,3}}|{'|'.join(NUMBER_WORDS)})"
 _ADDED = re.compile(
     r"\b(?:add|buy|get|put|plug|use|with|adding|buying|getting)\s+(?:in\s+)?(?:a\s+|an\s+|one\s+)?"
     r"(?:(?P<two>second|2nd|another|more|extra)|(?P<three>third|3rd)|(?P<four>fourth|4th))\b"
@@ -26,26 +27,24 @@ _COUNTS = re.compile(
 """Two numbers of one GPU: "1x or 2x H100"."""
 _MACHINES = r"(?:nodes|machines|servers|workers|hosts|boxes|pcs|instances)"
 _IN_EACH = re.compile(
-    rf"(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
+    rf"{_COUNT}\s+(?:\w+\s+)?{_MACHINES}\b[\s,;(]*"
     r"(?:each|every one)\s+(?:of them\s+)?(?:with|has|having|of|contain\w*)\b",
     re.IGNORECASE,
 )
 """Machines of which each has the GPUs that follow."""
 _NODES_OF = re.compile(
-    rf"\b(?P<count>an?|\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:single\s+|full\s+)?nodes?\s+(?:of|with)\s+"
+    rf"\b{_COUNT}\s+(?:single\s+|full\s+)?nodes?\s+(?:of|with)\s+"
     r"(?!\d)"
     r"|\b(?:an?|one|single)\s+(?:full\s+|whole\s+|nvidia\s+|amd\s+)?[a-z]{1,2}\d{2,3}\w?\s+node\b",
     re.IGNORECASE,
 )
 """Whole nodes of a GPU that is named without a number: "a node of H100", "an H100 node"."""
 _PER_NODE = re.compile(
-    rf"\b(?P<count>\d{{1,2}}|{'|'.join(NUMBER_WORDS)})\s+(?:gpus?\s+|cards?\s+)?"
+    rf"\b{_COUNT}\s+(?:gpus?\s+|cards?\s+)?"
     r"(?:per|in each|in every|a)\s+(?:node|machine|server|host|box)\b",
     re.IGNORECASE,
 )
-_NODES = re.compile(
-    rf"\b(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)})\s+(?:\w+\s+)?{_MACHINES}\b", re.IGNORECASE
-)
+_NODES = re.compile(rf"\b{_COUNT}\s+(?:\w+\s+)?{_MACHINES}\b", re.IGNORECASE)
 _LISTED = re.compile(
     r"\b(?:GPU|Device)\s+(\d{1,2}):\s|\|\s*(\d{1,2})\s+(?:NVIDIA|Tesla|Quadro|GeForce|AMD)\b",
     re.IGNORECASE,
@@ -58,7 +57,7 @@ _ONE_OF = re.compile(
 )
 
 _OF_EACH = re.compile(
-    rf"\b(?P<count>\d{{1,3}}|{'|'.join(NUMBER_WORDS)}) (?:of|x) (?:them|those|these|each|either)\b",
+    rf"\b{_COUNT} (?:of|x) (?:them|those|these|each|either)\b",
     re.IGNORECASE,
 )
 """How many there are of each GPU that the text sets side by side."""

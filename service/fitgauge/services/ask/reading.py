@@ -7,9 +7,13 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.catalog.scope import closed_model_in, out_of_scope
-from fitgauge.services.ask.clouds import clouds_in
+from fitgauge.services.ask.clouds import clouds_in, free_gpu
 from fitgauge.services.ask.commands import Pasted, pasted_command
-from fitgauge.services.ask.engines_meant import engine_meant, engines_side_by_side
+from fitgauge.services.ask.engines_meant import (
+    engine_meant,
+    engine_version,
+    engines_side_by_side,
+)
 from fitgauge.services.ask.facts import Fact
 from fitgauge.services.ask.formats_meant import (
     PRECISIONS,
@@ -48,11 +52,9 @@ from fitgauge.services.ask.model_choice import (
     without_other_words,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.notebooks import free_gpu
 from fitgauge.services.ask.operations import Signs, operation_of
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.pixels import without_pixels
-from fitgauge.services.ask.releases import engine_version
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
 from fitgauge.services.ask.schemas import Operation, Understood

@@ -67,6 +67,9 @@ _SAMPLING = ("ppo", "grpo", "rloo")
 _QUARTERS = ("int4", "bnb")
 """What "4 bit" says of QLoRA."""
 
+_OF_SERVING = ("context_length", "concurrency", "kv_cache_dtype")
+"""What a list of models to train does not take."""
+
 _SPLITTING = ("tensor_parallel", "pipeline_parallel")
 """Degrees over which one copy of a model is divided."""
 
@@ -227,6 +230,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         if fields.get("methods"):
             fields.pop("method", None)  # it answers each
         objective = _objective(reading.text, rented=bool(fields.get("clouds")))
+        is_published = is_about(reading.text, "as published") and not training
         several = objective == "fastest" and len(fields.get("gpus") or ()) > 1
         fields |= {
             "task": "training" if training else "serving",
@@ -237,7 +241,7 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             "max_gpu_count": (fields.get("gpu_count") or 1) if several else None,
             "limit": _SHORT_LIST,
             "objective": objective,
-            "no_quantization": _is_published(reading, fields) or None,
+            "no_quantization": (is_published and fields.get("quantization") is None) or None,
         }
     elif reading.operation == "plan_training":
         objective = _objective(reading.text, rented=False)
@@ -264,12 +268,14 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
             notes.append(
                 f"gpus: the list is of {fields['gpu']} alone; name a model to divide it over all."
             )
-        fields |= (
-            _training_list(fields, notes)
-            if training
-            else {"quantizations": _listed(fields.get("quantization"))}
-        )
+        notes += [
+            f"{name}: a list of models to train does not take it."
+            for name in _OF_SERVING
+            if training and fields.pop(name, None) is not None
+        ]
         fields |= {
+            "task": "training" if training else None,
+            "quantizations": None if training else _listed(fields.get("quantization")),
             "limit": _SHORT_LIST,
             "search": fields.get("model"),
             "objective": "largest" if is_about(reading.text, "largest") else None,
@@ -326,23 +332,6 @@ def _objective(text: str, *, rented: bool) -> str | None:
     if is_about(text, "fastest", "rate"):
         return "fastest"
     return "cheapest" if rented else None
-
-
-def _is_published(reading: Reading, fields: Mapping[str, Any]) -> bool:
-    """Return whether only weights as published are wanted, to be served."""
-    named = fields.get("quantization")
-    return is_about(reading.text, "as published") and not reading.training and named is None
-
-
-def _training_list(fields: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the fields of a list of models to train, and note what such a list does not take."""
-    dropped = ("context_length", "concurrency", "kv_cache_dtype")
-    notes.extend(
-        f"{name}: a list of models to train does not take it."
-        for name in dropped
-        if fields.pop(name, None) is not None
-    )
-    return {"task": "training"}
 
 
 def _file_of_as_many_bits(text: str, form: str | None) -> str | None:

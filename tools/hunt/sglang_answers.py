@@ -65,7 +65,7 @@ SHOWN = (
 """Resolved arguments that an answer names."""
 
 IMPORTED_ONCE = ("sglang.srt.models.registry", "sglang.srt.model_executor.model_runner")
-"""Modules that are imported before the cases of a GPU are, of which each else imports them anew."""
+"""Modules that are imported before the cases of a GPU, of which each else imports them anew."""
 
 
 def answer(case: dict, folder: str) -> dict:
@@ -84,6 +84,7 @@ def answer(case: dict, folder: str) -> dict:
         **{flag: case[field] for field, flag in FLAGS.items() if case.get(field) is not None},
     )
     arguments.resolve_once()
+    _read_again()
     view = resolved_view(arguments)
     out = {"resolved": {name: _plain(getattr(view, name, None)) for name in SHOWN}}
     graphs = view.cuda_graph_config
@@ -105,6 +106,14 @@ def answer(case: dict, folder: str) -> dict:
     except Exception as error:
         pools = {"plan_error": f"{type(error).__name__}: {str(error)[:300]}", "place": _place()}
     return {"architecture": type(model).__name__, **out, **sizes, **pools}
+
+
+def _read_again() -> None:
+    """Read what a module in `IMPORTED_ONCE` read of the environment before the arguments set it."""
+    from sglang.srt.environ import envs
+    from sglang.srt.models import deepseek_v4
+
+    deepseek_v4._FP8_WO_A_GEMM = envs.SGLANG_OPT_FP8_WO_A_GEMM.get()
 
 
 def _plain(value: object) -> object:

@@ -2,7 +2,8 @@
 
 Source: sglang 0.5.23, srt/arg_groups/model_overrides and overrides.py (moe_runner_backend),
 srt/layers/moe/fused_moe_triton/layer.py (FusedMoE.__init__), srt/layers/quantization
-(modelopt_quant.py, ModelOptNvFp4FusedMoEMethod; mxfp4.py, Mxfp4MoEMethod)."""
+(modelopt_quant.py, ModelOptNvFp4FusedMoEMethod; mxfp4.py, Mxfp4MoEMethod; compressed_tensors.py,
+CompressedTensorsMxInt4MoE)."""
 
 from typing import NamedTuple
 
@@ -16,7 +17,9 @@ from fitgauge.engine.serving.sglang.gpus import Architecture
 _UNQUANTIZED = "unquantized"
 _NVFP4, _MIXED = "modelopt_nvfp4", "modelopt_mixed"
 _QWEN = frozenset({_UNQUANTIZED, "fp8", _NVFP4, _MIXED})
-_LATENT = frozenset({*_QWEN, "modelopt_fp8"})
+_PACKED = "packed_int4 of 32"
+"""Integers in groups of 32 without zero points, as Kimi K2 Thinking and K2.5 are published."""
+_LATENT = frozenset({*_QWEN, "modelopt_fp8", _PACKED})
 
 _TRTLLM: dict[str, frozenset[str]] = {
     "Qwen3MoeForCausalLM": _QWEN,
@@ -62,6 +65,8 @@ class ExpertLayout(NamedTuple):
     """What the side towards the hidden states is padded to a multiple of."""
     scales_twice: bool = False
     """Whether the scales of NVFP4 are registered in their own and in the kernels' order."""
+    indexed: bool = True
+    """Whether packed integers have the index of groups that Marlin's kernels read."""
 
 
 def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -> ExpertLayout:
@@ -70,11 +75,20 @@ def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -
     if scheme.name == "mxfp4" and blackwell and spec.architecture == "GptOssForCausalLM":
         width = 128 if architecture == "blackwell" else 1
         return ExpertLayout(mxfp4_multiple=width, hidden_multiple=_HIDDEN)
-    name = scheme.name if scheme.form else _UNQUANTIZED
+    name = _quantization(scheme)
     if architecture == "blackwell" and name in _TRTLLM.get(spec.architecture, ()):
         narrow = name == _NVFP4 and has_gates(spec)
-        return ExpertLayout(multiple=64 if narrow else 128)
+        return ExpertLayout(multiple=64 if narrow else 128, indexed=name != _PACKED)
     return ExpertLayout(scales_twice=name in (_NVFP4, _MIXED))
+
+
+def _quantization(scheme: Scheme) -> str:
+    """Return the scheme by its name in `_TRTLLM`."""
+    form = scheme.form
+    if form is None:
+        return _UNQUANTIZED
+    packed = form.name == "packed_int4" and form.group == 32 and not form.zero_bits
+    return _PACKED if packed else scheme.name
 
 
 def has_gates(spec: ModelSpec) -> bool:

@@ -59,6 +59,8 @@ def _laid_out(
 
     def form(published_form: Format, width: int, hidden: int, ways: int) -> Format:
         own = expert_form(published_form, width, hidden, ways)
+        if not layout.indexed:
+            own = msgspec.structs.replace(own, input_bits=0)
         return doubled_scales(own, gated=gated) if layout.scales_twice else own
 
     rules = msgspec.structs.replace(

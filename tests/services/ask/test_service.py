@@ -535,3 +535,8 @@ def test_a_fraction_of_bits_is_the_file_whose_type_has_about_as_many(ask, writte
     answer = ask(f"DeepSeek R1 {written} on a mac studio 512gb")
     assert answer.understood.quantization == form
     assert any("mix types in a way of their own" in note for note in answer.missing)
+
+
+def test_layers_that_a_command_keeps_in_host_memory_are_named(ask):
+    answer = ask("llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 8192 -ngl 12 on a 4090")
+    assert any("`-ngl` is not read" in note for note in answer.missing)

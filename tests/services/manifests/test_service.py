@@ -173,6 +173,25 @@ def test_encoders_that_a_release_loads_all_the_same_are_counted(check):
     assert "encoders" in server.remarks[-1].message
 
 
+@pytest.mark.parametrize(
+    "flag, verdict",
+    [
+        ("--n-cpu-moe 36", None),
+        ("-ot exps=CPU", None),
+        ("-ngl 20", None),
+        ("-ngl 37", "does_not_fit"),
+        ("-ngl all", "does_not_fit"),
+    ],
+)
+def test_weights_of_some_layers_in_host_memory_are_not_said_not_to_fit(check, flag, verdict):
+    text = f"llama-server -hf ggml-org/gpt-oss-120b-GGUF -c 32768 {flag}"
+    (server,) = check(text, gpu="RTX 4090").servers
+    assert server.verdict == verdict
+    assert ("--cpu-offload-gib" in server.summary) == (verdict is None)
+    (offloaded,) = check(text, gpu="RTX 4090", cpu_offload_gib=50).servers
+    assert offloaded.verdict == "fits"
+
+
 def test_an_engine_of_one_process_needs_no_shared_memory(check):
     text = (
         "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server-cuda\n"

@@ -10,7 +10,11 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.vocabulary import NOISE, SERVING
 from fitgauge.services.common.launch_fields import launch_fields
-from fitgauge.services.manifests.command_line import lora_fields, server_command
+from fitgauge.services.manifests.command_line import (
+    host_weights_flag,
+    lora_fields,
+    server_command,
+)
 from fitgauge.services.manifests.containers import Container, Note
 from fitgauge.services.manifests.questions import MissingModelError, model_fields
 from fitgauge.services.manifests.yaml_text import Block, text_of
@@ -28,6 +32,8 @@ _SWITCHES = frozenset({"on", "off", "auto"})
 """Values of flags, where another flag follows: "-fa on -c 8192"."""
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
+_MOST_LAYERS = 1000
+"""Layers of a model that is not known yet."""
 _AT_START = r"(?<![\w.~/-])"
 """Where a path or an image begins: tried at each of its characters, a long one would take the
 square of its length."""
@@ -84,9 +90,12 @@ def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | N
         fields.pop("model", None)
     method = fields.get("quantization")
     fields["quantization"] = row.container_start.quantizations.get(str(method), method)
-    unread = tuple(dict.fromkeys(note.message for note in read.notes))
+    offloading = host_weights_flag(read, _MOST_LAYERS)
+    unread = dict.fromkeys(note.message for note in read.notes)
+    if offloading is not None:
+        unread[f"`{offloading.name}` is not read: the estimate leaves it out."] = None
     plain = {name: _plain(value) for name, value in fields.items() if value is not None}
-    return Pasted(plain | {"engine": row.name}, start, end, unread)
+    return Pasted(plain | {"engine": row.name}, start, end, tuple(unread))
 
 
 def _plain(value: object) -> object:

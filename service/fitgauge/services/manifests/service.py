@@ -17,7 +17,12 @@ from fitgauge.errors import FitgaugeError, UnknownModelError
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.model_schemas import ModelDetail
 from fitgauge.services.common.schemas import FitRequest, Verdict
-from fitgauge.services.manifests.command_line import ServerCommand, server_command
+from fitgauge.services.manifests.command_line import (
+    Flag,
+    ServerCommand,
+    host_weights_flag,
+    server_command,
+)
 from fitgauge.services.manifests.containers import Container
 from fitgauge.services.manifests.disk import disk_note, download
 from fitgauge.services.manifests.gpus import gpus_of
@@ -199,6 +204,12 @@ class ManifestChecker:
         answer.verdict = "does_not_fit" if few is not None else fit.verdict
         answer.summary = few.message if few is not None else fit.summary
         answer.fit_probability = fit.fit_probability
+        offloading = host_weights_flag(pending.server.command, model.layers)
+        if offloading is not None and answer.verdict != "fits" and not request.cpu_offload_gib:
+            answer.verdict = answer.fit_probability = None
+            answer.summary = _of_host_weights(offloading)
+            answer.remarks.insert(0, Remark("no-answer", offloading.name.line, answer.summary))
+            return
         if fit.gpu is not None:
             answer.gpu, answer.gpu_count = fit.gpu.name, fit.gpu.count
         if fit.per_gpu is not None:
@@ -314,6 +325,15 @@ def _too_few(built: Question, command: ServerCommand) -> str | None:
     return (
         f"The command takes {built.ranks} GPUs ({product}); the manifest asks for"
         f" {built.gpu_count}."
+    )
+
+
+def _of_host_weights(flag: Flag) -> str:
+    """Return why a command that keeps weights in host memory has no answer."""
+    written = " ".join(filter(None, (flag.name, flag.value)))
+    return (
+        f"`{written}` keeps weights in host memory, and how many is not read. Use"
+        " --cpu-offload-gib for the GiB of them per GPU; with all on the GPU it does not fit."
     )
 
 

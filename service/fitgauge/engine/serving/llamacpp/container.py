@@ -21,6 +21,9 @@ CONTAINER = ContainerStart(
         "--gpu-layers": "-ngl",
         "--flash-attn": "-fa",
         "--batch-size": "-b",
+        "-cmoe": "--cpu-moe",
+        "-ncmoe": "--n-cpu-moe",
+        "-ot": "--override-tensor",
     },
     variables={
         "LLAMA_ARG_MODEL": "-m {}",
@@ -37,6 +40,8 @@ CONTAINER = ContainerStart(
         "-fa": frozenset({"", "1", "auto", "on", "true"}),
         "-ngl": frozenset({"all", "auto", "99", "999", "-1"}),
     },
+    host_weights=frozenset({"--cpu-moe", "--n-cpu-moe", "--override-tensor"}),
+    gpu_layers="-ngl",
     # a batch of fewer tokens than those of one pass (-ub, 512) would narrow that
     harmless_values={"-b": re.compile(r"\A(?:[6-9]\d\d|5[2-9]\d|51[2-9]|\d{4,6})\Z")},
     unrelated_flags=frozenset(

@@ -11,7 +11,7 @@ from fitgauge.services.common.long_questions import Checkpoint
 from fitgauge.services.common.name_readings import find_gpu, model_readings
 from fitgauge.services.common.responses import MOST_WITH_OTHERS
 from fitgauge.services.common.smaller_models import SmallerModels
-from fitgauge.services.common.smallest import helps_here
+from fitgauge.services.common.smallest import helps_here, takes_many_more
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.recommend.smallest_training import smallest_training, training_elsewhere
 from fitgauge.services.serving_questions import CacheDependencies
@@ -88,7 +88,10 @@ class TrainingQuestions:
         method = words.method(str(answer.understood_as["method"]))
         with suppress(*IMPOSSIBLE):
             others += training_elsewhere(request, method, model, rl_models, training, catalog)
-        answer.suggestions = fitting_first([*answer.suggestions, *others], MOST_WITH_OTHERS)
+        every = [*answer.suggestions, *others]
+        count = answer.gpu.count if answer.gpu else gpu.count
+        every.sort(key=lambda one: takes_many_more(one, count))
+        answer.suggestions = fitting_first(every, MOST_WITH_OTHERS)
 
     async def _rl_models(self, request: TrainingRequest) -> RlModels:
         """Return the reward model and the critic that a request names. Raises the errors of

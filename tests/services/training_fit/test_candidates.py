@@ -347,3 +347,21 @@ def test_what_unsloth_does_not_shard_trl_does(train):
     assert sharded
     assert {one.request["trainer"] for one in sharded} == {"trl"}
     assert all("(TRL)" in one.change for one in sharded)
+
+
+def test_many_gpus_for_somebody_with_one_are_no_first_step(train):
+    """Thirteen of a desktop's GPU hold it; nobody with one takes the other twelve."""
+    answer = train(model="google/gemma-3-27b-it", gpu="RTX 4080", method="qlora")
+    counts = [one.request.get("gpu_count", 1) for one in answer.suggestions]
+    assert max(counts) > 8
+    assert counts == sorted(counts)
+    assert "GPUs" not in answer.summary
+    two = train(model="google/gemma-3-27b-it", gpu="2x RTX 4090", method="lora")
+    assert "; to fit, " in two.summary
+
+
+def test_shorter_sequences_are_tried_with_a_4_bit_base_on_one_gpu(train):
+    answer = train(model="openai/gpt-oss-20b", gpu="T4", method="lora", trainer="unsloth")
+    (change,) = [one for one in answer.suggestions if "sequence_length" in one.request]
+    assert change.request["method"] == "qlora"
+    assert change.request["sequence_length"] < 2048

@@ -267,3 +267,16 @@ def test_full_training_says_that_it_ignores_what_is_of_adapters(train, field):
     assert not [
         one for one in train(**asked, method="lora").warnings if one.code == "field-ignored"
     ]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"zero_stage": 3}, {"framework": "fsdp"}, {"trainer": "trl", "framework": "deepspeed"}],
+    ids=str,
+)
+def test_states_are_divided_because_all_weights_are_trained(train, asked):
+    """The states of adapters are small: who names ZeRO or FSDP and no adapters trains the model."""
+    answer = train(model="mistralai/Mistral-7B-v0.3", gpu="4x A100 80GB", **asked)
+    assert answer.understood_as["method"] == "full"
+    alone = train(model="mistralai/Mistral-7B-v0.3", gpu="4x A100 80GB")
+    assert alone.understood_as["method"] == "lora"

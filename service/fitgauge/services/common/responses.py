@@ -146,7 +146,7 @@ def summary(
             f"{model} on {gpus}{settings} is tight ({probability:.0%} likely): {needs} of {have};"
             f" {left or deciding} decide.{f' To be sure, {change}.' if change else ''}{end}"
         )
-    why, change = _obstacle(estimate, left), change_to_fit(changes)
+    why, change = _obstacle(estimate, left), change_to_fit(changes, workload.gpus)
     head = f"{model} does not fit on {gpus}{settings}: "
     if with_host:
         head = f"{model} does not fit in the GPU's memory alone; {with_host}. On {gpus}{settings}: "

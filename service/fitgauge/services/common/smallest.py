@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
+from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.schemas import Suggestion, Verdict
@@ -45,10 +46,10 @@ def change_here(suggestions: Iterable[Suggestion]) -> str:
     return ""
 
 
-def change_to_fit(suggestions: Sequence[Suggestion]) -> str:
-    """Return `change_here`; where there is none, more of the GPUs that do all that is asked or the
-    least that is given up: 'take 2 GPUs, or lower context_length to 11,776 tokens'. Empty for
-    none."""
+def change_to_fit(suggestions: Sequence[Suggestion], count: int) -> str:
+    """Return `change_here`; where there is none, more of the `count` GPUs that do all that is asked
+    or the least that is given up: 'take 2 GPUs, or lower context_length to 11,776 tokens'. Empty
+    for none."""
     here = change_here(suggestions)
     if here:
         return here
@@ -57,9 +58,17 @@ def change_to_fit(suggestions: Sequence[Suggestion]) -> str:
         more, less = "gpu_count" in one.request, bool(_LESS & one.request.keys())
         words = one.change.partition(": ")[0]
         is_short = " GiB" not in words and ", with " not in words
-        if one.verdict == "fits" and one.launch and more != less and is_short:
+        near = is_short and not takes_many_more(one, count)
+        if one.verdict == "fits" and one.launch and more != less and near:
             by_less.setdefault(less, words)
     return ", or ".join(by_less[less] for less in sorted(by_less))
+
+
+def takes_many_more(suggestion: Suggestion, count: int) -> bool:
+    """Return whether a change takes more than a node of GPUs from somebody who has `count`, fewer
+    than a fourth of them: 13 RTX 4080 in place of one."""
+    wanted = suggestion.request.get("gpu_count", 0)
+    return isinstance(wanted, int) and wanted > max(USUAL_NODE, 4 * count)
 
 
 def is_here(suggestion: Suggestion) -> bool:

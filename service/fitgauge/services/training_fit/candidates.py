@@ -237,8 +237,8 @@ def _adapters(
     count: int,
     by_unsloth: Sequence[Change],
 ) -> Iterator[Change]:
-    """Yield adapters on a frozen base: a copy on each GPU, else by Unsloth, else sharded over
-    them, else over more."""
+    """Yield adapters on a frozen base: a copy on each GPU, else by Unsloth, else on one GPU of
+    shorter sequences, else sharded over them, else over more."""
     fields: Fields = {"method": method}
     words = "train adapters on a 4-bit base (QLoRA)"
     if method == "lora":
@@ -252,6 +252,9 @@ def _adapters(
     yield _saving(workload, Change(words, fields))
     for change in by_unsloth:
         yield Change(f"{words} with Unsloth", fields | change.fields)
+    if method == "qlora" and count == 1:  # nothing needs less of one GPU but shorter sequences
+        for change in _shorter(workload, setup):
+            yield Change(f"{words}, {change.words}", fields | change.fields)
     for change in _fsdp(workload, count):
         sharded = Change(f"{words}, {change.words}", fields | change.fields)
         yield sharded

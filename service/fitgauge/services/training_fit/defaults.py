@@ -22,11 +22,14 @@ METHODS: tuple[Method, ...] = ("lora", "qlora", "full")
 
 
 def methods_of(request: TrainingRequest, spec: ModelSpec) -> tuple[Method, ...]:
-    """Return METHODS in the order of preference for a model, perhaps one twice: what a tool that
-    trains all weights by itself does, Megatron too, and, without a causal head, what transformers'
-    example scripts do comes first."""
+    """Return METHODS in the order of preference for a model, perhaps one twice: all weights come
+    first under a tool that trains them by itself, where states are to be divided (few are those of
+    adapters) and, as in transformers' example scripts, without a causal head."""
     tool = tool_of(request)
-    whole = tool.trains_whole if tool else asked_framework(request) == "megatron"
+    if tool is None or tool is TRL:
+        whole = asked_framework(request) != "transformers"
+    else:
+        whole = tool.trains_whole
     return ("full", *METHODS) if whole or spec.task != "generate" else METHODS
 
 

@@ -135,7 +135,7 @@ def summary(
         sure = f" To be sure, {change}." if change else ""
         return f"{model.id} on {gpus} is tight ({likely}): {training}; {decides}.{sure}{end}"
     head = f"{model.id} does not fit on {gpus}"
-    if change := change_to_fit(changes):
+    if change := change_to_fit(changes, trained.count):
         head += f"; to fit, {change}. As asked"
     return f"{head}: {training}; {decides}.{end}"
 

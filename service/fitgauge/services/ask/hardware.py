@@ -36,7 +36,8 @@ _ON_ONE = re.compile(
     r"\b(?:for|on|in|with)\s+(?:my|a|an|the|one|our)\s+(?:single\s+)?$|\bout of\s+$"
 )
 _SUFFICES = re.compile(
-    r"\benough\b|\bsuffic\w+|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|够|足り|충분",
+    r"\benough\b|\bcan \d+ ?gi?b\b|\bsuffic\w+"
+    r"|\b(?:will|would|does|do)\b[^.?!]{0,16}\bdo\b|够|足り|충분",
     re.IGNORECASE,
 )
 """Words by which the memory of a text is what somebody has."""

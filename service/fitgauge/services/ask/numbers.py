@@ -238,7 +238,8 @@ def _read_measured(scan: Scan, number: _Number) -> int:
         return scan.emit("NUM", amount * _TRILLION, first, last)
     if unit == "t" and spelled:
         return scan.emit("PARAMS", f"{amount * 1000:g}b", first, last)
-    counts = amount < _FIRST_CPU or (after is not None and scan.gpus.anchors(after.low))
+    behind = after.low if after is not None else ""
+    counts = (amount < _FIRST_CPU and behind not in _NUMBERED) or scan.gpus.anchors(behind)
     if unit == "x" and counts:
         return scan.emit("COUNT", int(amount), first, last)
     if unit == "m" and amount > 20:

@@ -16,7 +16,9 @@ _COPIES = re.compile(
 _SHARE = 0.92
 """Of a GPU that all copies take together: vLLM's own of one."""
 
-_CPU = re.compile(r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b")
+_CPU = re.compile(
+    r"\bon (?:a |the |my )?cpu\b|\bcpu[- ]only\b|\bonly (?:have |got )?(?:an? |my )?cpus?\b"
+)
 
 _DRAFT = (
     re.compile(r"\bspeculative decoding\b|\bdraft model\b|\bwith (?:an? )?(?:\S+ )?draft\b"),

@@ -34,6 +34,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"^\W*(?:how|what|which|can|could|does|do|is|are|will|would|should|may)\b"
     ),
     "gpus": (
+        r"\b(?:please size|sizing)\b|"
         r"\bwhat (?:(?:should|shall|do|would|could|must) (?:i|we|you)|to)"
         r" (?:buy|get|rent|order|purchase)\b"
         r"|\bwhat (?:do|would|will|does) (?:i|we|you|one|it) (?:need|take|require)\b"
@@ -87,7 +88,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|\b(?:which|what)\s+(?:\w+\s+){0,2}(?:llms?|ais?)\b|\banything (?:useful|good|decent"
         r"|worth)\b"
         r"|\b(?:what|which)\b[^.?]{0,30}\bmodel sizes?\b|\bwhich ones\b"
-        r"|\bwhat (?:runs|fits)\b"
+        r"|\bhow many (?:billion )?param(?:eter)?s can\b|\bwhat (?:runs|fits)\b"
         r"|\bhow (?:big|large)(?: of)? an? (?:\w+ )?(?:model|llm)\b"
         r"|\bwhat (?:can|could|will|would|does)\b[^.?]{0,40}\b(?:run|fit|hold|train|fine-?tune)\b"
         r"|\bwhat (?:can|could|should) (?:i|we) (?:use|run|serve|host|deploy)\b"
@@ -101,6 +102,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"
     ),
     "count of gpus": (
+        r"\b(?:please size|sizing)\b|"
         rf"\bhow many\b(?!{_OTHERS})|\b(?:gpu|card) count\b"
         rf"|{_FEWEST}"
         r"|多少[张块片个卡]|几[张块片卡台]|最少.{0,4}[张块片卡台]|몇"

@@ -55,7 +55,7 @@ def show_ledger(answer: LogAnswer, console: Console | None = None) -> None:
     console.print(table)
     for part in answer.memory:
         console.print(f"{part.name:<24}{gib(part.bytes):>12}  {part.basis}", highlight=False)
-    for cause in answer.causes:
+    for cause in map(as_typed, answer.causes):
         console.print(f"  {escape(cause)}", soft_wrap=True, highlight=False)
     for fix in answer.fixes:
         verdict = f"{fix.verdict.replace('_', ' ')}: " if fix.verdict else ""

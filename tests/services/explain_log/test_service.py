@@ -217,6 +217,7 @@ def test_a_file_without_an_id_is_read_by_its_own_name_and_format(explain):
     assert answer.understood_as["model"] == "Qwen/Qwen2.5-7B-Instruct"
     assert answer.understood_as["quantization"].lower() == "q4_k_m"
     assert row(answer, "weights").within
+    assert answer.case.question["model"] == "Qwen/Qwen2.5-7B-Instruct"
     published = explain(
         LLAMA_CPP.format(name="x"), gpu="RTX 3060", model="Qwen/Qwen2.5-7B-Instruct"
     )

@@ -98,7 +98,7 @@ class LogExplainer:
             largest_difference=largest.name if largest else None,
             causes=why,
             warnings=notes,
-            case=case(log, _named(request, match), reading.engine, doubtful=in_doubt(table)),
+            case=case(log, _named(request, model, match), reading.engine, doubtful=in_doubt(table)),
             readings=log_readings(log) if full else UNSET,
         )
         if diagnosis is not None:
@@ -201,9 +201,13 @@ def _format_loaded(reading: ParsedLog, model: Model) -> tuple[str | None, list[N
     return usual, [Note("log-without-format", "model", message)]
 
 
-def _named(request: FitRequest | None, match: GpuMatch | None) -> FitRequest | None:
-    """Return the question with the GPU under its own name: what a caller wrote may name a
-    machine."""
+def _named(
+    request: FitRequest | None, model: Model | None, match: GpuMatch | None
+) -> FitRequest | None:
+    """Return the question with the model and the GPU under their own names: what a file calls its
+    model is no ID, and what a caller wrote may name a machine."""
+    if request is not None and model is not None and "/" not in request.model:
+        request = structs.replace(request, model=model.id)
     if request is None or match is None or match.accelerator.vendor == "custom":
         return request
     return structs.replace(request, gpu=match.accelerator.name)

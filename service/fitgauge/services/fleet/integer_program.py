@@ -23,7 +23,7 @@ class Capacity(NamedTuple):
     per_machine: int
     """GPUs of a machine."""
     usd_per_hour: float
-    """Price of one GPU [USD/h]; 0 where none is known."""
+    """Price of one machine [USD/h]; 0 where none is known."""
 
 
 class Solution(NamedTuple):
@@ -120,9 +120,7 @@ def solve(
         )
         if pool.available is not None:
             program.rows.append((-highspy.kHighsInf, float(pool.available), taken))
-    price = {
-        at: pool.per_machine * pool.usd_per_hour for at, pool in zip(machines, pools, strict=True)
-    }
+    price = {at: pool.usd_per_hour for at, pool in zip(machines, pools, strict=True)}
     first, second = (price, gpus) if by_price else (gpus, price)
     gap = 0.0
     values: list[int] = []

@@ -129,7 +129,9 @@ def _solved(
         [group.replicas for group in groups],
         [[group.counts.get(pool.name) for pool in pools] for group in groups],
         [
-            program.Capacity(pool.available, pool.per_machine, pool.usd_per_hour or 0.0)
+            program.Capacity(
+                pool.available, pool.per_machine, pool.paid(1) * (pool.usd_per_hour or 0.0)
+            )
             for pool in pools
         ],
         by_price=objective == "cheapest",
@@ -171,6 +173,6 @@ def _uses(pools: Sequence[Pool], placements: Sequence[Placement]) -> list[PoolUs
         if used := gpus[pool.name]:
             machines = -(-used // pool.per_machine)
             price = pool.usd_per_hour
-            cost = None if price is None else round(machines * pool.per_machine * price, 4)
+            cost = None if price is None else round(pool.paid(machines) * price, 4)
             uses.append(PoolUse(gpu=pool.name, gpus=used, machines=machines, usd_per_hour=cost))
     return uses

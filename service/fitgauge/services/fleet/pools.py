@@ -1,7 +1,6 @@
 """The GPUs of a fleet: what a copy of a model may take of them, and their price."""
 
 import re
-from math import gcd
 from typing import NamedTuple
 
 from fitgauge.catalog.catalog import Catalog
@@ -36,6 +35,10 @@ class Pool(NamedTuple):
     """How many a copy may take, ascending: each divides the next, so that copies fill machines
     without gaps."""
 
+    def paid(self, machines: int) -> int:
+        """Return the GPUs of so many machines: they are paid whole, and no more than there are."""
+        return min(machines * self.per_machine, self.available or machines * self.per_machine)
+
     @property
     def answer(self) -> PoolAnswer:
         """The pool as it is answered."""
@@ -62,9 +65,7 @@ def pool_of(entry: GpuEntry, catalog: Catalog) -> Pool:
     count = entry.count or (match.count if is_counted else None)
     if match.quota is not None:
         count = match.quota if count is None else min(count, match.quota)
-    usual = node_size(accelerator, None)
-    # machines are paid whole: of 4 GPUs none is of a machine of 8
-    per_machine = entry.per_machine or (usual if count is None else gcd(usual, count))
+    per_machine = entry.per_machine or node_size(accelerator, None)
     usd_per_hour, as_of = entry.usd_per_hour, None
     if usd_per_hour is None and (price := catalog.offers.card_hour(accelerator.id)) is not None:
         usd_per_hour, as_of = price.usd_per_hour_low, price.as_of

@@ -29,6 +29,7 @@ def detect(text: str, command: str | None = None) -> StartLog | None:
         *["host_memory"] * (kind == "host"),
         *["training"] * training,
         *([phase] if phase else []),
+        *["checkpointed"] * (training and out_of_memory.checkpoints(lines)),
     )
     return msgspec.structs.replace(
         log,

@@ -82,6 +82,11 @@ _PHASES: dict[TrainingPhase, re.Pattern[str]] = {
 }
 """Calls in a traceback that tell what memory ran out for."""
 
+_CHECKPOINTED = re.compile(
+    r"torch/utils/checkpoint\.py|gradient_checkpointing['\"]?[ =:]{1,3}[Tt]rue|/unsloth(?:_zoo)?/"
+)
+"""What shows that activations are checkpointed already: Unsloth does by itself."""
+
 _SIZE = r"(?P<{0}>NUM) (?P<{0}_unit>GiB|MiB|KiB|GB|MB|KB|bytes)"
 _RULES = (
     rule(
@@ -136,6 +141,11 @@ def training_phase(lines: list[Line]) -> TrainingPhase | None:
     calls = takewhile(lambda line: not any(one in line.text for one in _DEVICE), lines)
     phases = [name for line in calls for name, call in _PHASES.items() if call.search(line.text)]
     return phases[-1] if phases else None
+
+
+def checkpoints(lines: list[Line]) -> bool:
+    """Return whether a training run checkpoints activations already."""
+    return any(_CHECKPOINTED.search(line.text) for line in lines)
 
 
 def read_numbers(lines: list[Line]) -> list[Measurement]:

@@ -231,6 +231,13 @@ def test_what_asked_for_the_memory_of_a_training_decides_what_to_change(explain,
     assert ("Checkpoint activations" in [fix.change for fix in answer.fixes]) == (first != "QLoRA")
 
 
+def test_what_a_training_does_already_is_not_advised(explain):
+    call = '  File "/x/site-packages/unsloth/models/_utils.py", line 1\n    trainer.train()\n'
+    changes = [fix.change for fix in explain(f"{call}{TORCH}").fixes]
+    assert changes
+    assert "Checkpoint activations" not in changes
+
+
 def test_a_training_run_is_estimated_as_one(explain):
     command = (
         "trl sft --model_name_or_path Qwen/Qwen3-8B --per_device_train_batch_size 4 --max_length"

@@ -82,10 +82,10 @@ def general_fixes(
         return [*_HOST]
     if "optimizer_step" in remarks:
         return [*_IN_STEP]
-    if "loss" in remarks:
-        return [*_IN_LOSS]
     if "training" in remarks:
-        return [*_TRAINING]
+        fixes = _IN_LOSS if "loss" in remarks else _TRAINING
+        done = {_CHECKPOINTING.change} if "checkpointed" in remarks else set()
+        return [fix for fix in fixes if fix.change not in done]
     if engine is None:
         return [*_ANY]
     return [*([] if kv_cache else [_OTHERS]), *_of_engine(engine, kv_cache=kv_cache)]

@@ -92,6 +92,7 @@ def _adapters(workload: TrainingWorkload, routed: bool) -> dict[str, Value | Non
         "lora_targets": targets if isinstance(targets, str) else ",".join(targets),
         "quantization": workload.quantization or "nf4" if quantized else None,
         "quantize_experts": workload.quantize_experts if quantized and routed else None,
+        "fused_experts": workload.fused_experts if quantized and routed else None,
         "lora_experts": workload.lora_experts if routed else None,
         "base_precision": workload.base_precision,
     }

@@ -218,8 +218,9 @@ def _goes_on(scan: Scan, index: int, named: bool) -> bool:
         return not (word.endswith("m") and scan.counts_something(index))  # "1M context"
     if _BARE_VERSION.fullmatch(word) and is_size(scan.pieces[index - 1].low):
         return False
-    if word.isdigit() and dash is not None and dash.low in MEMORY_UNITS:
-        return False  # "8b 16 GB"
+    has_unit = dash is not None and dash.low in MEMORY_UNITS
+    if word.isdigit() and (has_unit or scan.counts_something(index)):
+        return False  # "8b 16 GB", "phi 4 16 users"
     if dash and behind and dash.low == "-" and behind.low in ("bit", "bits"):
         return False  # "DeepSeek R1 2.51-bit"
     if _BARE_VERSION.fullmatch(word) or re.fullmatch(r"v\d(\.\d)?", word):

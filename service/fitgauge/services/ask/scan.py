@@ -130,8 +130,9 @@ class Scan:
         return kind in ("TOKENS", "UNIT", "RATE", *_NAMES_BEFORE_NUMBERS)
 
     def number_begins(self, index: int) -> bool:
-        """Return whether a number begins here, behind a sign such as "=" or not."""
+        """Return whether a number begins here that counts no GPUs, behind a sign such as "=" or
+        not."""
         piece = self.peek(index)
         if piece is not None and piece.kind == "sign" and piece.low in "=:":
             piece = self.peek(index + 1)
-        return piece is not None and piece.low[0].isdigit()
+        return piece is not None and piece.low[0].isdigit() and not piece.low.endswith("x")

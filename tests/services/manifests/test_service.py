@@ -192,6 +192,16 @@ def test_weights_of_some_layers_in_host_memory_are_not_said_not_to_fit(check, fl
     assert offloaded.verdict == "fits"
 
 
+def test_a_context_that_is_assumed_is_said(check):
+    text = "services: {a: {image: ollama/ollama, command: serve, post_start: [{command: PULL}]}}"
+    (server,) = check(text.replace("PULL", "ollama pull qwen3:8b"), gpu="RTX 3090").servers
+    assert [one.message for one in server.remarks] == [
+        "No context length is set: 8,192 tokens are checked."
+    ]
+    (server,) = check(deployment("Qwen/Qwen3-8B, --max-model-len, '4096'")).servers
+    assert not any("No context length" in one.message for one in server.remarks)
+
+
 def test_an_engine_of_one_process_needs_no_shared_memory(check):
     text = (
         "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server-cuda\n"

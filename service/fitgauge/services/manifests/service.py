@@ -199,6 +199,10 @@ class ManifestChecker:
             read = f"The model is read from its path: {request.model}."
             answer.remarks.append(Remark("not-read", path.line, read))
         answer.request = _sent(request)
+        taken = fit.understood_as.get("context_length")
+        if taken and request.context_length is None and not pending.question.fits_context:
+            message = f"No context length is set: {taken:,} tokens are checked."
+            answer.remarks.append(Remark("not-read", answer.line, message))
         _add_disk(answer, pending.server, model)
         few = next((one for one in answer.remarks if one.rule == "too-few-gpus"), None)
         answer.verdict = "does_not_fit" if few is not None else fit.verdict

@@ -20,3 +20,10 @@ def no_gpu_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask no Hub, and read none of what is stored of it."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))

@@ -21,10 +21,7 @@ INFO 04-19 11:05:50 [gpu_model_runner.py:4837] Model loading took 15.27 GiB memo
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-
+def run():
     def told(*arguments, **options):
         return CliRunner().invoke(main, ["explain-log", *map(str, arguments)], **options)
 

@@ -11,9 +11,7 @@ from fitgauge.services.training_fit.run_fields import MOST_LENGTHS
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+def run():
     return lambda *arguments: CliRunner().invoke(main, ["train-check", *map(str, arguments)])
 
 

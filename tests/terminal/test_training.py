@@ -11,9 +11,7 @@ from fitgauge.cli import main
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+def run(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     return lambda *arguments: CliRunner().invoke(main, [*map(str, arguments)])
 

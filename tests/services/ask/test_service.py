@@ -48,6 +48,14 @@ def test_a_model_that_also_sees_is_served_for_text_alone(ask, words):
 
 
 @pytest.mark.parametrize(
+    "text", ["smallest GPU for gemma 3 12b text only", "how much vram for gemma 3 12b, text only"]
+)
+def test_gpus_listed_for_the_whole_model_are_said_to_be(ask, text):
+    notes = ask(text).missing
+    assert notes == ["language_model_only: GPUs are listed for the whole model: name one for less."]
+
+
+@pytest.mark.parametrize(
     "words, cache",
     [
         ("turboquant kv", "turboquant_4bit_nc"),

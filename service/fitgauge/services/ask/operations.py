@@ -1,12 +1,36 @@
-"""Which operation a question means."""
+"""What a question means: which operation, by what its facts tell."""
 
 from typing import NamedTuple
 
-from fitgauge.services.ask.schemas import Operation
+from fitgauge.services.ask.halves import Halves
+from fitgauge.services.ask.schemas import Operation, Understood
 from fitgauge.services.ask.topics import is_about
 
 _LOGS = 200
 """Letters from which on a text with lines of a log is a log, whatever else it names."""
+
+
+class Reading(NamedTuple):
+    """What a question means."""
+
+    operation: Operation | None
+    """The operation that is meant; None for no question about GPU memory."""
+    understood: Understood
+    """What the question says."""
+    not_understood: list[str]
+    """Numbers that nothing used."""
+    text: str
+    """The question."""
+    training: bool
+    """Whether it is about training."""
+    model_text: str | None = None
+    """The model as the text names it."""
+    whole_context: bool = False
+    """Whether the model's whole context is meant, of which the text says no number."""
+    halves: Halves | None = None
+    """The halves of disaggregated serving, where it is about that."""
+    notes: tuple[str, ...] = ()
+    """What the text says and the answer leaves out."""
 
 
 class Signs(NamedTuple):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +24,7 @@ from fitgauge.services.ask.formats_meant import (
     with_caches,
 )
 from fitgauge.services.ask.grammar import facts, in_tens
-from fitgauge.services.ask.halves import Halves, halves
+from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
 from fitgauge.services.ask.host_memory import host_memory, offloaded_gib, without_offloaded
 from fitgauge.services.ask.intent import (
@@ -52,12 +51,12 @@ from fitgauge.services.ask.model_choice import (
     without_other_words,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
-from fitgauge.services.ask.operations import Signs, operation_of
+from fitgauge.services.ask.operations import Reading, Signs, operation_of
 from fitgauge.services.ask.pieces import plain
 from fitgauge.services.ask.pixels import without_pixels
 from fitgauge.services.ask.scan import Token
 from fitgauge.services.ask.scanner import Scanner
-from fitgauge.services.ask.schemas import Operation, Understood
+from fitgauge.services.ask.schemas import Understood
 from fitgauge.services.ask.sentences import question_sentences, without_models, without_publishers
 from fitgauge.services.ask.speeds import wanted_speeds
 from fitgauge.services.ask.topics import is_about
@@ -93,29 +92,6 @@ _OF_SERVING = {
 
 _SHARES = frozenset({*_OF_SERVING, "max_usd_per_hour", "min_tokens_per_second_per_request"})
 """Settings that need not be whole numbers."""
-
-
-class Reading(NamedTuple):
-    """What a question means."""
-
-    operation: Operation | None
-    """The operation that is meant; None for no question about GPU memory."""
-    understood: Understood
-    """What the question says."""
-    not_understood: list[str]
-    """Numbers that nothing used."""
-    text: str
-    """The question."""
-    training: bool
-    """Whether it is about training."""
-    model_text: str | None = None
-    """The model as the text names it."""
-    whole_context: bool = False
-    """Whether the model's whole context is meant, of which the text says no number."""
-    halves: Halves | None = None
-    """The halves of disaggregated serving, where it is about that."""
-    notes: tuple[str, ...] = ()
-    """What the text says and the answer leaves out."""
 
 
 class Reader:

@@ -13,8 +13,8 @@ from fitgauge.catalog.other_engines import other_engine
 from fitgauge.engine.serving.registry import DEFAULT_ENGINES, ENGINES, engine_named
 from fitgauge.services.ask.formats import file_as_large
 from fitgauge.services.ask.halves import Halves
+from fitgauge.services.ask.operations import Reading
 from fitgauge.services.ask.rates import requests_a_second
-from fitgauge.services.ask.reading import Reading
 from fitgauge.services.ask.remarks import remarks, share_of_each
 from fitgauge.services.ask.schemas import Operation
 from fitgauge.services.ask.topics import is_about
@@ -210,6 +210,9 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
     )
     if (rate := requests_a_second(reading.text)) and reading.operation in _REMARKED and not is_load:
         notes.append(f"{rate:g} requests a second: name a GPU to see how many run at once.")
+    names_gpu = reading.operation != "recommend_gpus" and _names_gpus(fields)
+    if is_about(reading.text, "text alone") and reading.operation in _REMARKED and not names_gpu:
+        notes.append("language_model_only: GPUs are listed for the whole model: name one for less.")
     if reading.operation == "check_fit":
         notes += _copies(reading.text, fields)
     if reading.operation == "check_training_fit":

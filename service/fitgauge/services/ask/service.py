@@ -22,13 +22,14 @@ from fitgauge.services.ask.most import (
     wants_most,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
+from fitgauge.services.ask.operations import Reading
 from fitgauge.services.ask.rates import (
     MOST_AT_ONCE,
     rate_in_words,
     requests_a_second,
     seconds_of_each,
 )
-from fitgauge.services.ask.reading import Reader, Reading
+from fitgauge.services.ask.reading import Reader
 from fitgauge.services.ask.requests import USUAL_FORMATS, fit_request, questions
 from fitgauge.services.ask.schemas import AskAnswer, AskRequest, Operation
 from fitgauge.services.ask.speeds import speed_in_words, speeds_in_words

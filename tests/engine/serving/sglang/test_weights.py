@@ -39,6 +39,7 @@ def laid_out(model: str, architecture: Architecture) -> ShardedWeights:
         ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "hopper", 8, 120_146_750_464),
         ("openai/gpt-oss-20b", "consumer_blackwell", 1, 14_438_382_720),
         ("nvidia/MiniMax-M3-NVFP4", "hopper", 1, 275_818_721_280),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", "blackwell", 1, 23_731_567_720),
         ("moonshotai/Kimi-K2.5", "blackwell", 2, 298_991_398_752),
         ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", "consumer_blackwell", 2, 10_651_335_632),
     ],

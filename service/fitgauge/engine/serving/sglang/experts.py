@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fitgauge.engine.model.spec import ModelSpec
-from fitgauge.engine.quantization.formats import Format
+from fitgauge.engine.quantization.formats import NVFP4, Format
 from fitgauge.engine.quantization.scheme import Scheme
 from fitgauge.engine.serving.sglang.gpus import Architecture
 
@@ -76,7 +76,8 @@ def expert_layout(spec: ModelSpec, scheme: Scheme, architecture: Architecture) -
         width = 128 if architecture == "blackwell" else 1
         return ExpertLayout(mxfp4_multiple=width, hidden_multiple=_HIDDEN)
     name = _quantization(scheme)
-    if architecture == "blackwell" and name in _TRTLLM.get(spec.architecture, ()):
+    runs = name in _TRTLLM.get(spec.architecture, ()) and not _keeps_inputs(name, scheme)
+    if architecture == "blackwell" and runs:
         narrow = name == _NVFP4 and has_gates(spec)
         return ExpertLayout(multiple=64 if narrow else 128, indexed=name != _PACKED)
     return ExpertLayout(scales_twice=name in (_NVFP4, _MIXED))
@@ -89,6 +90,15 @@ def _quantization(scheme: Scheme) -> str:
         return _UNQUANTIZED
     packed = form.name == "packed_int4" and form.group == 32 and not form.zero_bits
     return _PACKED if packed else scheme.name
+
+
+def _keeps_inputs(name: str, scheme: Scheme) -> bool:
+    """Return whether a mixed scheme has NVFP4 without a scale of inputs (W4A16_NVFP4), whose
+    experts Marlin's kernels run. Source: model_overrides/qwen3_moe.py and nemotron_h.py,
+    has_w4a16_moe_layers."""
+    return name == _MIXED and any(
+        form.name == NVFP4.name and form.extra_bytes < NVFP4.extra_bytes for form in scheme.formats
+    )
 
 
 def has_gates(spec: ModelSpec) -> bool:

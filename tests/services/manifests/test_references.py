@@ -151,7 +151,15 @@ def test_a_file_of_settings_is_read_and_the_command_goes_before_it():
 
 def test_a_file_of_settings_that_is_nowhere_is_named():
     (note,) = command(POD.replace("COMMAND", SETTINGS_FILE)).notes
-    assert note.message == "`--config`: /scripts/vllm.yaml is not here: what it sets is left out."
+    assert note.message == "`--config`: /scripts/vllm.yaml is not read: what it sets is left out."
+
+
+def test_a_file_of_settings_that_is_no_yaml_is_named():
+    broken = SETTINGS.replace("max-model-len: 4096", "max-model-len: [4096")
+    found = command(broken + "---\n" + POD.replace("COMMAND", SETTINGS_FILE))
+    assert found.model is None
+    (note,) = found.notes
+    assert note.message.startswith("`--config`")
 
 
 def test_what_a_file_nests_is_no_flag_of_that_name():

@@ -242,7 +242,7 @@ def _with_settings(
         result.remove(flag)
         more = file_words(files, flag.value, dotted=facts.dotted_settings)
         if more is None:
-            message = f"`{flag.name}`: {flag.value} is not here: what it sets is left out."
+            message = f"`{flag.name}`: {flag.value} is not read: what it sets is left out."
             notes.append(Note(flag.name.line, message))
             continue
         named = {_key(one) for one in result}

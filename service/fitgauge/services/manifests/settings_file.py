@@ -13,6 +13,7 @@ from fitgauge.services.manifests.yaml_text import (
     Items,
     Node,
     Text,
+    UnreadableYamlError,
     at_line,
     documents,
     text_of,
@@ -41,11 +42,14 @@ def setting_words(settings: Block, *, dotted: bool = False) -> Iterator[Text]:
 
 def file_words(files: Mapping[str, Text], path: str, *, dotted: bool) -> list[Text] | None:
     """Return the settings in the file at a path as words of a command line, as `setting_words`
-    does; None where no such file is known. Raises UnreadableYamlError."""
+    does; None where no such file is known, or it is no YAML."""
     text = files.get(path)
     if text is None:
         return None
-    held = documents(text, text.line + 1)
+    try:
+        held = documents(text, text.line + 1)
+    except UnreadableYamlError:
+        return None
     blocks = [at_line(one, text.line) if not text.in_file else one for one in held]
     return [
         word

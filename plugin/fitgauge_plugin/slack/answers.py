@@ -29,7 +29,9 @@ _ASSUMED = 6
 _SEND = re.compile(r" ?Send `\w+`[^.]*\.")
 """Advice for callers of the API."""
 
-_LIMITS = ("max_context_length", "max_concurrency", "max_micro_batch_size")
+_LIMITS = (
+    "max_context_length", "max_concurrency", "max_micro_batch_size", "max_sequence_length",
+)  # fmt: skip
 
 
 class Message(NamedTuple):

@@ -239,6 +239,7 @@ def _limits(limits: Limits, console: Console) -> None:
         ("longest context", limits.max_context_length),
         ("most requests", limits.max_concurrency),
         ("largest micro-batch", limits.max_micro_batch_size),
+        ("longest sequences", limits.max_sequence_length),
         ("fewest GPUs", limits.min_gpu_count),
     )
     console.print(

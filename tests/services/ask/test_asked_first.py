@@ -52,6 +52,20 @@ def test_the_largest_batch_that_is_asked_for_is_said_first_and_started(ask):
     assert f"--per_device_train_batch_size {most} " in answer["launch"]["command"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how long sequences can I use for qlora of Qwen3-8B on a 4090?",
+        "sequence length max for qlora Qwen3-8B on a 4090",
+    ],
+)
+def test_the_longest_sequences_that_are_asked_for_are_said_first_and_started(ask, text):
+    answer = ask(text).answer
+    longest = answer["limits"]["max_sequence_length"]
+    assert answer["summary"].startswith(f"{longest:,} tokens in a sequence at most. ")
+    assert f"--max_length {longest} " in answer["launch"]["command"]
+
+
 def test_the_most_is_asked_for_in_other_languages(ask):
     text = "Quantos usuários simultâneos uma A100 80GB aguenta com llama 3 8b?"
     assert "requests at once at most. " in ask(text).answer["summary"]

@@ -365,3 +365,17 @@ def test_shorter_sequences_are_tried_with_a_4_bit_base_on_one_gpu(train):
     (change,) = [one for one in answer.suggestions if "sequence_length" in one.request]
     assert change.request["method"] == "qlora"
     assert change.request["sequence_length"] < 2048
+
+
+def test_the_longest_sequences_that_fit_are_a_limit(train):
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "method": "qlora"}
+    answer = train(**asked)
+    longest = answer.limits.max_sequence_length
+    assert longest > answer.understood_as["sequence_length"]
+    assert f"Sequences of up to {longest:,} tokens fit." in answer.summary
+    assert train(**asked, sequence_length=longest).verdict == "fits"
+    assert train(**asked, sequence_length=longest + 512).verdict != "fits"
+    whole = train(model="Qwen/Qwen3-0.6B", gpu="H200", method="qlora")
+    assert whole.limits.max_sequence_length == whole.model.max_context_length
+    sampled = train(**asked, algorithm="grpo")
+    assert sampled.limits.max_sequence_length is None

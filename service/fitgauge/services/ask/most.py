@@ -12,30 +12,25 @@ from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.smallest import is_here
 from fitgauge.services.training_fit.schemas import TrainingAnswer, TrainingRequest
 
-SEQUENCE_STEP = 512
-"""Tokens between the lengths of sequences that are tried."""
-LONGEST_SEQUENCE = 256
-"""Steps up to the longest of them."""
 
-
-def wants_longest_sequence(text: str, understood: Understood) -> bool:
-    """Return whether a text about training asks how long sequences may be, and names no length."""
-    return understood.sequence_length is None and is_about(text, "longest sequence")
-
-
-def largest_batch(
+def most_trained(
     text: str, understood: Understood, request: TrainingRequest, answer: TrainingAnswer
 ) -> tuple[TrainingRequest, str] | None:
-    """Return the request for the largest micro-batch that fits, where a text asks for it, and a
-    sentence that says it with a space behind it; None where it asks for no such thing, or
-    nothing fits."""
-    most = answer.limits.max_micro_batch_size if answer.limits else None
-    if answer.verdict != "fits" or not most or understood.micro_batch_size is not None:
+    """Return the request for the largest micro-batch or the longest sequences that fit, where a
+    text asks for them, and a sentence that says it with a space behind it; None where it asks
+    for no such thing, or nothing fits."""
+    limits = answer.limits
+    if limits is None:
         return None
-    if not is_about(text, "largest batch"):
-        return None
-    each = f"{most:,} sequence{'s' if most > 1 else ''} in a micro-batch at most. "
-    return structs.replace(request, micro_batch_size=most), each
+    if understood.micro_batch_size is None and is_about(text, "largest batch"):
+        most = limits.max_micro_batch_size
+        each = f"{most:,} sequence{'' if most == 1 else 's'} in a micro-batch at most. "
+        return (structs.replace(request, micro_batch_size=most), each) if most else None
+    if understood.sequence_length is None and is_about(text, "longest sequence"):
+        longest = limits.max_sequence_length
+        each = f"{longest:,} tokens in a sequence at most. "
+        return (structs.replace(request, sequence_length=longest), each) if longest else None
+    return None
 
 
 def most_of(

@@ -12,13 +12,10 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.errors import FitgaugeError, InvalidRequestError, QueueFullError, UnlikeGpusError
 from fitgauge.services.ask.caches import cache_in_words
 from fitgauge.services.ask.most import (
-    LONGEST_SEQUENCE,
-    SEQUENCE_STEP,
     copies_in_words,
-    largest_batch,
     most_of,
     most_of_each,
-    wants_longest_sequence,
+    most_trained,
     wants_most,
 )
 from fitgauge.services.ask.names import GpuNames, ModelNames
@@ -129,8 +126,7 @@ class AskService:
             result = await self._with_what_is_asked(reading, request, result)
         if isinstance(request, TrainingRequest):
             assert isinstance(result, TrainingAnswer)
-            result = await self._with_largest_batch(reading, request, result)
-            result = await self._with_longest_sequence(reading, request, result)
+            result = await self._with_most(reading, request, result)
         if isinstance(request, CompareRequest):
             assert isinstance(result, CompareAnswer)
             return await self._table(reading, request, result)
@@ -199,38 +195,16 @@ class AskService:
             at_once = MOST_AT_ONCE + 1 if reached else 2 * at_once
         return result, lead
 
-    async def _with_largest_batch(
+    async def _with_most(
         self, reading: Reading, request: TrainingRequest, result: TrainingAnswer
     ) -> TrainingAnswer:
-        """Return the answer at the largest micro-batch, said first, where a text asks for it."""
-        most = largest_batch(reading.text, reading.understood, request, result)
+        """Return the answer at the largest micro-batch or the longest sequences, said first, where
+        a text asks for them."""
+        most = most_trained(reading.text, reading.understood, request, result)
         if most is None:
             return result
         again = await self._train(most[0])
         return structs.replace(again, summary=most[1] + again.summary)
-
-    async def _with_longest_sequence(
-        self, reading: Reading, request: TrainingRequest, result: TrainingAnswer
-    ) -> TrainingAnswer:
-        """Return the answer at the longest sequence that fits, said first, where a text asks for
-        it: found by halves, since memory grows with the length."""
-        if request.gpu is None or not wants_longest_sequence(reading.text, reading.understood):
-            return result
-        longest, low, high = None, 0, LONGEST_SEQUENCE
-        while low < high:
-            steps = (low + high + 1) // 2
-            length = steps * SEQUENCE_STEP
-            sized = structs.replace(request, sequence_length=length)
-            answer = await self._train(sized)
-            if answer.verdict == "fits":
-                longest, low = (length, answer), steps
-            else:
-                high = steps - 1
-        if longest is None:
-            return result
-        length, answer = longest
-        lead = f"{length:,} tokens in a sequence at most. "
-        return structs.replace(answer, summary=lead + answer.summary)
 
     async def _table(
         self, reading: Reading, request: CompareRequest, table: CompareAnswer

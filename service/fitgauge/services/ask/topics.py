@@ -159,6 +159,7 @@ _PATTERNS: Mapping[Topic, str] = {
         r"\b(?:max(?:imum|imal)?|longest|largest|what|which"
         r"|how long(?: of)?(?: an?)?)\b[^.?,;]{0,16}?"
         r"\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\b(?!\W*\d)"
+        r"|\b(?:seq(?:uence)?s?(?:[- _]?len(?:gth)?)?|context(?: length)?|ctx)\W{0,2}max(?:imum)?\b"
         r"|(?:最长|最大|多长)(?:的)?(?:序列|上下文|长度)|序列.{0,6}(?:多长|多大)"
     ),
     "time": (  # how long something takes, or what it costs

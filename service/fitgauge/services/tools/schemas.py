@@ -118,6 +118,7 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     max_context: Annotated[Count, doc("The longest context that fits.")] = UNSET
     max_micro_batch_size: Count = UNSET
     """The largest micro-batch that fits."""
+    max_sequence_length: Annotated[Count, doc("Training: the longest sequences that fit.")] = UNSET
     others: Annotated[dict[str, Other] | UnsetType, doc("The other training methods.")] = UNSET
     options: list[Option] | UnsetType = UNSET
     """Rows of a list, the best first."""

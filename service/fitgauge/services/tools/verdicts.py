@@ -126,6 +126,8 @@ def training_answer(tool: Tool, call: Arguments, answer: TrainingAnswer) -> Tool
     _sizes(short, answer)
     if answer.limits is not None and answer.limits.max_micro_batch_size:
         short.max_micro_batch_size = answer.limits.max_micro_batch_size
+    if answer.limits is not None and answer.limits.max_sequence_length:
+        short.max_sequence_length = answer.limits.max_sequence_length
     if answer.verdict == "unsupported":
         short.answer = one_decimal(answer.summary)
     else:
@@ -195,6 +197,8 @@ def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | N
     if short.max_micro_batch_size is not UNSET and short.verdict != "does_not_fit":
         most = short.max_micro_batch_size
         text += f"; {most} sequence{'s' if most > 1 else ''} at most"
+        if short.max_sequence_length is not UNSET:
+            text += f", or of {short.max_sequence_length:,} tokens"
     if isinstance(short.fixes, list) and short.verdict != "fits":
         first = short.fixes[0]
         text += f". Fix: {first.change} ({first.needs_gib:,} GiB)"

@@ -109,8 +109,7 @@ class AnswerBuilder:
                 f"{model.id} cannot be trained this way on {gpus}: {sentence(self._refused)}"
             )
         else:
-            most = limits.max_micro_batch_size if limits else None
-            answer.summary = summary(model, gpus, trained, accelerator, most, answer.suggestions)
+            answer.summary = summary(model, gpus, trained, accelerator, limits, answer.suggestions)
             answer.summary += other_verdicts(answer.read_as, trained.verdict)
             self._judge(answer)
         return answer
@@ -160,6 +159,7 @@ class AnswerBuilder:
     def _limits(self) -> Limits:
         return Limits(
             max_micro_batch_size=self._search.max_micro_batch_size(),
+            max_sequence_length=self._search.max_sequence_length(),
             min_gpu_count=self._search.min_gpu_count(),
         )
 

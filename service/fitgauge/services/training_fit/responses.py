@@ -10,8 +10,9 @@ from fitgauge.engine.model.model import Model
 from fitgauge.engine.quantity import gib
 from fitgauge.engine.training.estimate import TrainingStage
 from fitgauge.engine.training.states.offload import checkpoint_bytes
-from fitgauge.engine.training.workload import Method, PhaseName
+from fitgauge.engine.training.workload import Method, PhaseName, TrainingWorkload
 from fitgauge.services.common import responses
+from fitgauge.services.common.fit_schemas import Limits
 from fitgauge.services.common.schemas import Suggestion
 from fitgauge.services.common.smallest import change_here, change_to_fit
 from fitgauge.services.training_fit.degree_candidates import degrees_in_words
@@ -97,11 +98,10 @@ def summary(
     gpus: str,
     trained: TrainingEstimate,
     accelerator: Accelerator,
-    most: int | None,
+    limits: Limits | None,
     changes: Sequence[Suggestion],
 ) -> str:
-    """Return the verdict in a few sentences. most: sequences of such a length that fit in one
-    forward pass of a GPU. changes: those that make it fit."""
+    """Return the verdict in a few sentences. changes: those that make it fit."""
     workload, fullest = trained.workload, trained.fullest
     each = " per GPU" if workload.gpus > 1 else ""
     required, usable = gib(trained.need), gib(accelerator.usable.expected)
@@ -125,9 +125,7 @@ def summary(
         reserved = ""
         if shown != required:
             reserved = f"; the GPU will show {shown}, with what PyTorch's allocator reserves"
-        more = ""
-        if most is not None and most > workload.micro_batch_size:
-            more = f" Up to {most} such sequences fit in a micro-batch."
+        more = _more(workload, limits) if limits else ""
         return f"{model.id} fits on {gpus}: {training}, most of it {peak}{reserved}.{more}{end}"
     if trained.verdict == "tight":
         change = change_here(changes)
@@ -138,6 +136,16 @@ def summary(
     if change := change_to_fit(changes, trained.count):
         head += f"; to fit, {change}. As asked"
     return f"{head}: {training}; {decides}.{end}"
+
+
+def _more(workload: TrainingWorkload, limits: Limits) -> str:
+    """Return what else fits in a micro-batch, each as a sentence with a space before it."""
+    most, longest, more = limits.max_micro_batch_size or 0, limits.max_sequence_length or 0, ""
+    if most > workload.micro_batch_size:
+        more += f" Up to {most} such sequences fit in a micro-batch."
+    if longest > workload.sequence_length:
+        more += f" Sequences of up to {longest:,} tokens fit."
+    return more
 
 
 def training_in_words(model: Model, trained: TrainingEstimate) -> str:

@@ -34,6 +34,11 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_fit.support import refusal
 
 _MOST_BATCH = 65_536
+_STEP = 256
+"""Tokens between the lengths of sequences that are tried; contexts are multiples of it, and
+context parallelism divides it."""
+_LONGEST = 131_072
+"""Tokens that are tried of a model without a limit."""
 _WHOLE_LOGITS = ("transformers", "deepspeed", "fsdp")
 """Frameworks whose own loss is over whole logits."""
 _UNSLOTH_MAKERS = ("NVIDIA", "AMD", "Intel", "custom")
@@ -83,6 +88,25 @@ class SettingsSearch:
         while most < _MOST_BATCH and fits(most):
             most *= 2
         return largest_where(most, fits)
+
+    def max_sequence_length(self) -> int | None:
+        """Return the tokens of the longest sequences that fit as the answer shards the model, up to
+        the model's context; 0 where none do. None where sequences are no single length: of
+        sampled completions, and of samples of varying length."""
+        workload, context = self.trained.workload, self.model.spec.max_context_length
+        if self.trained.setup.sampled or workload.varies or workload.logits_tokens is not None:
+            return None
+
+        def fits(length: int) -> bool:
+            longer = structs.replace(workload, sequence_length=length)
+            return self.estimate_workload(longer).verdict == "fits"
+
+        own = workload.sequence_length if self.trained.verdict == "fits" else 0
+        longest = max(context or _LONGEST, own)
+        if fits(longest):
+            return longest
+        steps = largest_where(longest // _STEP, lambda steps: fits(steps * _STEP))
+        return max(steps * _STEP, own)
 
     def min_gpu_count(self) -> int | None:
         """Return the fewest GPUs on which it fits with nothing else changed, up to 64 or as many

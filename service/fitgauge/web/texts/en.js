@@ -51,6 +51,7 @@ export default {
   'limit.max_context_length': 'longest context',
   'limit.max_concurrency': 'most requests at once',
   'limit.max_micro_batch_size': 'largest micro-batch',
+  'limit.max_sequence_length': 'longest sequences',
   'limit.min_gpu_count': 'fewest GPUs',
   'limit.kv_cache_tokens': 'tokens in the KV cache',
   'speed': 'Expected speed',

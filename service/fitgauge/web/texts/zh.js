@@ -51,6 +51,7 @@ export default {
   'limit.max_context_length': '最长上下文',
   'limit.max_concurrency': '最大并发',
   'limit.max_micro_batch_size': '最大微批',
+  'limit.max_sequence_length': '最长序列',
   'limit.min_gpu_count': '最少 GPU 数',
   'limit.kv_cache_tokens': 'KV 缓存的 token 数',
   'speed': '预计速度',

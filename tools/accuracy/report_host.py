@@ -5,11 +5,11 @@ from functools import cache
 from statistics import mean, median
 from typing import NamedTuple
 
+from accuracy.host_runs import HostRun, host_runs
 from accuracy.report_speeds import tenths
 from accuracy.table import table
 from accuracy.truth import model
 from fitgauge.catalog import accelerators
-from fitgauge.catalog.speeds import HostRun, host_runs
 from fitgauge.engine.performance.host import HostPart, multiplied_by_cpu, read_over_link
 from fitgauge.engine.performance.load import Load, LoadSpeed, load_speed
 from fitgauge.engine.quantity import GIB
@@ -22,13 +22,13 @@ from fitgauge.engine.weights.sharding import shard_weights
 PREFACE = """## Speed with weights in host memory
 
 {runs} published runs of {sources} sources with part of the weights in host memory
-(`catalog/data/host_speeds.jsonl`), one request on one GPU: layers or experts that a CPU multiplies
-(llama.cpp, ik_llama.cpp), and weights that a GPU reads over PCIe (vLLM and its like). Two constants
-are fitted to the runs of {fitted} of the sources, what a CPU reads in a desktop and in a server
-(`engine/performance/host.py`); the others are kept aside. *Ratio* is modelled over published.
-How fast a machine's memory is does not enter: most questions do not say it, and what engines get of
-it depends little on it. Far off are a machine whose memory barely holds the model, and one of two
-sockets."""
+(`tools/accuracy/host_speeds.jsonl`), one request on one GPU: layers or experts that a CPU
+multiplies (llama.cpp, ik_llama.cpp), and weights that a GPU reads over PCIe (vLLM and its like).
+Two constants are fitted to the runs of {fitted} of the sources, what a CPU reads in a desktop and
+in a server (`engine/performance/host.py`); the others are kept aside. *Ratio* is modelled over
+published. How fast a machine's memory is does not enter: most questions do not say it, and what
+engines get of it depends little on it. Far off are a machine whose memory barely holds the model,
+and one of two sockets."""
 
 PROMPTS = """{prompts} of them print how fast a prompt is read: each chunk copies what lies on the
 host over PCIe."""

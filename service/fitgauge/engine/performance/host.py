@@ -34,7 +34,7 @@ CPU_GBPS: Mapping[Machine, Rates] = MappingProxyType(
 """What a CPU reads of host memory while it multiplies with the weights there.
 
 Calibrated on runs of llama.cpp and ik_llama.cpp with layers or experts on the CPU, in
-catalog/data/host_speeds.jsonl: `expected` is the whole number with the least mean error (of
+tools/accuracy/host_speeds.jsonl: `expected` is the whole number with the least mean error (of
 logarithms, every source weighing the same) over those marked `fit`, `low` and `high` are of all
 of them; a test derives them from the rows. What the memory could read at most tells little: four
 channels of DDR4 with 102 GB/s gave 49, two of DDR5 with 77 GB/s 52."""

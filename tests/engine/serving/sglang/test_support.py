@@ -15,6 +15,7 @@ from fitgauge.engine.serving.workload import Workload
     ("model", "settings", "gpu", "cache", "refused"),
     [
         ("Qwen/Qwen3-8B", {"quant_algo": "FP8"}, "A100 80GB", "auto", True),
+        ("Qwen/Qwen3-8B", {"quantization": {"quant_algo": "FP8"}}, "A100 80GB", "auto", True),
         ("Qwen/Qwen3-8B", {"quant_algo": "FP8"}, "L40S", "auto", False),
         ("Qwen/Qwen3-8B", {"quant_algo": "MIXED_PRECISION"}, "A100 80GB", "auto", False),
         ("Qwen/Qwen3-8B", {"quant_method": "awq", "bits": 4}, "T4", "auto", True),

@@ -1,5 +1,7 @@
 """Which models SGLang has no kernels for on an accelerator."""
 
+from collections.abc import Mapping
+
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.model.mixers import CompressedAttention, LatentAttention
 from fitgauge.engine.model.spec import ModelSpec
@@ -45,6 +47,8 @@ def _without_format(
     settings, capability = workload.settings(spec), accelerator.compute_capability
     if capability is None:
         return None
+    apart = settings.get("quantization")  # all that hf_quant_config.json alone says
+    settings = apart if isinstance(apart, Mapping) else settings
     if refused := _without_marlin(spec, settings.get("quant_method"), accelerator):
         return refused
     if settings.get("quant_method") == "awq" and capability < (8, 0) and spec.dtype == "BF16":

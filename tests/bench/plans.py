@@ -26,7 +26,10 @@ MIXTURES = (
     "deepseek-ai/DeepSeek-V3",
 )
 METHODS, SEQUENCES, RUNS = ("full", "lora"), (4096, 32_768), 3
-COUNTS = {"over 64": (64, "at most"), "up to 64": (None, "aim")}
+COUNTS = {
+    "over 64": ({"gpu_count": 64}, "at most"),
+    "up to 64": ({"max_gpu_count": 64}, "aim"),
+}
 
 
 def first_milliseconds(planner, snapshot, found, name, **asked):
@@ -48,14 +51,14 @@ def lines():
     gc.collect()
     gc.freeze()  # as the service does when it has started
     for kind, names in (("dense", DENSE), ("mixture", MIXTURES)):
-        for counts, (count, bound) in COUNTS.items():
+        for counts, (gpus, bound) in COUNTS.items():
             took = {
                 f"{name}, {method}, {sequence}": first_milliseconds(
                     planner,
                     snapshot,
                     found,
                     name,
-                    gpu_count=count,
+                    **gpus,
                     method=method,
                     sequence_length=sequence,
                 )

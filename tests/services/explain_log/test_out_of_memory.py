@@ -307,6 +307,15 @@ def test_a_format_that_no_log_names_is_the_engines_usual_one_and_said(explain):
     assert "log-without-format" in [note.code for note in answer.warnings]
 
 
+@pytest.mark.parametrize(("size", "form"), [(15317, None), (8137, "q8_0"), (4693, "q4_k_m")])
+def test_a_format_that_no_log_names_is_the_one_of_the_weights_size(explain, size, form):
+    log = f"load_tensors:        CUDA0 model buffer size = {size:>8.2f} MiB"
+    answer = explain(log, model="meta-llama/Llama-3.1-8B-Instruct", gpu="RTX 3090")
+    assert answer.understood_as["quantization"] == (form or "as published")
+    (note,) = [note for note in answer.warnings if note.code == "log-without-format"]
+    assert "nearest in size" in note.message
+
+
 def test_a_format_that_the_launch_names_holds_for_the_model_that_a_caller_names(explain):
     log = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 24000.00 MiB on device 0: failed"
     command = "llama-server -hf ggml-org/gemma-3-27b-it-GGUF:Q5_K_M -c 65536"

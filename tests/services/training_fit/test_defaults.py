@@ -280,3 +280,8 @@ def test_states_are_divided_because_all_weights_are_trained(train, asked):
     assert answer.understood_as["method"] == "full"
     alone = train(model="mistralai/Mistral-7B-v0.3", gpu="4x A100 80GB")
     assert alone.understood_as["method"] == "lora"
+
+
+def test_settings_of_adapters_say_that_adapters_are_trained(train):
+    asked = {"model": "mistralai/Mistral-7B-v0.3", "gpu": "4x A100 80GB", "zero_stage": 3}
+    assert train(**asked, lora_rank=16).understood_as["method"] == "lora"

@@ -16,6 +16,8 @@ _QUARTERS = frozenset({"int4", "nf4", "bnb"})
 _LEAST_RANK = 4
 """A smaller rank is one of a process."""
 
+_ASKS_RANK = re.compile(r"\blora[ _-]?r(?:ank)?\b", re.IGNORECASE)
+"""A rank of adapters, with its number or asked for."""
 
 _OF_ALL_WEIGHTS = frozenset({"galore_adamw", "lomo"})
 """Optimizers that are there to train all weights in little memory."""
@@ -47,7 +49,8 @@ def method_meant(text: str, facts: Sequence[Fact], quantization: object) -> dict
     of_all = optimizer is not None and optimizer.lastgroup in _OF_ALL_WEIGHTS
     if not adapters and (of_all or is_about(text, "all weights") or _is_full_command(text)):
         adapters.append("full")
-    if not adapters and any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts):
+    ranked = any(fact.kind == "rank" and fact.value >= _LEAST_RANK for fact in facts)
+    if not adapters and (ranked or _ASKS_RANK.search(text)):
         adapters.append("lora")
     if not (adapters or algorithms) and quantization in _QUARTERS:
         adapters.append("qlora")

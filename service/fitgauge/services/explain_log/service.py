@@ -1,14 +1,17 @@
 """explain_log: compare a start-up log with the estimate of the same request."""
 
+from math import log
 from typing import Literal
 
 from msgspec import UNSET, structs
 
 from fitgauge.catalog.format_names import take_formats
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.model.dtypes import BITS
 from fitgauge.engine.model.model import Model
 from fitgauge.engine.note import Note
 from fitgauge.engine.quantity import MIB, gib
+from fitgauge.engine.quantization.formats import GGUF_FILE_BITS
 from fitgauge.engine.quantization.published import published
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.measurements import StartLog
@@ -188,8 +191,9 @@ def _quantization(request: FitRequest, model: Model) -> str | None:
 
 
 def _format_loaded(reading: ParsedLog, model: Model) -> tuple[str | None, list[Note]]:
-    """Return the format that a launch named, else the one that its engine usually loads, 4-bit
-    files under llama.cpp, with a note; None: as published."""
+    """Return the format that a launch named, else the file of the engine that is nearest to the
+    weights in the log, else the one that it usually loads, 4-bit files under llama.cpp, with a
+    note; None: as published."""
     scheme = published(model.spec)
     if scheme is not None and scheme.form:
         return None, []
@@ -197,8 +201,20 @@ def _format_loaded(reading: ParsedLog, model: Model) -> tuple[str | None, list[N
     usual = default_format(model, reading.engine)
     if named or usual is None:
         return named or None, []
-    message = f"The log names no format of the weights: {usual} is assumed. Send it with the model."
-    return usual, [Note("log-without-format", "model", message)]
+    loaded = sum(one.value for one in Measured(reading.log.readings).of_rank("weights").values())
+    formats: dict[str | None, float] = {
+        form: GGUF_FILE_BITS[form.upper()]
+        for form in ENGINES[reading.engine].served_formats
+        if form.upper() in GGUF_FILE_BITS
+    }
+    nearest: str | None = usual
+    if loaded and formats:
+        formats[None] = BITS["F16"]
+        bits = 8 * loaded / answers.parameters(model)
+        nearest = min(formats, key=lambda form: abs(log(formats[form] / bits)))
+    words = f"{nearest or 'the published one'} is {'nearest in size' if loaded else 'assumed'}"
+    message = f"The log names no format of the weights: {words}. Send it with the model."
+    return nearest, [Note("log-without-format", "model", message)]
 
 
 def _named(

@@ -27,11 +27,15 @@ def methods_of(request: TrainingRequest, spec: ModelSpec) -> tuple[Method, ...]:
     adapters) and, as in transformers' example scripts, without a causal head."""
     tool = tool_of(request)
     if tool is None or tool is TRL:
-        whole = asked_framework(request) != "transformers"
+        adapts = any(getattr(request, name) is not None for name in _OF_ADAPTERS)
+        whole = asked_framework(request) != "transformers" and not adapts
     else:
         whole = tool.trains_whole
     return ("full", *METHODS) if whole or spec.task != "generate" else METHODS
 
+
+_OF_ADAPTERS = ("lora_rank", "lora_targets", "lora_dropout", "lora_experts", "quantization")
+"""Fields that no training of all weights has."""
 
 HALF_BASE = Default(
     "base_precision",

@@ -6,6 +6,8 @@ from math import inf
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.serving.workload import Workload
+from fitgauge.engine.unsupported import UnsupportedError
+from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.common.unsupported import IMPOSSIBLE
 from fitgauge.services.fit.batch_estimator import BatchEstimate, BatchEstimator
@@ -59,18 +61,19 @@ class LaunchSteps:
         self._default: Step | None = None
         self._default_usable: float = 0.0
         self._later: list[Step] = []
-        divides = True
+        least = 0.0
         for changed, shape in kind.ends:
             try:
                 self._later.append(Step(changed, self._demand(shape)))
-            except IMPOSSIBLE as error:
-                # all steps divide the model alike
-                divides = getattr(error, "parameter", "") != "tensor_parallel"
-                if not divides:
+            except InvalidRequestError:
+                continue
+            except UnsupportedError as error:
+                if error.parameter == "tensor_parallel":  # which is the same in all steps
+                    least = inf
                     break
         self.least_usable: float = min(
             [fitting.least_usable(step.demand, kind.share) for step in self._later],
-            default=0.0 if divides else inf,
+            default=least,
         )
         """Usable bytes below which no step fits, as far as they are worked out: the ends of the
         ladders never take more than the defaults. Infinite where the engine cannot divide the

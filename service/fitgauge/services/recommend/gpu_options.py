@@ -177,8 +177,8 @@ class Rate:
     def __init__(self, waits: "Waits", read: int, flops: float) -> None:
         self._waits, self._read = waits, read
         self._concurrency, self._layers = waits.concurrency, waits.layers
-        self._terapasses = flops / (waits.ranks * 1e12)
-        """Seconds that a token multiplies at a peak of 10^12 operations/s."""
+        self._seconds_at_teraflops = flops / (waits.ranks * 1e12)
+        """That a token multiplies for at a peak of 10^12 operations/s."""
         self._speeds: dict[int, float | None] = {}
 
     def expected(self, option: GpuOption) -> float | None:
@@ -206,5 +206,5 @@ class Rate:
         _, place, bandwidth, peak, (accelerator, _) = option
         if peak is None and not reads_alone(accelerator, self._concurrency):
             bandwidth = None
-        multiplying = self._terapasses / peak if peak else 0.0
+        multiplying = self._seconds_at_teraflops / peak if peak else 0.0
         return self._read, self._concurrency, bandwidth, multiplying, self._waits[place]

@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.engine.quantization.requested import requested_scheme
+from fitgauge.engine.serving.registry import ENGINES
+from fitgauge.engine.weights.rank_bytes import rank_weights
 from fitgauge.hub import Hub, HubSettings, Reference
 from fitgauge.services.common.model_resolver import ModelResolver
 from fitgauge.services.fit.quantized_repos import QuantizedRepos, kind_for, wants_quantized_repos
@@ -159,8 +162,11 @@ def test_gptq_of_qwen_3_5_leaves_attention_and_shared_experts_in_16_bits(check_f
     attention = 10 * (2048 * (8192 + 2 * 512) + 4096 * 2048)
     shared = 40 * 3 * 2048 * 512
     saved = (linear + attention + shared) * (2 - (4 + (16 + 4) / 128) / 8)
-    difference = weights(f"{base}-GPTQ-Int4") - weights(base, quantization="gptq")
+    spec = Snapshot().model(base).spec
+    whole = ENGINES["vllm"].shard_weights(spec, requested_scheme("gptq", spec), stored=None)
+    difference = weights(f"{base}-GPTQ-Int4") - rank_weights(whole).bytes
     assert difference == pytest.approx(saved, rel=0.02)
+    assert weights(base, quantization="gptq") == weights(f"{base}-GPTQ-Int4")
 
 
 @pytest.mark.parametrize(

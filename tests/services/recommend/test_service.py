@@ -325,3 +325,19 @@ def test_a_gpu_that_nobody_named_runs_what_an_engine_installs(recommend, check_f
 def test_an_old_gpu_that_is_named_is_answered_with_the_engine_that_can_be_built(recommend):
     engines = {item.engine for item in recommend(gpus=["V100 32GB"], limit=1000).items}
     assert "vllm" in engines
+
+
+def test_a_format_that_nobody_published_hides_none_that_somebody_did(questions):
+    """AWQ would be as good on paper; Qwen published GPTQ. Twenty users are not llama.cpp's."""
+    asked = RecommendRequest(
+        model="Qwen/Qwen3-30B-A3B",
+        gpus="A100 80GB",
+        context_length=16384,
+        concurrency=20,
+        objective="cheapest",
+    )
+    answer = asyncio.run(questions.recommend_gpus(asked))
+    best = answer.options[0]
+    assert (best.engine, best.quantization) == ("vllm", "gptq")
+    assert "Qwen/Qwen3-30B-A3B-GPTQ-Int4" in best.launch.command
+    assert "awq" not in {item.quantization for item in answer.items}

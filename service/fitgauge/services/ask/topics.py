@@ -97,6 +97,8 @@ _PATTERNS: Mapping[Topic, str] = {
         r"|handle)\b"
         r"|\bwhat(?:'s| is)? the (?:best|biggest|largest|most) (?:that )?(?:i|we|you)\b"
         r"|\b(?:select|choose|pick|recommend)\b[^.?]{0,40}\bmodels?\b"
+        r"|\b(?:good|decent|ok(?:ay)?|enough|suitable|useful|powerful)\b[^.?]{0,12}"
+        r"\b(?:for|to run)\b[^.?]{0,30}\b(?:models|llms?|ai)\b"
         r"|哪些(?:大?模型|型号)"
         r"|什么(?:大?模型|型号)|多大(?:参数|规模|尺寸)?(?:量)?的?模型|最大(?:能|可以)?.{0,6}模型"
         r"|多少[bB]的?模型|哪个模型|어떤\s*모델|(?:どの|どんな|何の|最大の)モデル"

@@ -90,7 +90,7 @@ class Checkpoints:
     def __init__(self, models: ModelResolver | None) -> None:
         """models: where the bundled repositories come from; None for none."""
         self._models = models
-        self._bundled: WeakMemo[Model, None, list[QuantizedRepo]] = WeakMemo()
+        self._bundled: WeakMemo[Model, bool, list[QuantizedRepo]] = WeakMemo()
 
     def choose(
         self,
@@ -111,18 +111,26 @@ class Checkpoints:
             as_published = dtype is None or dtype == model.spec.dtype
             return CheckpointChoice(model, None if as_published else quantization)
         requested_form(quantization, model.spec)  # raises where it is unknown
-        for repo in (*siblings, *self._of_snapshot(model, engine)):
+        makes = loads_while_quantizing(model, quantization, engine) is not None
+        for repo in (*siblings, *self._of_snapshot(model, engine, with_derived=not makes)):
             if _holds(repo, quantization):
                 scheme = requested_scheme(quantization, model.spec)
                 if _runs_as_widely(repo.model, scheme, engine):
                     return CheckpointChoice(repo.model, None, repo)
         return CheckpointChoice(model, quantization)
 
-    def _of_snapshot(self, model: Model, engine: EngineName) -> Sequence[QuantizedRepo]:
+    def _of_snapshot(
+        self, model: Model, engine: EngineName, *, with_derived: bool
+    ) -> Sequence[QuantizedRepo]:
+        """Return the bundled repositories of the same weights. with_derived: those with the shapes
+        of another too, for a format that the engine does not make of the model's own weights."""
         if self._models is None or ENGINES[engine].checkpoint_kinds:
             return ()
         models = self._models
-        return self._bundled.get_or_compute(model, None, lambda: bundled_repos(models, model))
+        names = models.all_bundled_names if with_derived else None
+        return self._bundled.get_or_compute(
+            model, with_derived, lambda: bundled_repos(models, model, names)
+        )
 
 
 def _holds(repo: QuantizedRepo, quantization: str) -> bool:

@@ -243,7 +243,17 @@ def plans(request: RecommendRequest, model: Model, fitting: BatchEstimator) -> l
             field="min_quality",
             code="no-option",
         )
-    return good
+    return _published(good, fitting)
+
+
+def _published(plans: Sequence[Plan], fitting: BatchEstimator) -> list[Plan]:
+    """Return the plans without those whose checkpoint has yet to be made, where their engine has
+    one of as many bits: as they are alike, they would hide it, and have no command."""
+    started = {
+        plan for plan in plans if fitting.formats.has_checkpoint(plan.quantization, plan.engine)
+    }
+    alike = {(plan.engine, plan.bits) for plan in started}
+    return [plan for plan in plans if plan in started or (plan.engine, plan.bits) not in alike]
 
 
 def recovers(quantization: str | None, engine: EngineName) -> float:

@@ -5,11 +5,13 @@ not counted."""
 import statistics
 import time
 
+from bundled_models import offline_models
 from fitgauge.catalog.catalog import bundled
 from fitgauge.catalog.engines import load_engines
-from fitgauge.catalog.snapshot import Snapshot
+from fitgauge.garbage import collect_rarely
 from fitgauge.services.compare.schemas import CompareRequest
 from fitgauge.services.compare.service import Comparer
+from fitgauge.services.fit.checkpoints import Checkpoints
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.models_for_gpu.service import ModelsForGpu
 from fitgauge.services.recommend.schemas import RecommendRequest
@@ -61,8 +63,10 @@ def list_lines(engines, snapshot, gpu):
 
 def lines():
     """Return the lines to print."""
-    snapshot, engines, catalog = Snapshot(), load_engines(), bundled()
-    recommender, comparer = Recommender(engines, catalog), Comparer(engines)
+    resolver, engines, catalog = offline_models(), load_engines(), bundled()
+    snapshot, comparer = resolver.snapshot, Comparer(engines)
+    recommender = Recommender(engines, catalog, Checkpoints(resolver))
+    collect_rarely()  # as the service does
     models = {}
     for kind, name in KINDS.items():
         models[kind] = snapshot.model(name)

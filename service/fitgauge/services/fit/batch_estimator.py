@@ -2,6 +2,7 @@
 alike, and set against each of them."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -38,6 +39,16 @@ from fitgauge.services.fit.workload import base_workload, context_length_of, is_
 
 _WORKLOADS, _ALLOWANCES = 4096, 1024
 """Cached workloads of one question, and what GPUs have for its launches."""
+
+
+_DECIDING = attrgetter(
+    *(
+        name
+        for name in FitRequest.__struct_fields__
+        if name not in ("model", "gpu", "quantization", "concurrency")
+    )
+)
+"""Reads the fields of a request that decide its workload; requests at once are set on a copy."""
 
 
 def gpu_class(accelerator: Accelerator) -> Hashable:
@@ -341,11 +352,10 @@ class BatchEstimator:
     ) -> Workload:
         """Return the Workload a request means, not settled yet: the same for every format of the
         weights, but for what it says of them, and on all GPUs of the same default batch."""
-        one = structs.replace(request, model="", gpu="", quantization=None, concurrency=1)
         wide = UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32"
         batch = self.default_batch(request, engine, accelerator)
         requantized = is_requantized(request, self._model.spec)
-        key = (*structs.astuple(one), engine, count, batch, wide, requantized)
+        key = (_DECIDING(request), engine, count, batch, wide, requantized)
         workload = self._workloads.get_or_compute(
             key,
             lambda: base_workload(

@@ -2,7 +2,7 @@
 known, the model itself where the engine quantizes while it loads, else a checkpoint that is only
 supposed to exist."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fitgauge.catalog.format_names import take_formats
@@ -90,7 +90,7 @@ class Checkpoints:
     def __init__(self, models: ModelResolver | None) -> None:
         """models: where the bundled repositories come from; None for none."""
         self._models = models
-        self._bundled: WeakMemo[Model, bool, list[QuantizedRepo]] = WeakMemo()
+        self._bundled: WeakMemo[Model, str, list[QuantizedRepo]] = WeakMemo()
 
     def choose(
         self,
@@ -112,25 +112,27 @@ class Checkpoints:
             return CheckpointChoice(model, None if as_published else quantization)
         requested_form(quantization, model.spec)  # raises where it is unknown
         makes = loads_while_quantizing(model, quantization, engine) is not None
-        for repo in (*siblings, *self._of_snapshot(model, engine, with_derived=not makes)):
+        form = "" if makes else canonical_name(quantization)
+        for repo in (*siblings, *self._of_snapshot(model, engine, form)):
             if _holds(repo, quantization):
                 scheme = requested_scheme(quantization, model.spec)
                 if _runs_as_widely(repo.model, scheme, engine):
                     return CheckpointChoice(repo.model, None, repo)
         return CheckpointChoice(model, quantization)
 
-    def _of_snapshot(
-        self, model: Model, engine: EngineName, *, with_derived: bool
-    ) -> Sequence[QuantizedRepo]:
-        """Return the bundled repositories of the same weights. with_derived: those with the shapes
-        of another too, for a format that the engine does not make of the model's own weights."""
+    def _of_snapshot(self, model: Model, engine: EngineName, form: str) -> Iterator[QuantizedRepo]:
+        """Yield the bundled repositories of the same weights: those with shapes of their own, then
+        those that are called by this format; empty for a format that the engine makes of the
+        model's own weights."""
         if self._models is None or ENGINES[engine].checkpoint_kinds:
-            return ()
+            return
         models = self._models
-        names = models.all_bundled_names if with_derived else None
-        return self._bundled.get_or_compute(
-            model, with_derived, lambda: bundled_repos(models, model, names)
-        )
+        yield from self._bundled.get_or_compute(model, "", lambda: bundled_repos(models, model))
+        if form:
+            names = models.all_bundled_names
+            yield from self._bundled.get_or_compute(
+                model, form, lambda: bundled_repos(models, model, names, form)
+            )
 
 
 def _holds(repo: QuantizedRepo, quantization: str) -> bool:

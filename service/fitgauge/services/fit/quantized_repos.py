@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count, islice
 from typing import NamedTuple
 
+from fitgauge.catalog.format_names import take_formats
 from fitgauge.engine.memo import Memo
 from fitgauge.engine.model.dtypes import size_of
 from fitgauge.engine.model.model import Model
@@ -167,15 +168,17 @@ class QuantizedRepos:
 
 
 def bundled_repos(
-    models: ModelResolver, model: Model, names: ListedNames | None = None
+    models: ModelResolver, model: Model, names: ListedNames | None = None, form: str = ""
 ) -> list[QuantizedRepo]:
     """Return every bundled repository of the same weights in another format, the owner's own
     first. names: of the repositories that are looked through; None for those with shapes of their
-    own."""
+    own. form: what they are called by; empty for any."""
     rows = [
         QuantizedRepo(model_id, one)
         for model_id in (names or models.bundled_names).same(model.id)
-        if (one := models.bundled(model_id)) is not None and _alike(model, one)
+        if (not form or take_formats(model_id.lower())[1] == form)
+        and (one := models.bundled(model_id)) is not None
+        and _alike(model, one)
     ]
     owner = model.id.partition("/")[0]
     rows.sort(key=lambda row: (row.text.partition("/")[0] != owner, row.text.lower()))

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import msgspec
 
+from fitgauge.catalog.format_names import take_formats
 from fitgauge.catalog.model_names import ModelReading
 from fitgauge.catalog.name_parts import is_tag
 from fitgauge.catalog.scope import closed_size, out_of_scope
@@ -74,13 +75,13 @@ class ModelResolver:
 
     @cached_property
     def bundled_names(self) -> ListedNames:
-        """The names of the bundled repositories."""
+        """The names of the bundled repositories with shapes of their own."""
         return ListedNames(self._snapshot.own_ids)
 
     @cached_property
-    def all_bundled_names(self) -> ListedNames:
-        """The same, and the names of those with the shapes of another."""
-        return ListedNames(self._snapshot.ids())
+    def quantized_names(self) -> ListedNames:
+        """The names of the bundled repositories that say a format."""
+        return ListedNames([one for one in self._snapshot.ids() if take_formats(one.lower())[1]])
 
     def peek(self, text: str) -> Model | None:
         """Return the Model of a size, or of a name the Hub answered lately; None where somebody

@@ -129,7 +129,7 @@ class Checkpoints:
         models = self._models
         yield from self._bundled.get_or_compute(model, "", lambda: bundled_repos(models, model))
         if form:
-            names = models.all_bundled_names
+            names = models.quantized_names
             yield from self._bundled.get_or_compute(
                 model, form, lambda: bundled_repos(models, model, names, form)
             )

@@ -110,7 +110,7 @@ class QuantizedRepos:
         for another model. The Hub is not asked."""
         if not is_released_in_fp8(model):
             return ()
-        names = self._models.all_bundled_names
+        names = self._models.quantized_names
         rows = bundled_repos(self._models, model, names)
         return tuple(islice((row for row in rows if _bits(row.model) == 4), 1))
 

@@ -158,7 +158,13 @@ def test_more_gpus_than_64_are_searched_where_no_fewer_hold_the_model(questions)
     assert answer.understood_as["max_gpu_count"] == 128
 
 
-def test_a_tool_is_searched_under_what_divides_states_there(recommend):
-    trained = recommend(gpus="RTX 4090", framework="axolotl", method="full", limit=1000).training
-    assert {item.framework for item in trained} <= {"fsdp", "deepspeed", "transformers"}
+def test_an_option_of_a_tool_is_started_and_asked_again_by_it(recommend, train_check):
+    trained = recommend(
+        gpus="RTX 4090, H100", framework="axolotl", method="full", limit=1000
+    ).training
     assert max(item.gpu.count for item in trained) > 1
+    for item in trained:
+        assert item.framework in ("fsdp", "deepspeed", "transformers")
+        assert "axolotl" in item.launch.command
+        answer = train_check(**item.request)
+        assert (answer.verdict, answer.per_gpu.required_bytes) == ("fits", item.required_bytes)

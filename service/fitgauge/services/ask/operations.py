@@ -38,6 +38,8 @@ class Signs(NamedTuple):
 
     training: bool
     """Whether it is about training."""
+    trainer: bool
+    """Whether a tool that trains is named."""
     several: bool
     """Whether models, engines, formats or contexts are on a par."""
     gpus: int
@@ -88,6 +90,8 @@ def operation_of(text: str, signs: Signs) -> Operation | None:
     counts = wants_gpus and (
         is_about(low, "nodes") or (not signs.counted and is_about(low, "count of gpus"))
     )
+    if counts and signs.trainer and signs.hardware and signs.model and signs.gpus <= 1:
+        return "plan_training"  # by the tool's own settings, on as few of the GPU as hold them
     prices = is_about(low, "price", "price of tokens")
     ranks = counts or prices or (signs.fastest and not signs.training)
     if signs.gpus > 1 and signs.model and ranks:

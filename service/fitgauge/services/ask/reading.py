@@ -182,6 +182,7 @@ class _Choice:
         clouds = clouds_in(self._plain, self._gpus.clouds)
         signs = Signs(
             training=self._training,
+            trainer=settings.get("trainer") is not None,
             several=bool(models) or any(on_a_par.values()),
             gpus=len(names),
             hardware=bool(gpu or names or count),

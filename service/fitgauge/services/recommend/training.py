@@ -259,6 +259,9 @@ class TrainingRecommender:
         accelerator, workload = trained.accelerator, trained.layout.workload
         every = training_stages(model.spec, workload, self._profile, accelerator.usable.expected)
         settings = workload_fields(workload, accelerator, trained.gpus, model)
+        tool = find_tool(request.framework)
+        if tool is not None:
+            settings = {**settings, "trainer": tool.name}
         return TrainingRecommendation(
             gpu=answers.gpu_answer(accelerator, trained.gpus),
             framework=workload.framework,
@@ -276,7 +279,7 @@ class TrainingRecommender:
                 accelerator, trained.gpus, request.gpus_per_node, together=trained.gpus > 1
             ),
             request={**settings, "model": request.model},
-            launch=plan_launch(model, workload),
+            launch=plan_launch(model, workload, tool),
         )
 
     def _nothing(

@@ -152,8 +152,8 @@ class Config:
         return value
 
     def items(self, *names: str, length: int | None = None) -> list[Any]:
-        """Return a list of at most MAX_LAYERS values (of exactly `length`, where given), empty
-        where it is missing."""
+        """Return a list of at most MAX_LAYERS values, or the first `length` of them, empty where
+        it is missing. Raises MalformedModelError where there are fewer."""
         name, value = self._find(names)
         if value is None:
             return []
@@ -167,7 +167,7 @@ class Config:
                 " values.",
                 field=name,
             )
-        return value
+        return value[:length]
 
     def section(self, *names: str) -> "Config":
         """Return a nested object as a Config, empty where it is missing."""

@@ -26,7 +26,6 @@ from fitgauge.engine.model.spec import (
     ModelSpec,
     Part,
     RotaryTable,
-    Split,
     Tensor,
 )
 from fitgauge.engine.note import Note
@@ -195,39 +194,11 @@ def read_states(config: Config) -> int:
 
 def head_layer(config: Config, hidden: int, mixer: Attention, *, inputs: int) -> parts.Layer:
     """Return one layer, whose attention reads `inputs` numbers."""
-    heads, kv_heads, bias = mixer.query_heads, mixer.kv_heads, config.flag("attention_bias")
     intermediate = config.integer("intermediate_size", low=1)
     return parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("hidden_norm", hidden),
-            *parts.linear(
-                "self_attn.q_proj",
-                heads * mixer.head_dim,
-                inputs,
-                Split.COLUMN,
-                units=heads,
-                bias=bias,
-            ),
-            *parts.linear(
-                "self_attn.k_proj",
-                kv_heads * mixer.head_dim,
-                inputs,
-                Split.KV,
-                units=kv_heads,
-                bias=bias,
-            ),
-            *parts.linear(
-                "self_attn.v_proj",
-                kv_heads * mixer.value_dim,
-                inputs,
-                Split.KV,
-                units=kv_heads,
-                bias=bias,
-            ),
-            *parts.linear(
-                "self_attn.o_proj", hidden, heads * mixer.value_dim, Split.ROW, units=heads
-            ),
+            *parts.norms(("input_layernorm", "hidden_norm"), hidden),
+            *parts.attention(hidden, mixer, inputs=inputs, qkv_bias=config.flag("attention_bias")),
             *qk_norms(mixer, "head" if architecture_name(config) in _QWEN_3 else "none"),
             *parts.norm("post_attention_layernorm", hidden),
             *parts.gated_mlp(hidden, intermediate),
@@ -242,8 +213,7 @@ def latent_layer(config: Config, hidden: int, *, inputs: int) -> parts.Layer:
     mixer, intermediate = latent_attention(config), config.integer("intermediate_size", low=1)
     return parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("hidden_norm", hidden),
+            *parts.norms(("input_layernorm", "hidden_norm"), hidden),
             *attention_tensors(config, mixer, inputs=inputs),
             *parts.norm("post_attention_layernorm", hidden),
             *parts.gated_mlp(hidden, intermediate),

@@ -190,7 +190,7 @@ def usual_decoder(config: Config) -> ModelSpec:
             )
     count = full.layers()
     windows, sparse = layer_windows(full, window_rule(full), count), sparse_layers(full, count)
-    kinds = [str(kind) for kind in full.items("layer_types", length=count)[:count]] or [
+    kinds = [str(kind) for kind in full.items("layer_types", length=count)] or [
         "full_attention"
     ] * count
     plan = list(zip(kinds, windows, sparse, strict=True))
@@ -213,12 +213,7 @@ def layer(config: Config, kind: str, window: int | None, *, routed: bool) -> par
     """Return two norms, a mixer, and an MLP or mixture."""
     hidden = config.integer("hidden_size", low=1)
     tensors, mixer = mixing(config, hidden, kind, window)
-    feed, mlp = feed_forward(config, hidden, routed=routed)
-    norms = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
-    )
-    return parts.Layer((*norms, *tensors, *feed), (mixer,), mlp)
+    return parts.decoder_layer(hidden, mixer, tensors, feed_forward(config, hidden, routed=routed))
 
 
 def mixing(
@@ -245,7 +240,7 @@ def mixing(
     return parts.attention(hidden, grouped, qkv_bias=bias, gated=gated), grouped
 
 
-def feed_forward(config: Config, hidden: int, *, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, *, routed: bool) -> parts.Feed:
     """Return a mixture where the layer is `routed`, else an MLP that has a gate unless its
     activation says otherwise."""
     if routed:
@@ -260,7 +255,7 @@ def feed_forward(config: Config, hidden: int, *, routed: bool) -> tuple[tuple[Te
         return parts.plain_mlp(hidden, width, "mlp.up_proj", "mlp.down_proj"), Mlp(
             intermediate_size=width, gated=False
         )
-    return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+    return parts.gated_feed(hidden, width)
 
 
 def implied_width(config: Config, hidden: int) -> int:

@@ -11,6 +11,15 @@ from sys import intern
 from fitgauge.engine.model.mixers import Attention, Mixer
 from fitgauge.engine.model.spec import Block, Kind, Mlp, Part, Split, Tensor
 
+NORMS = ("input_layernorm", "post_attention_layernorm")
+"""The norms of a layer by their usual names: before its attention and before its MLP."""
+
+QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+"""Norms of queries and keys by their usual names."""
+
+Feed = tuple[tuple[Tensor, ...], Mlp]
+"""The feed-forward part of a layer: its tensors and its sizes."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -44,6 +53,21 @@ def blocks(part: Part, prefix: str, layers: Sequence[Layer], first: int = 0) -> 
         )
         for layer, where in numbers.items()
     )
+
+
+def decoder_layer(
+    hidden: int,
+    mixer: Mixer,
+    mixing: Iterable[Tensor],
+    feed: Feed,
+    *,
+    names: Iterable[str] = NORMS,
+    norm_bias: bool = False,
+) -> Layer:
+    """Return a layer of norms under `names`, one `mixer` with its tensors, and a feed-forward
+    part."""
+    tensors, mlp = feed
+    return Layer((*norms(names, hidden, bias=norm_bias), *mixing, *tensors), (mixer,), mlp)
 
 
 def single(part: Part, prefix: str, tensors: Iterable[Tensor]) -> Block:
@@ -86,38 +110,31 @@ def norm(name: str, size: int, *, bias: bool = False) -> tuple[Tensor, ...]:
     return (scale, Tensor(intern(f"{name}.bias"), (size,), Kind.NORM)) if bias else (scale,)
 
 
+def norms(names: Iterable[str], size: int, *, bias: bool = False) -> tuple[Tensor, ...]:
+    """Return the norms of these names, all of one size."""
+    return tuple(tensor for name in names for tensor in norm(name, size, bias=bias))
+
+
 def attention(
     hidden: int,
     mixer: Attention,
     *,
     name: str = "self_attn",
+    inputs: int | None = None,
     qkv_bias: bool = False,
     out_bias: bool = False,
     out: str = "o_proj",
     gated: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Separate q, k, v and output projections. `gated`: q_proj also makes a gate of the same
-    width (Qwen3-Next, Qwen3.5)."""
+    """Separate q, k, v and output projections. inputs: the numbers that q, k and v read (None:
+    `hidden`); gated: q_proj also makes a gate of the same width (Qwen3-Next, Qwen3.5)."""
     heads, kv_heads = mixer.query_heads, mixer.kv_heads
     query = heads * mixer.head_dim * (2 if gated else 1)
+    key, value, read = kv_heads * mixer.head_dim, kv_heads * mixer.value_dim, inputs or hidden
     return (
-        *linear(f"{name}.q_proj", query, hidden, Split.COLUMN, units=heads, bias=qkv_bias),
-        *linear(
-            f"{name}.k_proj",
-            kv_heads * mixer.head_dim,
-            hidden,
-            Split.KV,
-            units=kv_heads,
-            bias=qkv_bias,
-        ),
-        *linear(
-            f"{name}.v_proj",
-            kv_heads * mixer.value_dim,
-            hidden,
-            Split.KV,
-            units=kv_heads,
-            bias=qkv_bias,
-        ),
+        *linear(f"{name}.q_proj", query, read, Split.COLUMN, units=heads, bias=qkv_bias),
+        *linear(f"{name}.k_proj", key, read, Split.KV, units=kv_heads, bias=qkv_bias),
+        *linear(f"{name}.v_proj", value, read, Split.KV, units=kv_heads, bias=qkv_bias),
         *linear(
             f"{name}.{out}", hidden, heads * mixer.value_dim, Split.ROW, units=heads, bias=out_bias
         ),
@@ -133,6 +150,12 @@ def gated_mlp(
         *linear(f"{name}.up_proj", intermediate, hidden, Split.COLUMN, bias=bias),
         *linear(f"{name}.down_proj", hidden, intermediate, Split.ROW, bias=bias),
     )
+
+
+def gated_feed(hidden: int, intermediate: int, *, name: str = "mlp", bias: bool = False) -> Feed:
+    """Return a gated MLP with its sizes."""
+    tensors = gated_mlp(hidden, intermediate, name=name, bias=bias)
+    return tensors, Mlp(intermediate_size=intermediate)
 
 
 def plain_mlp(

@@ -23,11 +23,9 @@ def after_dense(config: Config, layers: int) -> list[bool]:
     """`mlp_layer_types`; else a list `moe_layer_freq`; else all from `first_k_dense_replace` on,
     every `moe_layer_freq`-th of them."""
     if config.has("mlp_layer_types"):
-        return [
-            str(kind) != "dense" for kind in config.items("mlp_layer_types", length=layers)[:layers]
-        ]
+        return [str(kind) != "dense" for kind in config.items("mlp_layer_types", length=layers)]
     if isinstance(config.values.get("moe_layer_freq"), list):
-        return [bool(sparse) for sparse in config.items("moe_layer_freq", length=layers)[:layers]]
+        return [bool(sparse) for sparse in config.items("moe_layer_freq", length=layers)]
     first = config.integer("first_k_dense_replace", "num_dense_layers", default=0)
     step = config.integer("moe_layer_freq", default=1, low=1)
     return [index >= first and index % step == 0 for index in range(layers)]
@@ -104,7 +102,6 @@ def by_types(config: Config, slides: list[bool]) -> list[int | None]:
     window = config.integer("sliding_window", default=0) or None
     if config.has("layer_types"):
         slides = [
-            "sliding" in str(kind)
-            for kind in config.items("layer_types", length=len(slides))[: len(slides)]
+            "sliding" in str(kind) for kind in config.items("layer_types", length=len(slides))
         ]
     return [window if sliding else None for sliding in slides]

@@ -109,7 +109,7 @@ def kinds(config: Config, *names: str, layers: int) -> list[str] | None:
     none of them."""
     if not config.has(*names):
         return None
-    return [str(kind) for kind in config.items(*names, length=layers)[:layers]]
+    return [str(kind) for kind in config.items(*names, length=layers)]
 
 
 def interval_kinds(config: Config) -> list[str]:

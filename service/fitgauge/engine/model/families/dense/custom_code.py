@@ -179,11 +179,11 @@ def block_configs(config: Config) -> list[dict[str, object]]:
     if config.has("block_configs"):
         return [
             block if isinstance(block, dict) else {}
-            for block in config.items("block_configs", length=layers)[:layers]
+            for block in config.items("block_configs", length=layers)
         ]
     return [
         {"kv_heads": kv_heads}
-        for kv_heads in config.items("num_key_value_heads_per_layer", length=layers)[:layers]
+        for kv_heads in config.items("num_key_value_heads_per_layer", length=layers)
     ]
 
 

@@ -47,7 +47,7 @@ class Dialect:
     """Whether the MLP multiplies by a gate."""
     expansion: int = 0
     """The MLP's width in hidden sizes where the config leaves it open; 0: it does not."""
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms: tuple[str, ...] = parts.NORMS
     """Names of a layer's norms."""
     final: str = "norm"
     """Name of the norm after the layers."""
@@ -171,11 +171,7 @@ def dense_layer(
     mixer = grouped_attention(config, window=window)
     return parts.Layer(
         tensors=(
-            *[
-                tensor
-                for name in dialect.norms
-                for tensor in parts.norm(name, hidden, bias=dialect.layer_norm)
-            ],
+            *parts.norms(dialect.norms, hidden, bias=dialect.layer_norm),
             *projections(
                 hidden,
                 mixer,
@@ -296,7 +292,7 @@ def layer_windows(config: Config, rule: str, layers: int) -> list[int | None]:
     if config.has("layer_types"):
         return [
             window if "sliding" in str(kind) else None
-            for kind in config.items("layer_types", length=layers)[:layers]
+            for kind in config.items("layer_types", length=layers)
         ]
     if rule == "if_used":
         first = config.integer("max_window_layers", default=layers)
@@ -317,7 +313,7 @@ def rotating_layers(config: Config, layers: int) -> list[bool]:
     """Return which layers have rotary embeddings: `no_rope_layers` says 1 for those that do,
     else every n-th does not."""
     if config.has("no_rope_layers"):
-        return [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]]
+        return [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)]
     return [
         index % config.integer("no_rope_layer_interval", low=1) != 0
         for index in range(1, layers + 1)

@@ -164,7 +164,7 @@ def read_falcon(config: Config) -> ModelSpec:
         )
     parallel = full.flag("parallel_attn")
     two_norms = full.integer("num_ln_in_parallel_attn", default=2 if grouped else 1) == 2
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms: tuple[str, ...] = parts.NORMS
     if parallel:
         norms = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm",)
     dialect = replace(FALCON, norms=norms, rotary="none" if full.flag("alibi") else "tables")

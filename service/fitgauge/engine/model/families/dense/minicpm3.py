@@ -23,8 +23,7 @@ def read_minicpm3(config: Config) -> ModelSpec:
     heads = projected.query_heads
     layer = parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+            *parts.norms(parts.NORMS, hidden),
             *latent.attention_tensors(full, projected),
             *parts.gated_mlp(hidden, intermediate, bias=full.flag("mlp_bias")),
         ),

@@ -68,7 +68,7 @@ def modernbert_windows(config: Config, layers: int) -> list[int | None]:
     window = config.integer("local_attention", default=128)
     kinds = config.items("layer_types", length=layers)
     if kinds:
-        return [window if kind == "sliding_attention" else None for kind in kinds[:layers]]
+        return [window if kind == "sliding_attention" else None for kind in kinds]
     every = config.integer("global_attn_every_n_layers", default=3, low=1)
     return [window if index % every else None for index in range(layers)]
 

@@ -277,7 +277,7 @@ def gemma_stack(
             source_tokens,
             source_width,
         )
-        for kind in kinds[:layers]
+        for kind in kinds
     ]
     return (
         parts.embedding(

@@ -12,7 +12,7 @@ from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.mixture.fused_experts import packed_projection
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.spec import ModelSpec, Split, Tensor
 
 
 def read_bailing(config: Config) -> ModelSpec:
@@ -29,17 +29,8 @@ def read_bailing(config: Config) -> ModelSpec:
 def layer(config: Config, routed: bool) -> parts.Layer:
     """Return one layer: norms, attention, a mixture where it is `routed`, else a gated MLP."""
     hidden, mixer = config.integer("hidden_size", low=1), stack.heads(config)
-    tensors, mlp = feed_forward(config, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
-            *attention_tensors(config, hidden, mixer),
-            *tensors,
-        ),
-        mixers=(mixer,),
-        mlp=mlp,
-    )
+    mixing = attention_tensors(config, hidden, mixer)
+    return parts.decoder_layer(hidden, mixer, mixing, feed_forward(config, hidden, routed))
 
 
 def attention_tensors(config: Config, hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
@@ -59,16 +50,15 @@ def attention_tensors(config: Config, hidden: int, mixer: Attention) -> tuple[Te
         *parts.linear(
             "attention.dense", hidden, heads * mixer.head_dim, Split.ROW, units=heads, bias=bias
         ),
-        *[tensor for name in normed for tensor in parts.norm(name, mixer.head_dim, bias=shifted)],
+        *parts.norms(normed, mixer.head_dim, bias=shifted),
     )
 
 
-def feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer; `router_dtype` may keep its router in F32."""
     bias = config.flag("use_bias")
     if not routed:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width, bias=bias), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"), bias=bias)
     width = config.integer("moe_intermediate_size")
     shared = config.integer("moe_shared_expert_intermediate_size", default=width) * config.integer(
         "num_shared_experts", default=0

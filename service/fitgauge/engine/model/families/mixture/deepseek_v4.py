@@ -68,12 +68,12 @@ def layer_kinds(config: Config) -> list[str]:
     and then the two kinds in turn."""
     count = config.layers()
     if config.has("layer_types"):
-        return [str(kind) for kind in config.items("layer_types", length=count)[:count]]
+        return [str(kind) for kind in config.items("layer_types", length=count)]
     if config.has("compress_ratios"):
         names = {str(rate): kind for kind, rate in RATES.items()}
         return [
             names.get(str(ratio), "sliding_attention")
-            for ratio in config.items("compress_ratios", length=count)[:count]
+            for ratio in config.items("compress_ratios", length=count)
         ]
     return [SPARSE if index % 2 and index > 2 else HEAVY for index in range(count)]
 
@@ -83,10 +83,7 @@ def hash_layers(config: Config) -> list[bool]:
     first `num_hash_layers`."""
     count = config.layers()
     if config.has("mlp_layer_types"):
-        return [
-            str(kind) == "hash_moe"
-            for kind in config.items("mlp_layer_types", length=count)[:count]
-        ]
+        return [str(kind) == "hash_moe" for kind in config.items("mlp_layer_types", length=count)]
     return [index < config.integer("num_hash_layers") for index in range(count)]
 
 

@@ -55,8 +55,7 @@ def granite_layer(config: Config) -> parts.Layer:
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=8, shared=shared)
     return parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+            *parts.norms(parts.NORMS, hidden),
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
             parts.router(hidden, mlp.experts, name="block_sparse_moe.router.layer"),
             *experts.fused_experts(
@@ -172,8 +171,7 @@ def jetmoe_layer(config: Config, head_dim: int) -> parts.Layer:
     attention = "self_attention.experts"
     return parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+            *parts.norms(parts.NORMS, hidden),
             Tensor(
                 f"{attention}.input_linear.weight",
                 (width, hidden),

@@ -66,7 +66,7 @@ def _indexers(config: Config, count: int) -> list[bool]:
     )
     if not config.has("layer_types"):
         return [False] * count
-    kinds = config.items("layer_types", length=count)[:count]
+    kinds = config.items("layer_types", length=count)
     return [own and str(kind) != "full_attention" for own, kind in zip(full, kinds, strict=True)]
 
 

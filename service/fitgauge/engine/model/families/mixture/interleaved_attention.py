@@ -16,7 +16,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables, table
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 
 GPT_OSS: Mapping[str, Any] = {
     "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 36,
@@ -67,8 +67,7 @@ def gpt_oss_layer(config: Config, window: int | None) -> parts.Layer:
     mlp = experts.sizes(config, config.integer("intermediate_size"), experts=128)
     return parts.Layer(
         tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+            *parts.norms(parts.NORMS, hidden),
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
             Tensor(
                 "self_attn.sinks", (mixer.query_heads,), Kind.OTHER, Split.COLUMN, mixer.query_heads
@@ -107,13 +106,9 @@ def chunked_layers(config: Config, layers: int) -> list[int | None]:
     which are every `no_rope_layer_interval`-th by default."""
     chunk = config.maybe_integer("attention_chunk_size")
     if config.has("layer_types"):
-        local = [
-            "chunked" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
-        ]
+        local = ["chunked" in str(kind) for kind in config.items("layer_types", length=layers)]
     elif config.items("no_rope_layers"):
-        local = [
-            bool(rotates) for rotates in config.items("no_rope_layers", length=layers)[:layers]
-        ]
+        local = [bool(rotates) for rotates in config.items("no_rope_layers", length=layers)]
     else:
         step = config.integer("no_rope_layer_interval", default=4, low=1)
         local = [(index + 1) % step != 0 for index in range(layers)]
@@ -135,26 +130,15 @@ def llama4_layer(config: Config, chunk: int | None, routed: bool) -> parts.Layer
     `intermediate_size_mlp`."""
     hidden, bias = config.integer("hidden_size", low=1), config.flag("attention_bias")
     mixer = msgspec.structs.replace(stack.heads(config), chunk=chunk)
-    tensors, mlp = llama4_feed_forward(config, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
-            *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            *tensors,
-        ),
-        mixers=(mixer,),
-        mlp=mlp,
-    )
+    mixing = parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias)
+    return parts.decoder_layer(hidden, mixer, mixing, llama4_feed_forward(config, hidden, routed))
 
 
-def llama4_feed_forward(
-    config: Config, hidden: int, routed: bool
-) -> tuple[tuple[Tensor, ...], Mlp]:
+def llama4_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer. The shared expert is as wide as a routed one."""
     if not routed:
-        dense = config.integer("intermediate_size_mlp")
-        return parts.gated_mlp(hidden, dense, name="feed_forward"), Mlp(intermediate_size=dense)
+        width = config.integer("intermediate_size_mlp")
+        return parts.gated_feed(hidden, width, name="feed_forward")
     width = config.integer("intermediate_size")
     mlp = experts.sizes(config, width, experts=16, shared=width)
     tensors = (
@@ -187,24 +171,16 @@ def afmoe_layer(config: Config, window: int | None, routed: bool) -> parts.Layer
     hidden = config.integer("hidden_size", low=1)
     bias = config.flag("attention_bias")
     mixer = stack.heads(config, window=window)
-    tensors, mlp = afmoe_feed_forward(config, hidden, routed)
-    names = (
-        "input_layernorm",
-        "post_attention_layernorm",
-        "pre_mlp_layernorm",
-        "post_mlp_layernorm",
-    )
-    return parts.Layer(
-        tensors=(
-            *[tensor for name in names for tensor in parts.norm(name, hidden)],
+    return parts.decoder_layer(
+        hidden,
+        mixer,
+        (
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
             *gate(hidden, mixer),
-            *parts.norm("self_attn.q_norm", mixer.head_dim),
-            *parts.norm("self_attn.k_norm", mixer.head_dim),
-            *tensors,
+            *parts.norms(parts.QK_NORMS, mixer.head_dim),
         ),
-        mixers=(mixer,),
-        mlp=mlp,
+        afmoe_feed_forward(config, hidden, routed),
+        names=(*parts.NORMS, "pre_mlp_layernorm", "post_mlp_layernorm"),
     )
 
 
@@ -216,23 +192,16 @@ def gate(hidden: int, mixer: Attention) -> tuple[Tensor, ...]:
     )
 
 
-def afmoe_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
+def afmoe_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer; the router's bias is a learned parameter."""
     if not routed:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"))
     width = config.integer("moe_intermediate_size")
     mlp = experts.sizes(
         config, width, experts=64, shared=width * config.integer("num_shared_experts", default=0)
     )
-    return (
-        experts.mixture(
-            hidden,
-            mlp,
-            Naming(router="router.gate", correction="expert_bias", correction_learned=True),
-        ),
-        mlp,
-    )
+    naming = Naming(router="router.gate", correction="expert_bias", correction_learned=True)
+    return experts.mixture(hidden, mlp, naming), mlp
 
 
 READERS: dict[str, Reader] = {

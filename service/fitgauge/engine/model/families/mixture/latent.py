@@ -18,7 +18,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import Naming
 from fitgauge.engine.model.families.rotary_tables import table
 from fitgauge.engine.model.mixers import Indexer, LatentAttention
-from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, RotaryTable, Split, Tensor
+from fitgauge.engine.model.spec import Kind, ModelSpec, RotaryTable, Split, Tensor
 
 CORRECTED = Naming(correction="gate.e_score_correction_bias")
 
@@ -62,17 +62,8 @@ def layer(config: Config, family: Family, *, routed: bool, indexed: bool) -> par
     gated MLP."""
     hidden = config.integer("hidden_size", low=1)
     mixer = latent_attention(config, indexed=indexed)
-    tensors, mlp = feed_forward(config, family, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
-            *attention_tensors(config, mixer),
-            *tensors,
-        ),
-        mixers=(mixer,),
-        mlp=mlp,
-    )
+    mixing = attention_tensors(config, mixer)
+    return parts.decoder_layer(hidden, mixer, mixing, feed_forward(config, family, hidden, routed))
 
 
 def latent_attention(config: Config, *, indexed: bool = False) -> LatentAttention:
@@ -162,15 +153,12 @@ def indexer_tensors(hidden: int, rank: int, indexer: Indexer, name: str) -> tupl
     )
 
 
-def feed_forward(
-    config: Config, family: Family, hidden: int, routed: bool
-) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, family: Family, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer: its mixture where it is `routed`, else one gated MLP of
     `intermediate_size`."""
     biased = config.flag("mlp_bias")
     if not routed:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width, bias=biased), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"), bias=biased)
     width = config.integer("moe_intermediate_size")
     mlp = experts.sizes(
         config,
@@ -189,9 +177,7 @@ def full_indexers(config: Config, layers: int) -> list[bool]:
     `index_topk_freq`-th after `index_skip_topk_offset`. Source: transformers 5.23,
     GlmMoeDsaConfig."""
     if config.has("indexer_types"):
-        return [
-            str(kind) == "full" for kind in config.items("indexer_types", length=layers)[:layers]
-        ]
+        return [str(kind) == "full" for kind in config.items("indexer_types", length=layers)]
     if isinstance(config.values.get("index_topk_pattern"), str):
         return [
             letter == "F"

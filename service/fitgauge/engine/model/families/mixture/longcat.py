@@ -110,8 +110,7 @@ def prediction_heads(config: Config) -> tuple[Block, ...]:
         *parts.norm("enorm.m", hidden),
         *parts.norm("hnorm.m", hidden),
         *parts.linear("eh_proj", hidden, 2 * hidden),
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
+        *parts.norms(parts.NORMS, hidden),
         *attention_tensors(config, mixer),
         *parts.gated_mlp(hidden, dense, name="transformer_layer.mlp"),
     )

@@ -17,7 +17,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Indexer
-from fitgauge.engine.model.spec import Block, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.spec import Block, ModelSpec, Split, Tensor
 
 DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 200064, "hidden_size": 6144, "intermediate_size": 3072,
@@ -55,14 +55,10 @@ def sparse_layers(config: Config, layers: int) -> list[bool]:
     """Return which layers have an indexer: `layer_types`, else `sparse_attention_freq` of
     `sparse_attention_config`, else none."""
     if config.has("layer_types"):
-        return [
-            "sparse" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
-        ]
+        return ["sparse" in str(kind) for kind in config.items("layer_types", length=layers)]
     section = config.section("sparse_attention_config")
     if section.has("sparse_attention_freq"):
-        return [
-            bool(picks) for picks in section.items("sparse_attention_freq", length=layers)[:layers]
-        ]
+        return [bool(picks) for picks in section.items("sparse_attention_freq", length=layers)]
     return [False] * layers
 
 
@@ -94,19 +90,15 @@ def layer(config: Config, *, routed: bool, indexed: bool) -> parts.Layer:
     mixer = msgspec.structs.replace(
         stack.heads(config), indexer=indexer(config) if indexed else None
     )
-    tensors, mlp = feed_forward(config, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+    return parts.decoder_layer(
+        hidden,
+        mixer,
+        (
             *parts.attention(hidden, mixer),
-            *parts.norm("self_attn.q_norm", mixer.head_dim),
-            *parts.norm("self_attn.k_norm", mixer.head_dim),
+            *parts.norms(parts.QK_NORMS, mixer.head_dim),
             *(indexer_tensors(hidden, mixer.indexer) if mixer.indexer else ()),
-            *tensors,
         ),
-        mixers=(mixer,),
-        mlp=mlp,
+        feed_forward(config, hidden, routed),
     )
 
 
@@ -122,11 +114,10 @@ def indexer_tensors(hidden: int, picks: Indexer) -> tuple[Tensor, ...]:
     )
 
 
-def feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     """Return the mixture of a `routed` layer, else one gated MLP of `dense_intermediate_size`."""
     if not routed:
-        width = config.integer("dense_intermediate_size")
-        return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("dense_intermediate_size"))
     shared = config.integer("shared_intermediate_size") * config.integer(
         "n_shared_experts", default=1
     )

@@ -18,7 +18,7 @@ from fitgauge.engine.model.families.dense.dense import Reader
 from fitgauge.engine.model.families.experts import NUMBERED, Naming
 from fitgauge.engine.model.families.rotary_tables import rotary_tables
 from fitgauge.engine.model.mixers import Attention
-from fitgauge.engine.model.spec import Kind, Mlp, ModelSpec, Split, Tensor
+from fitgauge.engine.model.spec import Kind, ModelSpec, Split, Tensor
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Family:
     """The config's key of one expert's width."""
     shared: Callable[[Config], int] = lambda config: 0
     """Width of the shared experts; 0: none."""
-    norms: tuple[str, ...] = ("input_layernorm", "post_attention_layernorm")
+    norms: tuple[str, ...] = parts.NORMS
     """Names of a layer's norms."""
     norm_bias: bool = False
     """Whether norms are LayerNorms, with a bias."""
@@ -91,32 +91,25 @@ def layer(config: Config, family: Family, window: int | None, routed: bool) -> p
     hidden = config.integer("hidden_size", low=1)
     mixer = stack.heads(config, window=window)
     bias = family.bias is not None and config.flag(family.bias)
-    tensors, mlp = feed_forward(config, family, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *[
-                tensor
-                for name in family.norms
-                for tensor in parts.norm(name, hidden, bias=family.norm_bias)
-            ],
+    return parts.decoder_layer(
+        hidden,
+        mixer,
+        (
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias and family.out_bias),
             *query_key_norms(config, family, mixer),
-            *tensors,
         ),
-        mixers=(mixer,),
-        mlp=mlp,
+        feed_forward(config, family, hidden, routed),
+        names=family.norms,
+        norm_bias=family.norm_bias,
     )
 
 
-def feed_forward(
-    config: Config, family: Family, hidden: int, routed: bool
-) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, family: Family, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer: its mixture where it is `routed`, else one gated MLP of
     `intermediate_size`."""
     biased = family.mlp_bias is not None and config.flag(family.mlp_bias)
     if not routed:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width, bias=biased), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"), bias=biased)
     mlp = experts.sizes(
         config, config.integer(family.width), experts=family.experts, shared=family.shared(config)
     )

@@ -54,13 +54,9 @@ def read_step(config: Config, *, base: str = "model", head: str = "lm_head") -> 
 def layer_kinds(config: Config, layers: int) -> list[str]:
     """`layer_types` of layers and prediction heads; the heads' may be left out, and all of them
     mean full attention."""
-    layer_types = [
-        str(kind)
-        for kind in config.items(
-            "layer_types", length=config.layers() if config.has("layer_types") else None
-        )
-    ]
-    return (layer_types + ["full_attention"] * layers)[:layers]
+    own = stack.kinds(config, "layer_types", layers=config.layers()) or []
+    ahead = [str(kind) for kind in config.items("layer_types")[len(own) :]]
+    return [*own, *ahead, *["full_attention"] * layers][:layers]
 
 
 def step_mixtures(config: Config, layers: int) -> list[bool]:
@@ -108,28 +104,23 @@ def step_layer(config: Config, kind: str, routed: bool) -> parts.Layer:
         if gated
         else ()
     )
-    tensors, mlp = step_feed_forward(config, hidden, routed)
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
+    return parts.decoder_layer(
+        hidden,
+        mixer,
+        (
             *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-            *parts.norm("self_attn.q_norm", mixer.head_dim),
-            *parts.norm("self_attn.k_norm", mixer.head_dim),
+            *parts.norms(parts.QK_NORMS, mixer.head_dim),
             *gate,
-            *tensors,
         ),
-        mixers=(mixer,),
-        mlp=mlp,
+        step_feed_forward(config, hidden, routed),
     )
 
 
-def step_feed_forward(config: Config, hidden: int, routed: bool) -> tuple[tuple[Tensor, ...], Mlp]:
+def step_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
     """Return the MLP of a layer. Routed experts are packed, one tensor a projection; the shared
     expert runs next to the mixture."""
     if not routed:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"))
     width = config.integer("moe_intermediate_size")
     mlp = experts.sizes(
         config,
@@ -159,7 +150,7 @@ def step_tables(config: Config, kinds: Sequence[str]) -> tuple[RotaryTable, ...]
 def per_layer(config: Config, name: str, layers: int) -> list[Any]:
     """Return a value for every layer: of a list, or None for each where `name` holds no list."""
     if isinstance(config.values.get(name), list):
-        return config.items(name, length=layers)[:layers]
+        return config.items(name, length=layers)
     return [None] * layers
 
 
@@ -188,13 +179,9 @@ def mimo_slides(config: Config, layers: int) -> list[bool]:
     """`layer_types`, else `hybrid_layer_pattern` (1 slides), else all but the first and every
     sixth layer."""
     if config.has("layer_types"):
-        return [
-            "sliding" in str(kind) for kind in config.items("layer_types", length=layers)[:layers]
-        ]
+        return ["sliding" in str(kind) for kind in config.items("layer_types", length=layers)]
     if config.has("hybrid_layer_pattern"):
-        return [
-            bool(slides) for slides in config.items("hybrid_layer_pattern", length=layers)[:layers]
-        ]
+        return [bool(slides) for slides in config.items("hybrid_layer_pattern", length=layers)]
     return [index > 0 and (index + 1) % 6 != 0 for index in range(layers)]
 
 
@@ -234,23 +221,19 @@ def mimo_attention(config: Config, sliding: bool) -> tuple[tuple[Tensor, ...], A
 
 
 def mimo_layer(config: Config, sliding: bool, routed: bool) -> parts.Layer:
-    """Return one layer: norms, attention, a mixture where it is `routed`, else a gated MLP. vLLM
-    keeps the router in F32."""
+    """Return one layer: norms, attention, a mixture where it is `routed`, else a gated MLP."""
     hidden = config.integer("hidden_size", low=1)
     attention, mixer = mimo_attention(config, sliding)
-    width = config.integer("moe_intermediate_size" if routed else "intermediate_size")
-    mlp = experts.sizes(config, width, experts=256) if routed else Mlp(intermediate_size=width)
+    return parts.decoder_layer(hidden, mixer, attention, mimo_feed_forward(config, hidden, routed))
+
+
+def mimo_feed_forward(config: Config, hidden: int, routed: bool) -> parts.Feed:
+    """Return the MLP of a layer. vLLM keeps the router in F32."""
+    if not routed:
+        return parts.gated_feed(hidden, config.integer("intermediate_size"))
+    mlp = experts.sizes(config, config.integer("moe_intermediate_size"), experts=256)
     naming = Naming(correction="gate.e_score_correction_bias", router_dtype="F32")
-    return parts.Layer(
-        tensors=(
-            *parts.norm("input_layernorm", hidden),
-            *parts.norm("post_attention_layernorm", hidden),
-            *attention,
-            *(experts.mixture(hidden, mlp, naming) if routed else parts.gated_mlp(hidden, width)),
-        ),
-        mixers=(mixer,),
-        mlp=mlp,
-    )
+    return experts.mixture(hidden, mlp, naming), mlp
 
 
 def mimo_prediction_heads(config: Config) -> tuple[Block, ...]:

@@ -71,7 +71,7 @@ def conformer(audio: Config, hidden: int) -> tuple[Block, ...]:
     kernel = audio.integer("conv_kernel_size")
     first, second = (
         Config({"channels": size}, audio.where).integer("channels", low=1)
-        for size in audio.items("subsampling_conv_channels", length=2)[:2]
+        for size in audio.items("subsampling_conv_channels", length=2)
     )
     out, name = audio.integer("output_proj_dims", low=1), "model.audio_tower"
     front = f"{name}.subsample_conv_projection"
@@ -128,7 +128,7 @@ def conformer_tensors(width: int, heads: int, kernel: int) -> tuple[Tensor, ...]
         *parts.linear("lconv1d.linear_start.linear", 2 * width, width),
         *parts.linear("lconv1d.linear_end.linear", width, width),
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),
-        *[tensor for name in norms for tensor in parts.norm(name, width)],
+        *parts.norms(norms, width),
     )
 
 

@@ -99,8 +99,7 @@ def layer(
     bias = config.flag("attention_bias")
     attention = (
         *parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias),
-        *parts.norm("self_attn.q_norm", mixer.head_dim),
-        *parts.norm("self_attn.k_norm", mixer.head_dim),
+        *parts.norms(parts.QK_NORMS, mixer.head_dim),
     )
     if shares:
         attention = tuple(
@@ -110,7 +109,7 @@ def layer(
         )
     return parts.Layer(
         tensors=(
-            *[tensor for name in _NORMS for tensor in parts.norm(name, hidden)],
+            *parts.norms(_NORMS, hidden),
             *attention,
             *parts.gated_mlp(hidden, width),
             *altup(config, hidden),
@@ -186,7 +185,7 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
     kernel = audio.integer("conf_conv_kernel_size", low=1)
     sizes = audio.items("sscp_conv_channel_size", length=2)
     first, second = (
-        Config({"channels": size}, audio.where).integer("channels", low=1) for size in sizes[:2]
+        Config({"channels": size}, audio.where).integer("channels", low=1) for size in sizes
     )
     front = "model.audio_tower.subsample_conv_projection"
     tower = (
@@ -225,7 +224,7 @@ def conformer(audio: Config, width: int) -> tuple[Block, ...]:
         *parts.linear("lconv1d.linear_start", 2 * width, width),
         *parts.linear("lconv1d.linear_end", width, width),
         Tensor("lconv1d.depthwise_conv1d.weight", (width, 1, kernel), Kind.CONV),
-        *[tensor for name in norms for tensor in parts.norm(name, width)],
+        *parts.norms(norms, width),
     )
     mixer = plain_attention(heads, width // heads, causal=False)
     conformed = parts.Layer(tensors, (mixer,), Mlp(intermediate_size=4 * width, gated=False))

@@ -145,7 +145,7 @@ def layer(config: Config, hidden: int, per_layer: int, place: Place) -> parts.La
         )
     return parts.Layer(
         tensors=(
-            *[tensor for name in _NORMS for tensor in parts.norm(name, hidden)],
+            *parts.norms(_NORMS, hidden),
             *attention_tensors(
                 config,
                 hidden,
@@ -168,10 +168,7 @@ def attention_tensors(
     """Return projections and head norms; a layer that shares a cache has queries alone."""
     bias = config.flag("attention_bias")
     tensors = parts.attention(hidden, mixer, qkv_bias=bias, out_bias=bias)
-    norms = (
-        *parts.norm("self_attn.q_norm", mixer.head_dim),
-        *parts.norm("self_attn.k_norm", mixer.head_dim),
-    )
+    norms = (*parts.norms(parts.QK_NORMS, mixer.head_dim),)
     if mixer.shares_cache:
         unwanted = ("self_attn.k_", "self_attn.v_")
         return tuple(
@@ -202,7 +199,7 @@ def mixture(hidden: int, width: int, experts: int) -> tuple[Tensor, ...]:
         vector("router.scale", hidden, split=Split.NONE),
         vector("router.per_expert_scale", experts, split=Split.NONE),
         *parts.experts(hidden, width, experts, name="experts.*"),
-        *[tensor for name in _MIXTURE_NORMS for tensor in parts.norm(name, hidden)],
+        *parts.norms(_MIXTURE_NORMS, hidden),
     )
 
 
@@ -243,10 +240,7 @@ def vision_tower(vision: Config, hidden: int) -> tuple[Block, ...]:
         out_bias=False,
         mlp_bias=False,
         sharded=False,
-        extras=(
-            *parts.norm("self_attn.q_norm", head_dim),
-            *parts.norm("self_attn.k_norm", head_dim),
-        ),
+        extras=(*parts.norms(parts.QK_NORMS, head_dim),),
     )
     tower = (
         *parts.linear(

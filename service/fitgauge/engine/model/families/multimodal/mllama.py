@@ -34,8 +34,7 @@ def read_text(config: Config) -> ModelSpec:
         source_tokens=config.integer("source_tokens", default=0),
     )
     common = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
+        *parts.norms(parts.NORMS, hidden),
         *parts.gated_mlp(hidden, width),
     )
     looks = (

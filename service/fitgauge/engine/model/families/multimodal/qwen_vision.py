@@ -3,11 +3,20 @@
 Sources: transformers 5.23, models/{qwen2_vl,qwen2_5_vl,qwen3_vl,qwen3_5,glm4v}; division: vLLM
 0.33, models/{qwen2_vl,qwen2_5_vl, qwen3_vl,glm4_1v}.py."""
 
+from dataclasses import replace
+
 from fitgauge.engine.model.config import Config
 from fitgauge.engine.model.families import layers as parts
 from fitgauge.engine.model.families.multimodal.vit import Vit, patches, vit, whole
 from fitgauge.engine.model.families.stack import filled
 from fitgauge.engine.model.spec import Block, Part, Split
+
+_PLAIN = Vit(
+    "model.visual.blocks.{}.", qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2")
+)
+"""A block whose MLP has no gate."""
+_GATED = replace(_PLAIN, mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), norm_bias=False)
+"""A block with RMS norms and a gated MLP."""
 
 
 def volume(vision: Config) -> tuple[int, int, int, int]:
@@ -27,20 +36,28 @@ def qwen2(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     width, heads = vision.integer("embed_dim", low=1), vision.integer("num_heads", low=1)
     merged = width * vision.integer("spatial_merge_size", low=1) ** 2
     out = vision.integer("hidden_size", low=1)
-    style = Vit("visual.blocks.{}.", qkv=("attn.qkv",), out="attn.proj", norms=("norm1", "norm2"))
-    merger = (
-        *parts.norm("visual.merger.ln_q", width, bias=True),
+    inner = int(width * vision.number("mlp_ratio", default=4))
+    style = replace(_PLAIN, prefix="visual.blocks.{}.")
+    return (
+        _patches(vision, width),
+        *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers("depth")),
+        _merger(width, merged, out, norm_bias=True),
+    )
+
+
+def _patches(vision: Config, width: int) -> Block:
+    tensors = patches("visual.patch_embed.proj", width, *volume(vision), bias=False)
+    return parts.single(Part.VISION, "", tensors)
+
+
+def _merger(width: int, merged: int, out: int, *, norm_bias: bool) -> Block:
+    """Return a norm of every patch, and two linears over `merged` features."""
+    tensors = (
+        *parts.norm("visual.merger.ln_q", width, bias=norm_bias),
         *parts.linear("visual.merger.mlp.0", merged, merged, Split.COLUMN, bias=True),
         *parts.linear("visual.merger.mlp.2", out, merged, Split.ROW, bias=True),
     )
-    inner = int(width * vision.number("mlp_ratio", default=4))
-    return (
-        parts.single(
-            Part.VISION, "", patches("visual.patch_embed.proj", width, *volume(vision), bias=False)
-        ),
-        *vit(style, hidden=width, heads=heads, width=inner, layers=vision.layers("depth")),
-        parts.single(Part.PROJECTOR, "", merger),
-    )
+    return parts.single(Part.PROJECTOR, "", tensors)
 
 
 def _sizes(vision: Config) -> tuple[int, int, int, int]:
@@ -59,27 +76,13 @@ def qwen2_5(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     """Qwen2.5-VL and EXAONE 4.5: RMS norms and gated MLPs with biases."""
     vision = filled(vision, QWEN2_5_DEFAULTS)
     width, heads, merged, out = _sizes(vision)
-    style = Vit(
-        "visual.blocks.{}.",
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        norms=("norm1", "norm2"),
-        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
-        norm_bias=False,
-    )
-    merger = (
-        *parts.norm("visual.merger.ln_q", width),
-        *parts.linear("visual.merger.mlp.0", merged, merged, Split.COLUMN, bias=True),
-        *parts.linear("visual.merger.mlp.2", out, merged, Split.ROW, bias=True),
-    )
+    style = replace(_GATED, prefix="visual.blocks.{}.")
     inner, layers = vision.integer("intermediate_size"), vision.layers("depth")
     kv_heads = vision.integer("num_key_value_heads", default=heads, low=1)
     return (
-        parts.single(
-            Part.VISION, "", patches("visual.patch_embed.proj", width, *volume(vision), bias=False)
-        ),
+        _patches(vision, width),
         *vit(style, hidden=width, heads=heads, width=inner, layers=layers, kv_heads=kv_heads),
-        parts.single(Part.PROJECTOR, "", merger),
+        _merger(width, merged, out, norm_bias=False),
     )
 
 
@@ -90,13 +93,7 @@ def qwen3(
     layer of `deepstack_visual_indexes`."""
     vision = filled(vision, QWEN3_DEFAULTS)
     width, heads, merged, out = _sizes(vision)
-    style = Vit(
-        "model.visual.blocks.{}.",
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        norms=("norm1", "norm2"),
-        mlp=("mlp.linear_fc1", "mlp.linear_fc2"),
-    )
+    style = replace(_PLAIN, mlp=("mlp.linear_fc1", "mlp.linear_fc2"))
     tower = (
         *patches("model.visual.patch_embed.proj", width, *volume(vision)),
         whole("model.visual.pos_embed.weight", vision.integer("num_position_embeddings"), width),
@@ -148,17 +145,7 @@ def glm4(vision: Config, _config: Config, _hidden: int) -> tuple[Block, ...]:
     inner = vision.integer("intermediate_size")
     merge = vision.integer("spatial_merge_size", low=1)
     bias = vision.flag("attention_bias")
-    style = Vit(
-        "model.visual.blocks.{}.",
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        norms=("norm1", "norm2"),
-        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
-        norm_bias=False,
-        qkv_bias=bias,
-        out_bias=False,
-        mlp_bias=False,
-    )
+    style = replace(_GATED, qkv_bias=bias, out_bias=False, mlp_bias=False)
     positions = (vision.integer("image_size", low=1) // vision.integer("patch_size", low=1)) ** 2
     tower = (
         whole("model.visual.embeddings.position_embedding.weight", positions, width),
@@ -181,18 +168,7 @@ def glm_ocr(vision: Config, config: Config, _hidden: int) -> tuple[Block, ...]:
     out = vision.integer("out_hidden_size", low=1)
     merge = vision.integer("spatial_merge_size", low=1)
     inner = config.section("text_config").integer("intermediate_size", default=4096, low=1)
-    style = Vit(
-        "model.visual.blocks.{}.",
-        qkv=("attn.qkv",),
-        out="attn.proj",
-        norms=("norm1", "norm2"),
-        mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
-        norm_bias=False,
-        extras=(
-            *parts.norm("attn.q_norm", width // heads),
-            *parts.norm("attn.k_norm", width // heads),
-        ),
-    )
+    style = replace(_GATED, extras=parts.norms(("attn.q_norm", "attn.k_norm"), width // heads))
     tower = (
         *patches("model.visual.patch_embed.proj", width, *volume(vision)),
         *parts.norm("model.visual.post_layernorm", width),

@@ -178,7 +178,7 @@ def intern(
         extras=(
             whole("lambda_1", hidden),
             whole("lambda_2", hidden),
-            *[tensor for norm in qk_norm for tensor in parts.norm(norm, hidden)],
+            *parts.norms(qk_norm, hidden),
         ),
     )
     embeddings = f"{name}.embeddings"
@@ -228,7 +228,7 @@ def intern_chat(vision: Config, config: Config, hidden: int) -> tuple[Block, ...
         extras=(
             whole("ls1", width),
             whole("ls2", width),
-            *[tensor for norm in qk_norm for tensor in parts.norm(norm, width)],
+            *parts.norms(qk_norm, width),
         ),
     )
     embeddings = "vision_model.embeddings"

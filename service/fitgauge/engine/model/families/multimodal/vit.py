@@ -62,11 +62,7 @@ def vit(
     heads_out, heads_in = (Split.NONE, Split.NONE) if style.whole_attention else (column, row)
     widening, narrowing = (Split.NONE, Split.NONE) if style.whole_mlp else (column, row)
     tensors = (
-        *[
-            tensor
-            for name in style.norms
-            for tensor in parts.norm(name, hidden, bias=style.norm_bias)
-        ],
+        *parts.norms(style.norms, hidden, bias=style.norm_bias),
         *[
             t
             for name in style.qkv

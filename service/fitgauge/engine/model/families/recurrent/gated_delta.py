@@ -47,10 +47,7 @@ def layer(config: Config, projections: Projections, kind: str, index: int) -> pa
     """Return two norms, a mixer, and an MLP or mixture; `index` tells which of the two where
     `mlp_only_layers` and `decoder_sparse_step` do."""
     hidden = config.integer("hidden_size", low=1)
-    norms = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
-    )
+    norms = parts.norms(parts.NORMS, hidden)
     feed, mlp = feed_forward(config, hidden, index)
     if is_recurrent(kind):
         return parts.Layer(
@@ -120,13 +117,12 @@ def delta_mixer(config: Config) -> Recurrent:
     )
 
 
-def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, index: int) -> parts.Feed:
     """Return the MLP, or the mixture with its gated shared expert, of layer `index`."""
     experts = config.integer("num_experts", default=0)
     step = config.integer("decoder_sparse_step", default=1)
     if not experts or index in config.items("mlp_only_layers") or step < 1 or (index + 1) % step:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"))
     width = config.integer("moe_intermediate_size")
     shared = config.integer("shared_expert_intermediate_size")
     tensors = (

@@ -163,8 +163,7 @@ def read_granite_hybrid(config: Config) -> ModelSpec:
     attention = heads(config, head_dim=None)
     bias = config.flag("attention_bias")
     tail = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
+        *parts.norms(parts.NORMS, hidden),
         *granite_mixture(config, hidden),
         *parts.linear("shared_mlp.input_linear", 2 * shared, hidden, Split.COLUMN),
         *parts.linear("shared_mlp.output_linear", hidden, shared, Split.ROW),

@@ -63,10 +63,7 @@ def layer_kinds(config: Config) -> list[str]:
 def layer(config: Config, hidden: int, kind: str, index: int) -> parts.Layer:
     """Norms, KDA or latent attention, MLP or mixture, and what the attention residuals of Kimi
     K3 add."""
-    norms = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
-    )
+    norms = parts.norms(parts.NORMS, hidden)
     feed, mlp = feed_forward(config, hidden, index)
     residuals = attention_residuals(hidden) if config.has("attn_res_block_size") else ()
     if kind == "linear_attention":
@@ -201,7 +198,7 @@ def latent_tensors(config: Config, hidden: int, mixer: LatentAttention) -> tuple
     )
 
 
-def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor, ...], Mlp]:
+def feed_forward(config: Config, hidden: int, index: int) -> parts.Feed:
     """Return the MLP of the first `first_k_dense_replace` layers, the mixture of the others."""
     types = kinds(config, "mlp_layer_types", layers=config.layers())
     sparse = (
@@ -210,8 +207,7 @@ def feed_forward(config: Config, hidden: int, index: int) -> tuple[tuple[Tensor,
         else index >= config.integer("first_k_dense_replace", default=1)
     )
     if not sparse:
-        width = config.integer("intermediate_size")
-        return parts.gated_mlp(hidden, width), Mlp(intermediate_size=width)
+        return parts.gated_feed(hidden, config.integer("intermediate_size"))
     experts = config.integer("num_experts", "num_local_experts")
     width = config.integer("moe_intermediate_size")
     shared = width * config.integer("num_shared_experts", default=0)

@@ -23,15 +23,14 @@ def read_minimax(config: Config) -> ModelSpec:
     if types is None and config.has("attn_type_list"):
         types = [
             "full_attention" if kind == 1 else "linear_attention"
-            for kind in config.items("attn_type_list", length=count)[:count]
+            for kind in config.items("attn_type_list", length=count)
         ]
     types = types or [
         "linear_attention" if index % 2 else "full_attention" for index in range(count)
     ]
     experts, width = config.integer("num_local_experts", low=1), config.integer("intermediate_size")
     feed = (
-        *parts.norm("input_layernorm", hidden),
-        *parts.norm("post_attention_layernorm", hidden),
+        *parts.norms(parts.NORMS, hidden),
         parts.router(hidden, experts, name="block_sparse_moe.gate"),
         *parts.experts(
             hidden, width, experts, name="block_sparse_moe.experts.*", names=("w1", "w3", "w2")

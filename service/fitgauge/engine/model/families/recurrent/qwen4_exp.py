@@ -33,8 +33,6 @@ _DEFAULTS = gated_delta.QWEN3_5_MOE_DEFAULTS | {
 _MOST_ROWS = 2**32
 """Rows of one head, at most: some 200 times those of Qwen3.8-Flash-Next."""
 
-_NORMS = ("input_layernorm", "post_attention_layernorm")
-
 
 def read(config: Config) -> ModelSpec:
     """Return the language model of a qwen4_exp config."""
@@ -87,7 +85,7 @@ def _is_last_norm(tensors: tuple[Tensor, ...]) -> bool:
 def _layer(config: Config, kind: str, index: int, *, table: bool) -> parts.Layer:
     """Return one layer. table: whether it has a table of n-grams."""
     layer = gated_delta.layer(config, "apart", kind, index)
-    tensors = [one for one in layer.tensors if one.name.split(".")[0] not in _NORMS]
+    tensors = [one for one in layer.tensors if one.name.split(".")[0] not in parts.NORMS]
     mixers = layer.mixers
     if not is_recurrent(kind) and config.has("indexer_n_heads"):
         tensors += _indexer_tensors(config)

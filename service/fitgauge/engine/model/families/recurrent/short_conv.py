@@ -91,7 +91,7 @@ def mlp_width(config: Config) -> int:
     return step * ((scaled + step - 1) // step)
 
 
-def mlp_layer(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
+def mlp_layer(config: Config, hidden: int) -> parts.Feed:
     """Return the gated MLP under its names w1, w3 and w2."""
     width = mlp_width(config)
     tensors = (
@@ -102,7 +102,7 @@ def mlp_layer(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
     return tensors, Mlp(intermediate_size=width)
 
 
-def mixture(config: Config, hidden: int) -> tuple[tuple[Tensor, ...], Mlp]:
+def mixture(config: Config, hidden: int) -> parts.Feed:
     """Router and experts."""
     experts, width = config.integer("num_experts"), config.integer("moe_intermediate_size")
     tensors = (

@@ -4,8 +4,19 @@ import asyncio
 
 import pytest
 
+from fitgauge.engine.model.families import read_config
+from fitgauge.services.training_fit.quantized_checkpoints import base_of
 from fitgauge.services.training_fit.schemas import TrainingRequest
 from fitgauge.services.training_plan.schemas import TrainingPlanRequest
+
+QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 1000,
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +47,13 @@ def test_adapters_on_a_quantized_checkpoint_have_it_as_their_base(train, model, 
     assert answer.understood_as["quantization"] == base
     assert ("quantization", base) in [(one.field, one.value) for one in answer.assumed]
     assert "checkpoint-quantized" not in codes(answer)
+
+
+@pytest.mark.parametrize(("bits", "base"), [(4, "gptq"), (3, None), ([4, 4], None), ("4", None)])
+def test_bits_that_no_library_packs_are_no_base(bits, base):
+    quantization = {"quant_method": "gptq", "bits": bits, "group_size": 128}
+    spec = read_config(QWEN, quantization)
+    assert base_of(spec) == base
 
 
 def test_an_awq_base_is_not_counted_in_16_bit(train):

@@ -15,7 +15,7 @@ from fitgauge.services.training_fit.launchers.registry import tool_of
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
-_PACKED: Mapping[tuple[str, object], str] = {
+_PACKED: Mapping[tuple[str, int], str] = {
     ("awq", 4): "awq",
     ("gptq", 4): "gptq",
     ("gptq", 8): "gptq_int8",
@@ -69,7 +69,8 @@ def base_of(spec: ModelSpec) -> str | None:
     scheme = published(spec)
     if scheme is None or scheme.name in BITSANDBYTES:
         return None if scheme is None else scheme.name
-    return _PACKED.get((scheme.name, (spec.quantization or {}).get("bits")))
+    bits = (spec.quantization or {}).get("bits")
+    return _PACKED.get((scheme.name, bits)) if isinstance(bits, int) else None
 
 
 def notes(model: Model, workload: TrainingWorkload) -> Iterator[Note]:

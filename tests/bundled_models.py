@@ -34,5 +34,11 @@ def offline_models() -> ModelResolver:
 
 
 def offline_questions() -> Services:
-    """Return every answer, without a Hub."""
+    """Return every answer, without a Hub, by services of one's own."""
     return Services(offline_models(), load_engines(), bundled())
+
+
+@cache
+def shared_questions() -> Services:
+    """Return the same by the services that all tests of a process share, with what they keep."""
+    return offline_questions()

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from accuracy.local import errors, local_runs, report
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.services.explain_log.schemas import ExplainLogRequest
 
 LOGS = Path(__file__).parent.parent / "logs" / "data"
@@ -17,7 +17,7 @@ LOGS = Path(__file__).parent.parent / "logs" / "data"
 def truth(tmp_path):
     """Provide a truth file of posted logs: one that can be scored, one that ran out of memory,
     one whose model is not known."""
-    questions = offline_questions()
+    questions = shared_questions()
     asked = (
         ("vllm_0.11.2_deepseek_r1_tp8.log", {"gpu": "H200"}),
         ("torch_oom_old.log", {"model": "Qwen/Qwen2.5-7B-Instruct"}),

@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from accuracy.truth import HERE
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.services.training_fit.schemas import TrainingRequest
 
@@ -21,7 +21,7 @@ _UNSTATED = {"method": "full", "activation_checkpointing": "none"}
 
 @cache
 def answer(number):
-    questions = offline_questions()
+    questions = shared_questions()
     return asyncio.run(
         questions.check_training_fit(TrainingRequest(**_UNSTATED | ROWS[number]["ask"]))
     )[1]

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import msgspec
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.catalog.engines import Engines, whole
 from fitgauge.engine.serving.profile import EngineProfile
 
@@ -19,7 +19,7 @@ def test_what_a_release_changes_holds_from_it_on():
     assert engines.profile("vllm", (99, 1)).gpu_memory_utilization == 0.5
     before = engines.profile("vllm", (98, 0))
     assert before.gpu_memory_utilization != 0.5
-    assert before == offline_questions()._engines.profile("vllm", None)
+    assert before == shared_questions()._engines.profile("vllm", None)
     after = engines.profile("vllm", None)
     changed = [
         name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.pictures.bar import WIDTH, bar_svg
 from fitgauge.pictures.png import png
@@ -22,7 +22,7 @@ HOSTILE = '<script>alert("x")</script>&amp;'
 
 
 def answered(request):
-    return asyncio.run(offline_questions().check_fit(request))[1]
+    return asyncio.run(shared_questions().check_fit(request))[1]
 
 
 def drawn(request, **style):

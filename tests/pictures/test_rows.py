@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB, Bytes
 from fitgauge.pictures.drawing import BAR, LEFT, WIDTH, gib
 from fitgauge.pictures.rows import MOST_ROWS, Row, compare_svg, recommend_svg, rows_svg
@@ -20,13 +20,13 @@ HOSTILE = '<script>alert("x")</script>&amp;'
 
 @pytest.fixture(scope="module")
 def table():
-    return asyncio.run(offline_questions().compare_page(TABLE))
+    return asyncio.run(shared_questions().compare_page(TABLE))
 
 
 @pytest.fixture(scope="module")
 def options():
     question = RecommendRequest(model="Qwen/Qwen3-8B", gpus="2x RTX 4090, H100, L4")
-    return asyncio.run(offline_questions().recommend_gpus(question))
+    return asyncio.run(shared_questions().recommend_gpus(question))
 
 
 def parts(svg, name):

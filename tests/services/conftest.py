@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
+from fitgauge.services.ask.schemas import AskAnswer, AskRequest
 from fitgauge.services.common.fit_schemas import FitAnswer
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.facade import Services
@@ -14,7 +15,13 @@ from fitgauge.services.facade import Services
 @pytest.fixture(scope="session")
 def questions() -> Services:
     """Provide every answer, offline."""
-    return offline_questions()
+    return shared_questions()
+
+
+@pytest.fixture(scope="session")
+def ask(questions: Services) -> Callable[[str], AskAnswer]:
+    """Provide the answer to a question in words."""
+    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,6 @@
 """POST /v1/ask: what a question asks for is said first, and the command holds it."""
 
-import asyncio
-
 import pytest
-
-from fitgauge.services.ask.schemas import AskRequest
-
-
-@pytest.fixture(scope="module")
-def ask(questions):
-    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
 
 
 def test_how_fast_is_answered_first(ask):

@@ -1,7 +1,5 @@
 """Which words of a question are the name of a model, and which are none."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.catalog.catalog import bundled
@@ -11,7 +9,6 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.services.ask import vocabulary
 from fitgauge.services.ask.names import GpuNames, ModelNames
 from fitgauge.services.ask.reading import Reader
-from fitgauge.services.ask.schemas import AskRequest
 
 SNAPSHOT = Snapshot()
 MODELS = ModelNames(SNAPSHOT)
@@ -23,11 +20,6 @@ WORDS = sorted({*vocabulary.TRAINING, *vocabulary.SERVING, "device", "prompt", "
 
 def understood(text):
     return READER.read(text).understood
-
-
-@pytest.fixture(scope="module")
-def ask(questions):
-    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -12,11 +12,6 @@ from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
 
 
-@pytest.fixture(scope="module")
-def ask(questions):
-    return lambda text: asyncio.run(questions.ask(AskRequest(question=text)))
-
-
 def test_the_answer_is_that_of_check_fit(ask, questions):
     answer = ask("Will Qwen3 8B fit on 2x RTX 3090 with 16k context for 4 users?")
     request = FitRequest(

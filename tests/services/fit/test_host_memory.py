@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.common.host_memory import ROOM_GIB
@@ -15,12 +15,12 @@ from fitgauge.services.training_fit.schemas import TrainingRequest
 
 def served(**fields):
     request = FitRequest(**{"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"} | fields)
-    return asyncio.run(offline_questions().check_fit(request))[1]
+    return asyncio.run(shared_questions().check_fit(request))[1]
 
 
 def trained(**fields):
     request = TrainingRequest(model="Qwen/Qwen3-8B", gpu="A100 80GB", method="full", **fields)
-    return asyncio.run(offline_questions().check_training_fit(request))[1]
+    return asyncio.run(shared_questions().check_training_fit(request))[1]
 
 
 @pytest.mark.parametrize("answered", [served, trained])

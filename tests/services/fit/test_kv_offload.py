@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import clean_lines
@@ -18,7 +18,7 @@ TOKEN = 36 * 2 * 8 * 128 * 2
 
 def served(**fields):
     request = FitRequest(**{"model": "Qwen/Qwen3-8B", "gpu": "H100"} | fields)
-    return asyncio.run(offline_questions().check_fit(request))[1]
+    return asyncio.run(shared_questions().check_fit(request))[1]
 
 
 def codes(answer):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from msgspec import UNSET
 
-from bundled_models import offline_questions
+from bundled_models import shared_questions
 from fitgauge.services.common.schemas import FitRequest
 from fitgauge.services.fit import manifests
 
@@ -22,7 +22,7 @@ IMAGES = {
 
 def launch(model="Qwen/Qwen3-32B", gpu="4x RTX 4090", **fields):
     request = FitRequest(model=model, gpu=gpu, **{"detail": "full", **fields})
-    return asyncio.run(offline_questions().check_fit(request))[1].launch
+    return asyncio.run(shared_questions().check_fit(request))[1].launch
 
 
 def resources(**fields):

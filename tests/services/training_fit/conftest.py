@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from fitgauge.services.training_fit.schemas import TrainingRequest
+from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 
 @pytest.fixture(scope="module")
@@ -14,3 +15,9 @@ def train(questions, request):
     return lambda **fields: asyncio.run(
         questions.check_training_fit(TrainingRequest(**(asked | fields)))
     )[1]
+
+
+@pytest.fixture(scope="session")
+def plan(questions):
+    """Provide the plans of a question given by its fields."""
+    return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]

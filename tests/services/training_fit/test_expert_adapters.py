@@ -1,25 +1,17 @@
 """Adapters on routed experts: how many they are, who has them, and what is printed."""
 
-import asyncio
 import re
 
 import pytest
 
 from fitgauge.engine.quantity import GIB
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.schemas import TrainingRequest
 
+ASKED = {"detail": "full"}
 QWEN = {"model": "Qwen/Qwen3-30B-A3B", "gpu": "H100", "method": "qlora", "lora_rank": 16}
 AXOLOTL = QWEN | {"trainer": "axolotl", "quantize_experts": True}
 EXPERTS = 48 * 128 * 16 * ((2048 + 2 * 768) + (768 + 2048))
 """Layers x experts x rank x (gate and up of one product, down): PEFT's ParamWrapper."""
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(
-        questions.check_training_fit(TrainingRequest(**fields, detail="full"))
-    )[1]
 
 
 def trained(answer):

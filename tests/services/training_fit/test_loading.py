@@ -6,7 +6,6 @@ import pytest
 from msgspec import convert
 
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
 ASKED = {
@@ -66,19 +65,16 @@ def test_without_a_tool_a_base_that_no_gpu_holds_whole_is_said_not_counted(train
 
 
 @pytest.fixture(scope="module")
-def plan(questions):
-    asked = {"model": ASKED["model"], "method": "qlora", "gpu_count": 8}
-    return lambda **fields: asyncio.run(
-        questions.plan_training(TrainingPlanRequest(**(asked | fields)))
-    )[1]
+def planned(plan):
+    return lambda **fields: plan(model=ASKED["model"], method="qlora", gpu_count=8, **fields)
 
 
 @pytest.mark.parametrize("tool", ["trl", "axolotl", "llama-factory", "ms-swift"])
-def test_no_plan_survives_its_steps_and_not_its_loading(plan, questions, tool):
-    none = plan(gpu="RTX 4090", framework=tool)
+def test_no_plan_survives_its_steps_and_not_its_loading(planned, questions, tool):
+    none = planned(gpu="RTX 4090", framework=tool)
     assert none.plans == []
     assert ("base-loaded-whole", "framework") in codes(none.warnings)
-    larger = plan(gpu="A100 80GB", framework=tool)
+    larger = planned(gpu="A100 80GB", framework=tool)
     assert all(code != "base-loaded-whole" for code, _ in codes(larger.warnings))
     first = larger.plans[0]
     again = convert({**first.settings, "trainer": tool}, TrainingRequest)
@@ -87,10 +83,10 @@ def test_no_plan_survives_its_steps_and_not_its_loading(plan, questions, tool):
     assert answer.verdict == first.verdict
 
 
-def test_plans_of_what_loads_otherwise_stay_and_without_a_tool_it_is_said(plan):
-    assert plan(gpu="RTX 4090", framework="torchtune").plans
-    unnamed = plan(gpu="RTX 4090", framework="fsdp")
+def test_plans_of_what_loads_otherwise_stay_and_without_a_tool_it_is_said(planned):
+    assert planned(gpu="RTX 4090", framework="torchtune").plans
+    unnamed = planned(gpu="RTX 4090", framework="fsdp")
     assert unnamed.plans
     assert ("base-loaded-whole", "trainer") in codes(unnamed.warnings)
-    roomy = plan(gpu="A100 80GB", framework="fsdp")
+    roomy = planned(gpu="A100 80GB", framework="fsdp")
     assert all(code != "base-loaded-whole" for code, _ in codes(roomy.warnings))

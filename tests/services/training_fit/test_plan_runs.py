@@ -6,17 +6,14 @@ import pytest
 from msgspec import UNSET, convert
 
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import codes
 
 ASKED = {"model": "Qwen/Qwen3-8B", "gpu": "H100", "gpu_count": 8, "method": "full"}
 
 
 @pytest.fixture(scope="module")
-def planned(questions):
-    return lambda **fields: asyncio.run(
-        questions.plan_training(TrainingPlanRequest(**(ASKED | fields)))
-    )[1]
+def planned(plan):
+    return lambda **fields: plan(**ASKED | fields)
 
 
 def test_a_plan_takes_as_long_as_its_settings_do_in_a_check(planned, questions):

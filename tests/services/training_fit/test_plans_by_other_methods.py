@@ -1,15 +1,6 @@
 """Where a method has no plan, the answer says which one that needs less has."""
 
-import asyncio
-
 import pytest
-
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
-
-
-@pytest.fixture(scope="module")
-def plan(questions):
-    return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,10 @@
 """A plan is started as it is judged, and what its framework cannot run is refused."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 QWEN, MIXTURE = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
-
-
-@pytest.fixture(scope="module")
-def plan(questions):
-    return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]
 
 
 def selective(answer):

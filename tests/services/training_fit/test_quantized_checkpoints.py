@@ -1,13 +1,9 @@
 """A checkpoint that is quantized itself: adapters are trained on it as it is loaded."""
 
-import asyncio
-
 import pytest
 
 from fitgauge.engine.model.families import read_config
 from fitgauge.services.training_fit.quantized_checkpoints import base_of
-from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 QWEN = {
     "model_type": "qwen2",
@@ -17,11 +13,6 @@ QWEN = {
     "intermediate_size": 128,
     "vocab_size": 1000,
 }
-
-
-@pytest.fixture(scope="module")
-def train(questions):
-    return lambda **fields: asyncio.run(questions.check_training_fit(TrainingRequest(**fields)))[1]
 
 
 def codes(answer):
@@ -96,12 +87,10 @@ def test_what_is_imported_in_16_bit_gets_no_such_warning(train, asked):
     assert "checkpoint-quantized" not in codes(train(gpu="8x H200", **asked))
 
 
-def test_plans_have_the_base_of_the_checkpoint_too(questions):
-    asked = TrainingPlanRequest(model="Qwen/Qwen3-8B-AWQ", gpu="RTX 4090", method="lora")
-    answer = asyncio.run(questions.plan_training(asked))[1]
+def test_plans_have_the_base_of_the_checkpoint_too(plan):
+    answer = plan(model="Qwen/Qwen3-8B-AWQ", gpu="RTX 4090", method="lora")
     assert answer.plans[0].settings["quantization"] == "awq"
-    full = TrainingPlanRequest(model="Qwen/Qwen3-8B-AWQ", gpu="A100 80GB", method="full")
-    answer = asyncio.run(questions.plan_training(full))[1]
+    answer = plan(model="Qwen/Qwen3-8B-AWQ", gpu="A100 80GB", method="full")
     assert "checkpoint-quantized" in codes(answer)
 
 

@@ -1,14 +1,11 @@
 """Defaults of a training tool that its releases changed: those of the release that is named."""
 
-import asyncio
-
 import pytest
 from msgspec import convert
 
 from fitgauge.errors import InvalidRequestError
 from fitgauge.services.training_fit.launchers.tool import Change, Default
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 TITAN = {
@@ -21,11 +18,6 @@ TITAN = {
     "compile": True,
 }
 TUNE = {"model": LLAMA, "method": "lora", "gpu": "RTX A6000", "trainer": "torchtune"}
-
-
-@pytest.fixture(scope="module")
-def plan(questions):
-    return lambda **fields: asyncio.run(questions.plan_training(TrainingPlanRequest(**fields)))[1]
 
 
 def test_a_change_came_after_earlier_releases_and_earlier_days():

@@ -1,7 +1,6 @@
 """A tool named as framework or trainer: what it does where a question leaves a field open, and
 what a caller sends stays."""
 
-import asyncio
 import re
 import typing
 
@@ -17,7 +16,6 @@ from fitgauge.services.training_fit.launchers.registry import (
     with_tool_defaults,
 )
 from fitgauge.services.training_fit.schemas import TrainingRequest
-from fitgauge.services.training_plan.schemas import TrainingPlanRequest
 from notes import values
 
 SMALL = {"model": "meta-llama/Llama-3.2-1B", "gpu": "A100 80GB"}
@@ -183,7 +181,7 @@ def test_unsloth_is_not_counted_in_shards(train):
 
 
 def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_searches_the_rest(
-    questions,
+    plan,
 ):
     asked = {
         "model": "meta-llama/Llama-3.1-8B",
@@ -192,7 +190,7 @@ def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_sear
         "method": "qlora",
         "framework": "unsloth",
     }
-    first = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
+    first = plan(**asked)
     settings = first.plans[0].settings
     assert (settings["kernels"], settings["loss"], settings["base_precision"]) == (
         "unsloth",
@@ -203,11 +201,11 @@ def test_a_plan_for_a_tool_keeps_its_formats_optimizer_loss_and_kernels_and_sear
         "unsloth",
         "adamw_8bit",
     )
-    again = asyncio.run(questions.plan_training(TrainingPlanRequest(**first.understood_as)))[1]
+    again = plan(**first.understood_as)
     assert [plan.settings for plan in again.plans] == [plan.settings for plan in first.plans]
 
 
-def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questions):
+def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(plan):
     asked = {
         "model": "meta-llama/Llama-3.1-8B",
         "gpu": "H100",
@@ -215,14 +213,14 @@ def test_a_plan_for_a_tool_says_what_the_tool_decided_and_starts_the_tool(questi
         "method": "lora",
         "max_gpu_count": 2,
     }
-    answer = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1]
+    answer = plan(**asked)
     (filled,) = [warning for warning in answer.warnings if warning.code == "tool-defaults"]
     assert "optimizer adamw_8bit" in filled.message
     assert "activation_checkpointing" not in filled.message  # searched
     assert "from unsloth import" in answer.plans[0].launch.command
 
 
-def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(questions):
+def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(plan):
     asked = {
         "model": "meta-llama/Llama-3.1-8B",
         "gpu": "H100",
@@ -230,13 +228,13 @@ def test_a_plan_for_a_tool_that_shards_on_several_cards_does_so_there_alone(ques
         "method": "lora",
         "max_gpu_count": 4,
     }
-    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    plans = plan(**asked).plans
     found = {(plan.gpu_count > 1, plan.settings["framework"]) for plan in plans}
     assert found == {(False, "transformers"), (True, "fsdp")}
 
 
 @pytest.mark.parametrize("tool", ["trl", "llama-factory", "ms-swift", "axolotl"])
-def test_a_plan_for_a_tool_of_transformers_shards_where_copies_do_not_fit(questions, tool):
+def test_a_plan_for_a_tool_of_transformers_shards_where_copies_do_not_fit(plan, tool):
     asked = {
         "model": "meta-llama/Llama-3.1-70B",
         "gpu": "H100",
@@ -244,7 +242,7 @@ def test_a_plan_for_a_tool_of_transformers_shards_where_copies_do_not_fit(questi
         "framework": tool,
         "method": "lora",
     }
-    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    plans = plan(**asked).plans
     assert plans
     assert {plan.settings["framework"] for plan in plans} <= {"deepspeed", "fsdp"}
 
@@ -332,7 +330,7 @@ def test_an_unknown_trainer_is_refused_with_those_that_are_known(train):
     assert "llama-factory" in refused.value.hint
 
 
-def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
+def test_a_plan_that_offloads_under_transformers_is_deepspeeds(plan):
     asked = {
         "model": "Qwen/Qwen3-8B",
         "gpu": "A100",
@@ -340,7 +338,7 @@ def test_a_plan_that_offloads_under_transformers_is_deepspeeds(questions):
         "offload": "optimizer",
         "max_gpu_count": 4,
     }
-    plans = asyncio.run(questions.plan_training(TrainingPlanRequest(**asked)))[1].plans
+    plans = plan(**asked).plans
     assert {plan.settings["framework"] for plan in plans} == {"deepspeed"}
 
 

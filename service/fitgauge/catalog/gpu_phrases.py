@@ -54,7 +54,7 @@ _COUNTS = tuple(
         rf"(?<![\w.])(\d{{1,3}})[\s-]?(?:{_COUNTERS})(?![a-z])",
         rf"({'|'.join(sorted(_ASIAN, key=len, reverse=True))}) ?(?:대의?|장의?|개의?|台|机|颗)",
         rf"\b({_WORDS})\b-?",
-        r"^(\d{1,3}) (?=[a-z(])",
+        r"^ ?(\d{1,3}) (?=[a-z(])",
     )
 )
 """Ways to write a count within a text; those of one text multiply: 2 nodes of 8."""

@@ -46,6 +46,11 @@ def test_awq_takes_the_widest_group_that_divides_the_rows_of_experts(rows, group
         ("bnb-4bit", "nf4"),
         ("LLM.int8()", "llm_int8"),
         ("8-bit", "int8"),
+        ("AWQ (4-bit)", "awq"),
+        ("4-bit GPTQ", "gptq"),
+        ("GPTQ 8 bit", "gptq_int8"),
+        ("8-bit (bitsandbytes)", "llm_int8"),
+        ("Q4_K_M (4-bit)", "Q4_K_M"),
         ("FP16", "fp16"),
     ],
 )
@@ -59,6 +64,8 @@ def test_every_known_name_is_understood():
 
 
 def test_an_unknown_quantization_is_refused_with_near_matches():
+    with pytest.raises(UnsupportedError, match="awq 3 bit"):
+        requested_scheme("awq 3 bit", read_config(LLAMA))
     with pytest.raises(UnsupportedError) as refused:
         requested_scheme("nvpf4", read_config(LLAMA))
     assert "nvfp4" in refused.value.matches

@@ -60,8 +60,7 @@ ALIASES: dict[str, str] = {
     "nf4_dq": "nf4_double", "bnb_fp4": "fp4",
     "fp4_nvidia": "nvfp4", "w4a4": "nvfp4", "none": "bf16", "unquantized": "bf16", "3bit": "int3",
     "2bit": "int2",
-    "4_bit": "int4", "8_bit": "int8", "4bits": "int4", "8bits": "int8", "int_4": "int4",
-    "int_8": "int8",
+    "int_4": "int4", "int_8": "int8", "fp8_w8a8": "fp8",
     "q2": "q2_k", "q3": "q3_k_m", "q4": "q4_k_m", "q5": "q5_k_m", "q6": "q6_k", "q8": "q8_0",
     "q4_k": "q4_k_m", "q5_k": "q5_k_m", "q3_k": "q3_k_m", "gguf": "q4_k_m",
     "f16": "fp16", "f32": "fp32",
@@ -93,8 +92,8 @@ def scheme_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def canonical_name(name: str) -> str:
-    """Return a quantization's name in small letters, with case, spaces, dots, dashes and aliases
-    out of the way."""
+    """Return a quantization's name in small letters, with case, spaces, dots, dashes, brackets and
+    aliases out of the way."""
     key = _spelled(name)
     return ALIASES.get(key, key)
 
@@ -109,9 +108,29 @@ def names_bitsandbytes(name: str) -> bool:
     return _spelled(name) in _LLM_INT8
 
 
+_WITH_BITS = re.compile(
+    r"(?:(?:int)?(?P<before>\d)(?:bit)?_)?(?P<stem>.+?)(?:_(?:int)?(?P<after>\d)(?:bit)?)?"
+)
+
+
 def _spelled(name: str) -> str:
-    plain = re.sub(r"[\s.\-/]+", "_", name.strip().lower().removesuffix("()"))
-    return plain.removeprefix("gguf_").removesuffix("_gguf")
+    """Return a name as the tables spell it, without bits beside one that has so many: "4-bit AWQ",
+    "Q4_K_M (4-bit)"."""
+    plain = re.sub(r"[\s.\-/()\[\],:]+", "_", name.lower()).strip("_")
+    plain = re.sub(r"(\d)_?bits?(?![a-z])", r"\1bit", plain)
+    key = plain.removeprefix("gguf_").removesuffix("_gguf")
+    parts = _WITH_BITS.fullmatch(key)
+    bits = parts and (parts["before"] or parts["after"])
+    if _is_known(key) or not parts or not bits:
+        return key
+    both = f"{parts['stem']}_{bits}bit"
+    if _is_known(both):
+        return both
+    return parts["stem"] if bits in parts["stem"] and _is_known(parts["stem"]) else key
+
+
+def _is_known(key: str) -> bool:
+    return key in ALIASES or key in UNQUANTIZED or key in FORMATS or key in _FILE_TYPES
 
 
 def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
@@ -139,11 +158,13 @@ def requested_scheme(name: str, spec: ModelSpec) -> Scheme:
             f"{key.upper()} is a format of ExLlama, which is not covered.",
             ({"quantization": ("awq", "gptq", "q4_k_m")},),
         )
+    near = get_close_matches(key, [*scheme_names(), *ALIASES], n=5, cutoff=0.5)
+    meant = tuple(dict.fromkeys(ALIASES.get(one, one) for one in near))
     raise UnsupportedError(
         "quantization",
         f"Unknown quantization {name[:40]!r}.",
-        ({"quantization": _USUAL},),
-        matches=tuple(get_close_matches(key, [*scheme_names(), *ALIASES], n=5, cutoff=0.5)),
+        ({"quantization": meant or _USUAL},),
+        matches=meant,
     )
 
 

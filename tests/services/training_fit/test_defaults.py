@@ -126,10 +126,22 @@ def test_a_method_that_the_tool_or_the_gpu_cannot_run_is_not_chosen(train):
     assert train(model="7b", gpu="TPU v5e").others["qlora"].verdict == "unsupported"
 
 
+@pytest.mark.parametrize("quantization", ["4bit", "int4", "nf4", "nf4_double"])
+def test_four_bits_without_a_method_are_those_of_qlora_and_of_its_command(train, quantization):
+    answer = train(model="google/gemma-2-9b", gpu="RTX 3090", quantization=quantization)
+    assert answer.understood_as["method"] == "qlora"
+    assert "--load_in_4bit true" in answer.launch.command
+    by_lora = train(
+        model="google/gemma-2-9b", gpu="RTX 3090", quantization=quantization, method="LoRA (r=8)"
+    )
+    assert by_lora.understood_as["method"] == "lora"
+    assert "--load_in_4bit true" in by_lora.launch.command
+
+
 def test_a_method_that_is_sent_is_refused_where_it_is_impossible(train):
     with pytest.raises(InvalidRequestError):
         train(model="7b", gpu="H100", method="full", quantization="nf4")
-    assert train(model="7b", gpu="H100", quantization="nf4").understood_as["method"] == "lora"
+    assert train(model="7b", gpu="H100", quantization="nf4").understood_as["method"] == "qlora"
 
 
 def test_how_several_gpus_share_the_model_is_said_and_never_changed_in_silence(train):

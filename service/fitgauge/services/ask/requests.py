@@ -64,9 +64,6 @@ USUAL_FORMATS = (
 _SAMPLING = ("ppo", "grpo", "rloo")
 """Algorithms that sample completions."""
 
-_QUARTERS = ("int4", "bnb")
-"""What "4 bit" says of QLoRA."""
-
 _OF_SERVING = ("context_length", "concurrency", "kv_cache_dtype")
 """What a list of models to train does not take."""
 
@@ -288,8 +285,6 @@ def _fields(reading: Reading) -> tuple[dict[str, Any], list[str]]:
         if training:
             fields.pop("model", None)  # which is estimated as it is served
     if training:
-        if fields.get("quantization") in _QUARTERS and fields.get("method") == "qlora":
-            fields["quantization"] = None  # the base that QLoRA quantizes by itself
         sampler = fields.pop("engine", None)  # of serving, or of completions
         if fields.get("algorithm") in _SAMPLING:
             fields["rollout_engine"] = sampler

@@ -11,7 +11,7 @@ from fitgauge.engine.training.workload import Method
 from fitgauge.services.training_fit.launchers.registry import tool_of, with_tool_defaults
 from fitgauge.services.training_fit.launchers.tool import Default
 from fitgauge.services.training_fit.launchers.trl import TRL
-from fitgauge.services.training_fit.quantized_checkpoints import as_published
+from fitgauge.services.training_fit.quantized_checkpoints import as_published, asks_qlora
 from fitgauge.services.training_fit.rl_parsing import algorithm
 from fitgauge.services.training_fit.rl_setup import asked_framework
 from fitgauge.services.training_fit.schemas import TrainingRequest
@@ -25,6 +25,8 @@ def methods_of(request: TrainingRequest, spec: ModelSpec) -> tuple[Method, ...]:
     """Return METHODS in the order of preference for a model, perhaps one twice: all weights come
     first under a tool that trains them by itself, where states are to be divided (few are those of
     adapters) and, as in transformers' example scripts, without a causal head."""
+    if asks_qlora(request):
+        return ("qlora",)
     tool = tool_of(request)
     if tool is None or tool is TRL:
         adapts = any(getattr(request, name) is not None for name in _OF_ADAPTERS)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TypeVar, cast, get_args
+from typing import TypeVar, get_args
 
 from fitgauge.engine.training.workload import Framework, Method, Optimizer, Precision, Targets
 from fitgauge.errors import InvalidRequestError
@@ -22,6 +22,7 @@ _METHODS: Mapping[str, Method] = {
     "pretraining": "full", "fft": "full", "lora": "lora",
     "rslora": "lora", "peft": "lora", "dora": "dora", "qlora": "qlora", "qlora4bit": "qlora",
 }  # fmt: skip
+_METHOD_WITHIN = re.compile(r"\b(?:qlora|rslora|dora|lora|full)\b")
 _PRECISIONS: Mapping[str, Precision] = {
     "mixedbf16": "mixed_bf16", "mixed": "mixed_bf16", "amp": "mixed_bf16", "ampbf16": "mixed_bf16",
     "bf16mixed": "mixed_bf16",
@@ -61,9 +62,10 @@ _OPTIMIZERS: Mapping[str, Optimizer] = {
 
 
 def method(text: str | None) -> Method:
-    """Return the method of this name, full by default. Raises InvalidRequestError for an unknown
-    one."""
-    return parse_choice(text, _METHODS, "method") or "full"
+    """Return the method of this name, or the one that a text names: "LoRA (16-bit)"; full by
+    default. Raises InvalidRequestError for an unknown one."""
+    named = set(_METHOD_WITHIN.findall(re.sub(r"[\W_]+", " ", text.lower()))) if text else set()
+    return parse_choice(named.pop() if len(named) == 1 else text, _METHODS, "method") or "full"
 
 
 def framework(text: str | None) -> Framework:
@@ -121,7 +123,7 @@ def parse_choice(
     word = word_of(text)
     if word in values:
         return values[word]
-    near = tuple(cast("list[str]", get_close_matches(word, values, n=3)))
+    near = tuple(dict.fromkeys(str(values[one]) for one in get_close_matches(word, values, n=3)))
     hint = f"Send {', '.join(names or dict.fromkeys(values.values()))}."
     raise InvalidRequestError(
         f"Unknown {field} {text.strip()!r}.",

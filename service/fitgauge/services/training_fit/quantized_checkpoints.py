@@ -23,6 +23,7 @@ _PACKED: Mapping[tuple[str, int], str] = {
 """Formats that PEFT trains adapters on, by their bits, as a request names them (PEFT's developer
 guide on quantization)."""
 
+_QLORA_BASES = ("nf4", "nf4_double", "fp4")
 _FP8 = "fp8"
 _LEAST_FP8 = (8, 9)
 
@@ -38,6 +39,9 @@ def as_published(
     none is sent, or the checkpoint's own: they are trained on the weights as they are loaded.
 
     accelerator, count: the GPUs, None and several where they are open."""
+    if _says_bits_alone(request.quantization) and method != "full":
+        # of weights in 16 bit, which the command's library quantizes; QLoRA's own by default
+        request = structs.replace(request, quantization=None if method == "qlora" else "nf4")
     sent, stored = request.quantization, published(spec)
     in_fp8 = stored is not None and stored.name == _FP8
     if method == "full" or (sent and not (in_fp8 and canonical_name(sent) == _FP8)):
@@ -46,6 +50,16 @@ def as_published(
     if in_fp8 and method != "qlora" and count == 1 and _trains_on_fp8(request, spec, accelerator):
         base = _FP8
     return request if base == sent else structs.replace(request, quantization=base)
+
+
+def asks_qlora(request: TrainingRequest) -> bool:
+    """Return whether a request without a method names the 4 bits of QLoRA's base."""
+    sent = request.quantization
+    return sent is not None and (_says_bits_alone(sent) or canonical_name(sent) in _QLORA_BASES)
+
+
+def _says_bits_alone(quantization: str | None) -> bool:
+    return quantization is not None and canonical_name(quantization) == "int4"
 
 
 def _trains_on_fp8(

@@ -45,6 +45,24 @@ def test_serving_is_answered_with_the_figures_of_check_fit(call, check_fit, mode
     assert tokens(short) <= LONGEST_TOKENS
 
 
+@pytest.mark.parametrize(
+    "named", [{"method": "QLoRA"}, {"use_case": "Fine-tuning"}, {"trainer": "Unsloth"}]
+)
+def test_a_training_that_is_asked_of_check_fit_is_answered_as_one(call, named):
+    question = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}
+    short = call("check_fit", **question, **named)
+    assert "method" in short
+    assert short["assumed"][0].startswith("answered by check_training_fit: ")
+    assert "method" not in call("check_fit", **question, use_case="inference")
+
+
+def test_an_answer_says_how_many_requests_fit(call):
+    question = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090"}
+    most = call("check_fit", **question, concurrency="max")["max_concurrency"]
+    assert call("check_fit", **question, concurrency=most)["verdict"] == "fits"
+    assert call("check_fit", **question, concurrency=most + 1)["verdict"] != "fits"
+
+
 def test_a_fix_sent_back_keeps_its_word(call):
     question = {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090", "options": "max_num_seqs=16"}
     fixes = call("check_fit", **question)["fixes"]

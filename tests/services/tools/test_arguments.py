@@ -57,6 +57,11 @@ def more(tool, **sent):
         ({"options": {"max_num_seqs": "16"}}, {"max_num_seqs": 16}),
         ({"options": '{"max_num_seqs": 16}'}, {"max_num_seqs": 16}),
         ({"options": "tp: 2; max_model_len: 8k"}, {"tensor_parallel": 2, "context_length": 8192}),
+        ({"options": "tp=2, kv cache q8_0"}, {"tensor_parallel": 2, "kv_cache_dtype": "q8_0"}),
+        ({"options": "fp8 kv cache"}, {"kv_cache_dtype": "fp8"}),
+        ({"options": "tool_call_parser=hermes, n_gpu_layers=99"}, {}),
+        ({"rope_scaling": {"factor": 4}}, {"rope_scaling_factor": 4.0}),
+        ({"concurrency": "max"}, {}),
         ({"options": ""}, {}),
         ({"options": None}, {}),
         ({"max_num_seqs": 16}, {"max_num_seqs": 16}),
@@ -109,6 +114,29 @@ def test_the_memory_of_a_gpu_belongs_to_its_name():
     assert fields("check_fit", model="7b", gpu="A100 80GB", vram=80)["gpu"] == "A100 80GB"
     assert fields("check_fit", model="7b", vram="24 GB")["gpu"] == "24 GB"
     assert fields("check_fit", model="7b", instance_type="g5.12xlarge")["gpu"] == "g5.12xlarge"
+
+
+def test_an_object_of_a_gpu_holds_its_name_count_and_memory():
+    sent = {"name": "A100", "count": 8, "memory_gb": 80, "architecture": "Ampere"}
+    read = parse(TOOLS["check_fit"], {"model": "7b", "gpu": sent})
+    assert read.fields == {"model": "7b", "gpu": "A100 80GB", "gpu_count": 8}
+    assert read.notes == ["ignored gpu_architecture: no such parameter"]
+    assert fields("compare_fit", models="7b", gpus=[{"name": "L40S", "count": 2}, "H100"]) == {
+        "models": "7b",
+        "gpus": "L40S x2, H100",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"engine": "Ollama"}, {"engine": "Ollama"}),
+        ({"engine": "vllm"}, {"engine": "vllm", "gpu_count": 2}),
+        ({}, {"gpu_count": 2}),
+    ],
+)
+def test_num_gpu_is_a_number_of_layers_where_ollama_serves(sent, expected):
+    assert more("check_fit", **sent, options={"num_gpu": 2}) == expected
 
 
 @pytest.mark.parametrize("key", ["temperature", "user_intent", "learning_rate", "zero_stage"])

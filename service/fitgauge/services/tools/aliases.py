@@ -5,6 +5,8 @@ order of preference: a tool takes the first that its request has."""
 
 from collections.abc import Mapping
 
+from fitgauge.engine.serving.registry import ENGINES
+
 Value = str | int | float | bool
 
 GPU_MEMORY = "gpu memory"
@@ -38,6 +40,7 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     _TOKENS: (
         "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
         "ctx_size context n_ctx num_ctx max_context max_context_length context_window "
+        "min_context min_context_length "
         "context_size context_tokens seq_len seq_length sequence_len max_seq_len max_seq_length "
         "cutoff_len tokens max_position_embeddings model_max_length max_total_tokens length "
         "input_length"
@@ -241,6 +244,7 @@ _FLAGS: Mapping[str, Mapping[str, Value]] = {
     "full_finetuning": {"method": "full"},
     "fsdp": {"framework": "fsdp"},
     "unsloth": {"trainer": "unsloth"},
+    "use_vllm": {"rollout_engine": "vllm"},
     "bf16": {"precision": "mixed_bf16"},
     "fp16": {"precision": "mixed_fp16"},
     "fp8": {"precision": "fp8", "quantization": "fp8"},
@@ -264,17 +268,12 @@ WITHIN: tuple[tuple[tuple[str, ...], str, str], ...] = (
 "DeepSpeed ZeRO-3", "LoRA r=16" and "GRPO with LoRA"."""
 
 _WITHOUT_EFFECT = """
-    max_tokens max_output_tokens temperature top_p top_k seed stop repetition_penalty
-    learning_rate lr lr_scheduler_type
-    warmup_steps warmup_ratio weight_decay num_epochs epochs num_train_epochs max_steps
-    dataset dataset_name dataset_size output_dir save_steps logging_steps trust_remote_code
-    lora_alpha lora_dropout alpha dropout port host api_key token hf_token user format_output
-    response_format verbose stream language units explain explanation reasoning thought
-    download_dir swap_space disable_log_requests served_model_name tokenizer chat_template
-    tool_call_parser
-    enable_prefix_caching prefix_caching enable_chunked_prefill detail limit os
-    operating_system cpu cpu_cores packing shuffle region currency name_of_user notes note comment
-    description
+    max_tokens max_output_tokens temperature stop repetition_penalty learning_rate lr
+    lr_scheduler_type warmup_steps warmup_ratio weight_decay num_epochs epochs num_train_epochs
+    max_steps dataset dataset_name dataset_size output_dir save_steps logging_steps lora_alpha
+    lora_dropout alpha dropout token user format_output response_format stream language units
+    explain explanation reasoning thought prefix_caching detail limit os operating_system cpu
+    cpu_cores packing shuffle region currency name_of_user notes note comment description
 """
 """Arguments that do not change an answer: they are accepted, and reported as ignored."""
 
@@ -305,8 +304,23 @@ VALUES: Mapping[str, Mapping[str, Mapping[str, Value]]] = {
 SWITCHES: Mapping[str, Mapping[str, Value]] = {plain(name): row for name, row in _FLAGS.items()}
 """Fields by switch."""
 
-WITHOUT_EFFECT = frozenset(map(plain, _WITHOUT_EFFECT.split()))
-"""Arguments that are reported as ignored."""
+WITHOUT_EFFECT = frozenset(map(plain, _WITHOUT_EFFECT.split())).union(
+    plain(flag)
+    for engine in ENGINES.values()
+    if engine.container_start is not None
+    for flag in engine.container_start.unrelated_flags
+    if flag.startswith("--")
+)
+"""Arguments that are reported as ignored, flags of engines that change no memory among them."""
+
+GPU_LAYERS = frozenset(map(plain, ("n_gpu_layers", "num_gpu_layers", "gpu_layers", "ngl")))
+"""How many layers lie on the GPUs, as llama.cpp says it."""
+
+OLLAMA_GPU_LAYERS = plain("num_gpu")
+"""How Ollama says it; elsewhere a number of GPUs."""
+
+THE_MOST = frozenset(("max", "maximum", "most", "as many as possible", "as long as possible"))
+"""Texts that ask for a limit, which an answer gives whatever is sent."""
 
 NOT_SET = frozenset((
     "", "null", "none", "nil", "undefined", "default", "defaults", "auto", "automatic", "any",

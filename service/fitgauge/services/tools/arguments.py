@@ -6,19 +6,25 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Struct
 from rapidfuzz import fuzz, process
 
+from fitgauge.engine.serving.registry import ENGINES, engine_named
+from fitgauge.engine.training.workload import Method
 from fitgauge.errors import InvalidRequestError
 from fitgauge.refused_values import in_words
 from fitgauge.services.ask.commands import pasted_command
 from fitgauge.services.tools.aliases import (
     FIELDS,
+    GPU_LAYERS,
     GPU_MEMORY,
+    OLLAMA_GPU_LAYERS,
     SWITCHES,
+    THE_MOST,
+    VALUES,
     WITHIN,
     WITHOUT_EFFECT,
     Value,
@@ -26,6 +32,7 @@ from fitgauge.services.tools.aliases import (
 )
 from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
 from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
+from fitgauge.services.training_fit.launchers.registry import tools_by_word
 
 _SPELLING = 86
 """Similarity in percent from which a misspelt name is read as the nearest one."""
@@ -34,6 +41,7 @@ _COMMAND = "command"
 _MOST = 60
 """Arguments of a call."""
 
+_LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
 _COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
 _PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]|(?<=\w)\s+(?=[\w-]+=)")
@@ -133,8 +141,14 @@ class _Reader:
     def _take(self, key: str, value: Any) -> bool:  # noqa: ANN401 - JSON is any
         """Read one argument. Returns False where its name means nothing."""
         word = plain(key)
+        if isinstance(value, Mapping) and (inner := self._within(key, value)):
+            self.take(inner)
+            return True
         if key not in self._accepted and word in SWITCHES and _is_switch(value):
             self._switch(key, SWITCHES[word], value)
+            return True
+        if word in GPU_LAYERS or (word == OLLAMA_GPU_LAYERS and self._reads_gguf()):
+            self.notes.append(f"ignored {key}={_shown(value)}: judged with all layers on GPUs")
             return True
         name = self._field_named(key)
         if name is None:
@@ -149,11 +163,33 @@ class _Reader:
         field = self._accepted[name]
         if is_not_set(field, value):
             return True
+        if name in _LIMITED and str(value).strip().lower() in THE_MOST:
+            self.notes.append(f"{name} {_shown(value)}: see the limits of the answer")
+            return True
         if word in _COMPUTE_DTYPES and "quantization" in name and _is_sixteen_bit(value):
             self.notes.append(f"{key} {value}: the weights as published")
             return True
         self._set(key, field, value)
         return True
+
+    def _within(self, key: str, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments in an object, where its keys name any: {"name": .., "count": ..} of
+        a GPU."""
+        if (field := self._accepted.get(key)) is not None and field.kind == "counts":
+            return {}
+        names = {inner: f"{key}_{inner}" for inner in value}
+        known = {
+            inner: name if self.is_name(name) else inner
+            for inner, name in names.items()
+            if self.is_name(name) or self.is_name(inner)
+        }
+        return {known.get(inner, names[inner]): one for inner, one in value.items() if known}
+
+    def _reads_gguf(self) -> bool:
+        """Return whether the engine is of llama.cpp: by its name, else by a model's tag."""
+        sent = str(self.fields.get("engine", ""))
+        name = engine_named(re.sub(r"[^a-z0-9]", "", sent.lower()))
+        return ENGINES[name].reads_gguf if name else ":" in str(self.fields.get("model", ""))
 
     def _field_named(self, key: str) -> str | None:
         """Return the field that a name means: exactly, by an alias, or nearly."""
@@ -269,6 +305,23 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
     return Arguments(_request(tool, reader.fields), reader.fields, reader.notes, shown)
 
 
+def training_named(tool: Tool, sent: Mapping[str, Any]) -> str | None:
+    """Return the argument to a tool of serving that names a training: its task, method or tool."""
+    accepted = fields_of(tool.request)
+    for key, value in sent.items() if tool.training else ():
+        names, word = FIELDS.get(plain(key), [plain(key)]), plain(str(value))
+        if not accepted.keys().isdisjoint((key, *names)):
+            continue
+        meant = VALUES.get(names[0], {}).get(word, {names[0]: word})
+        if (
+            meant.get("task") == "training"
+            or meant.get("method") in get_args(Method)
+            or (names[0] == "trainer" and word in tools_by_word())
+        ):
+            return f"{key}={_shown(value)}"
+    return None
+
+
 def _request(tool: Tool, fields: dict[str, Any]) -> Struct:
     """Return the request. Raises InvalidRequestError for a value out of bounds."""
     try:
@@ -340,7 +393,11 @@ def _of_text(text: str, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any
         key, separator, value = re.sub(r"\s*[=:]\s*", "\0", part, count=1).partition("\0")
         pieces = value.split(",")
         # What follows the sign is a value, also where it is a name elsewhere ("fp8", "lora").
-        values = [piece for at, piece in enumerate(pieces) if at == 0 or not is_name(piece, key)]
+        values = [
+            piece
+            for at, piece in enumerate(pieces)
+            if at == 0 or not is_name(_name_and_value(piece, is_name)[0], key)
+        ]
         if separator:
             yield key.strip(_QUOTES), ",".join(values).strip(_QUOTES)
         else:
@@ -351,13 +408,16 @@ def _of_text(text: str, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any
 
 
 def _name_and_value(text: str, is_name: Callable[..., bool]) -> tuple[str, Any]:
-    """Return "kv cache fp8" as a name and its value; a name alone is true."""
+    """Return "kv cache fp8" and "fp8 kv cache" as a name and its value; a name alone is true."""
     words = text.split()
-    for end in range(len(words) - 1, 0, -1):
-        name = " ".join(words[:end])
-        if is_name(name) and not is_name(text):
-            return name, " ".join(words[end:])
-    return text, True
+    if is_name(text):
+        return text, True
+    ends = range(len(words) - 1, 0, -1)
+    pairs = [(" ".join(words[:end]), " ".join(words[end:])) for end in ends]
+    pairs += [(value, name) for name, value in reversed(pairs)]
+    named = [pair for pair in pairs if is_name(pair[0])]
+    # A switch is the name of last resort: it may be a value ("fp8").
+    return min(named, key=lambda pair: plain(pair[0]) in SWITCHES, default=(text, True))
 
 
 def _flags(text: str) -> Iterator[tuple[str, Any]]:

@@ -52,6 +52,8 @@ class Tool(NamedTuple):
     """Examples of options; empty for a tool that takes none."""
     asks_hub: bool = True
     """Whether a model's facts may come from the Hub."""
+    training: str = ""
+    """The tool that answers where the arguments are those of a training."""
 
 
 _MODEL = Parameter("model", "Hugging Face ID, a usual name (llama 3.3 70b), or a size (7b).")
@@ -87,6 +89,7 @@ TOOLS: dict[str, Tool] = {
             ("model",),
             {"model": "Qwen/Qwen3-32B", "gpu": "RTX 4090"},
             "kv_cache_dtype=fp8, max_num_seqs=64",
+            training="check_training_fit",
         ),
         Tool(
             "check_training_fit",

@@ -116,6 +116,7 @@ class ToolAnswer(Struct, kw_only=True, omit_defaults=True):
     ] = UNSET
     seconds_to_first_token: Annotated[Gib, doc("Likewise.")] = UNSET
     max_context: Annotated[Count, doc("The longest context that fits.")] = UNSET
+    max_concurrency: Annotated[Count, doc("The most requests at once that fit.")] = UNSET
     max_micro_batch_size: Count = UNSET
     """The largest micro-batch that fits."""
     max_sequence_length: Annotated[Count, doc("Training: the longest sequences that fit.")] = UNSET

@@ -12,7 +12,7 @@ from fitgauge.services.explain_log.schemas import ExplainLogRequest
 from fitgauge.services.facade import Services
 from fitgauge.services.models_for_gpu.schemas import ModelsForGpuRequest
 from fitgauge.services.recommend.schemas import RecommendRequest
-from fitgauge.services.tools.arguments import Arguments, parse
+from fitgauge.services.tools.arguments import Arguments, parse, training_named
 from fitgauge.services.tools.errors import ToolCallError, UnknownToolError, explain
 from fitgauge.services.tools.faces import TOOLS, Tool
 from fitgauge.services.tools.lists import (
@@ -41,8 +41,13 @@ class Tools:
         if tool is None:
             raise UnknownToolError(name)
         fields, options = sent, ""
+        named = training_named(tool, sent)
+        if named is not None:
+            tool = TOOLS[tool.training]
         try:
             call = parse(tool, sent)
+            if named is not None:
+                call.notes.insert(0, f"answered by {tool.name}: {named}")
             fields, options = call.fields, call.options
             return await self._answer(tool, call)
         except FitgaugeError as error:

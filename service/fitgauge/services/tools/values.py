@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, inspect
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.tools.aliases import NOT_SET, VALUES, Value, plain
+from fitgauge.services.tools.aliases import FIELDS, GPU_MEMORY, NOT_SET, VALUES, Value, plain
 
 Kind = Literal["integer", "integers", "number", "boolean", "choice", "counts", "text", "texts"]
 
@@ -140,8 +140,6 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
         value = ", ".join(map(_text, value))
     elif isinstance(value, dict) and field.kind == "counts":
         return {field.name: {_text(key): _integer(field, one) for key, one in value.items()}}
-    elif isinstance(value, dict):
-        value = " ".join(_text(one) for one in value.values() if one is not None)
     word = plain(_text(value))
     if field.kind != "boolean" and word in VALUES.get(field.name, ()):
         return dict(VALUES[field.name][word])
@@ -163,11 +161,21 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
 
 
 def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(_of_object(key, one) for key, one in value.items() if one is not None)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()
+
+
+def _of_object(key: str, value: object) -> str:
+    """Return a part of a name that is sent as an object: of a GPU its count and memory too."""
+    meant, text = FIELDS.get(plain(key), ()), _text(value)
+    if isinstance(value, int):
+        text = f"x{text}" if "gpu_count" in meant else f"{text}GB" if GPU_MEMORY in meant else text
+    return text
 
 
 def _name(field: Field, value: object) -> str:

@@ -75,9 +75,9 @@ def fit_answer(
     if answer.verdict == "unsupported":
         short.answer = one_decimal(answer.summary)
     else:
-        limit = answer.limits.max_context_length if answer.limits else None
-        if limit and answer.verdict != "does_not_fit":
-            short.max_context = limit
+        if answer.limits and answer.verdict != "does_not_fit":
+            short.max_context = answer.limits.max_context_length or UNSET
+            short.max_concurrency = answer.limits.max_concurrency or UNSET
         load = f"at {context:,} tokens" if isinstance(context, int) else "as asked"
         if isinstance(requests, int) and requests > 1:
             load += f" x {requests:,} requests"
@@ -194,6 +194,10 @@ def _sentence(subject: str, short: ToolAnswer, load: str, probability: float | N
         text += f"; {probability:.0%} likely"
     if short.max_context is not UNSET:
         text += f"; {short.max_context:,} tokens at most"
+        if short.max_concurrency is not UNSET:
+            text += (
+                f", or {short.max_concurrency:,} request{'s' if short.max_concurrency > 1 else ''}"
+            )
     if short.max_micro_batch_size is not UNSET and short.verdict != "does_not_fit":
         most = short.max_micro_batch_size
         text += f"; {most} sequence{'s' if most > 1 else ''} at most"

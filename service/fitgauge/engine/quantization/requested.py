@@ -114,8 +114,7 @@ _WITH_BITS = re.compile(
 
 
 def _spelled(name: str) -> str:
-    """Return a name as the tables spell it, without bits beside one that has so many: "4-bit AWQ",
-    "Q4_K_M (4-bit)"."""
+    """Return a name as the tables spell it, less the bits that are said again: "4-bit AWQ"."""
     plain = re.sub(r"[\s.\-/()\[\],:]+", "_", name.lower()).strip("_")
     plain = re.sub(r"(\d)_?bits?(?![a-z])", r"\1bit", plain)
     key = plain.removeprefix("gguf_").removesuffix("_gguf")

@@ -2,10 +2,8 @@
 
 Nothing is dropped silently: an argument sets a field, or is reported as ignored, or is refused."""
 
-import json
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -31,6 +29,7 @@ from fitgauge.services.tools.aliases import (
     plain,
 )
 from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
+from fitgauge.services.tools.pairs import pairs
 from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
 from fitgauge.services.training_fit.launchers.registry import tools_by_word
 
@@ -44,9 +43,6 @@ _MOST = 60
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
 _COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
-_PAIR = re.compile(r"[,;\n]\s*(?=[\w-]+\s*[=:])|[;\n]|(?<=\w)\s+(?=[\w-]+=)")
-_QUOTES = " \t'\""
-_FLAG = re.compile(r"(?:^|\s)--?[a-zA-Z]")
 
 
 class Arguments(NamedTuple):
@@ -177,13 +173,14 @@ class _Reader:
         a GPU."""
         if (field := self._accepted.get(key)) is not None and field.kind == "counts":
             return {}
-        names = {inner: f"{key}_{inner}" for inner in value}
-        known = {
-            inner: name if self.is_name(name) else inner
-            for inner, name in names.items()
-            if self.is_name(name) or self.is_name(inner)
+        whole = {inner: f"{key}_{inner}" for inner in value}
+        named = {inner: name if self.is_name(name) else inner for inner, name in whole.items()}
+        if not any(map(self.is_name, named.values())):
+            return {}
+        return {
+            name if self.is_name(name) else whole[inner]: value[inner]
+            for inner, name in named.items()
         }
-        return {known.get(inner, names[inner]): one for inner, one in value.items() if known}
 
     def _reads_gguf(self) -> bool:
         """Return whether the engine is of llama.cpp: by its name, else by a model's tag."""
@@ -290,7 +287,7 @@ def parse(tool: Tool, sent: Mapping[str, Any]) -> Arguments:
     options = sent.get(OPTIONS)
     reader.take({key: value for key, value in sent.items() if key != OPTIONS})
     if options is not None:
-        reader.take_options(dict(_pairs(options, reader.is_name)))
+        reader.take_options(dict(pairs(options, reader.is_name)))
     reader.finish()
     missing = [name for name in tool.required if name not in reader.fields]
     if missing:
@@ -369,74 +366,3 @@ def _split(name: str, text: str, accepted: Mapping[str, Field]) -> tuple[str, di
             text = f"{text[: match.start()]} {text[match.end() :]}"
             text = re.sub(r"^\W*(?:with|and|using|in)?\b\W*|\W*(?:with|and|using)?\W*$", "", text)
     return text.strip(), besides
-
-
-def _pairs(options: object, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:
-    """Yield the keys and values of `options`: text, flags of a command, JSON, or an object."""
-    if isinstance(options, str) and options.strip().startswith(("{", "[")):
-        try:
-            options = json.loads(options)
-        except ValueError:
-            options = str(options).strip().strip("{}[]")
-    if isinstance(options, Mapping):
-        yield from ((str(key), value) for key, value in options.items())
-    elif isinstance(options, list):
-        for one in options:
-            yield from _pairs(one, is_name)
-    elif isinstance(options, str) and options.strip().lower() not in ("null", "none", "{}"):
-        yield from _flags(options) if _FLAG.search(options) else _of_text(options, is_name)
-
-
-def _of_text(text: str, is_name: Callable[..., bool]) -> Iterator[tuple[str, Any]]:
-    """Yield the pairs of `key=value, key value`; a name alone is true."""
-    for part in _PAIR.split(text):
-        key, separator, value = re.sub(r"\s*[=:]\s*", "\0", part, count=1).partition("\0")
-        pieces = value.split(",")
-        # What follows the sign is a value, also where it is a name elsewhere ("fp8", "lora").
-        values = [
-            piece
-            for at, piece in enumerate(pieces)
-            if at == 0 or not is_name(_name_and_value(piece, is_name)[0], key)
-        ]
-        if separator:
-            yield key.strip(_QUOTES), ",".join(values).strip(_QUOTES)
-        else:
-            pieces = key.split(",")
-        for piece in pieces:
-            if (not separator or piece not in values) and piece.strip(_QUOTES):
-                yield _name_and_value(piece.strip(_QUOTES), is_name)
-
-
-def _name_and_value(text: str, is_name: Callable[..., bool]) -> tuple[str, Any]:
-    """Return "kv cache fp8" and "fp8 kv cache" as a name and its value; a name alone is true."""
-    words = text.split()
-    if is_name(text):
-        return text, True
-    ends = range(len(words) - 1, 0, -1)
-    pairs = [(" ".join(words[:end]), " ".join(words[end:])) for end in ends]
-    pairs += [(value, name) for name, value in reversed(pairs)]
-    named = [pair for pair in pairs if is_name(pair[0])]
-    # A switch is the name of last resort: it may be a value ("fp8").
-    return min(named, key=lambda pair: plain(pair[0]) in SWITCHES, default=(text, True))
-
-
-def _flags(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the pairs of `--key value --switch`."""
-    try:
-        words = shlex.split(text.replace(",", " "))
-    except ValueError:
-        words = text.split()
-    key: str | None = None
-    for word in words:
-        if re.match(r"--?[a-zA-Z]", word):
-            if key is not None:
-                yield key, True
-            key, _, value = word.lstrip("-").partition("=")
-            if value:
-                yield key, value
-                key = None
-        elif key is not None:
-            yield key, word
-            key = None
-    if key is not None:
-        yield key, True

@@ -97,7 +97,7 @@ class ResponseBuilder:
         self._costs = costs
         self._prompts = prompts
 
-    def pick(self, pick: Pick) -> Recommendation:
+    def pick(self, pick: Pick[Option]) -> Recommendation:
         """Return one of the options that are shown first."""
         shown = self.settled(pick.option)
         shown.roles = list(pick.roles)
@@ -237,7 +237,9 @@ class ResponseBuilder:
             )
         return cost
 
-    def summary(self, picks: Sequence[Pick], shown: Sequence[Recommendation], total: int) -> str:
+    def summary(
+        self, picks: Sequence[Pick[Option]], shown: Sequence[Recommendation], total: int
+    ) -> str:
         """Return the options in a sentence each, the first with its need. shown: as they are
         answered."""
         first, best = picks[0].option, shown[0]

@@ -3,8 +3,9 @@ fastest, one with headroom, one with the weights as published."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
 from fitgauge.services.recommend.gpu_options import Plan
 from fitgauge.services.recommend.objectives import order
@@ -45,10 +46,21 @@ REASONS: dict[Role, str] = {
 }
 
 
-class Pick(NamedTuple):
+class Deployment(Protocol):
+    """What is picked: GPUs of one kind."""
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The GPU."""
+
+
+Picked = TypeVar("Picked", bound=Deployment)
+
+
+class Pick(NamedTuple, Generic[Picked]):
     """An option that is shown first."""
 
-    option: Option
+    option: Picked
     """The option."""
     roles: list[Role]
     """What it is best at."""
@@ -59,9 +71,28 @@ class Pick(NamedTuple):
         return " and ".join(REASONS[role] for role in self.roles)
 
 
+def picked(best: Iterable[tuple[Role, Picked]], others: Iterable[Picked]) -> list[Pick[Picked]]:
+    """Return up to five of the best by each role, and of fewer than three also others on further
+    GPUs."""
+    picks: list[Pick[Picked]] = []
+    for role, option in best:
+        pick_of_option = next((pick for pick in picks if pick.option is option), None)
+        if pick_of_option is not None:
+            if role not in pick_of_option.roles:
+                pick_of_option.roles.append(role)
+        elif len(picks) < MOST_OPTIONS:
+            picks.append(Pick(option, [role]))
+    for option in others:
+        if len(picks) >= FEWEST_OPTIONS:
+            break
+        if all(pick.option.accelerator.id != option.accelerator.id for pick in picks):
+            picks.append(Pick(option, ["alternative"]))
+    return picks
+
+
 def shortlist(
     front: Sequence[Option], objective: Objective, has_command: Callable[[Plan], bool]
-) -> list[Pick]:
+) -> list[Pick[Option]]:
     """Return up to five options, the best by the objective first. has_command: whether a known
     checkpoint can be loaded for a plan.
 
@@ -72,20 +103,8 @@ def shortlist(
     usable = _some(usable, _is_readable)
     usable = _some(usable, lambda option: option.gpus.bit_count() == 1)
     priced = _some(usable, lambda option: option.criteria[4] < inf)
-    picks: list[Pick] = []
-    for role, option in _best(usable, priced, objective):
-        pick_of_option = next((pick for pick in picks if pick.option is option), None)
-        if pick_of_option is not None:
-            if role not in pick_of_option.roles:
-                pick_of_option.roles.append(role)
-        elif len(picks) < MOST_OPTIONS:
-            picks.append(Pick(option, [role]))
-    for option in sorted((*priced, *usable), key=lambda option: option.criteria[4]):
-        if len(picks) >= FEWEST_OPTIONS:
-            break
-        if all(pick.option.accelerator.id != option.accelerator.id for pick in picks):
-            picks.append(Pick(option, ["alternative"]))
-    return picks
+    others = sorted((*priced, *usable), key=lambda option: option.criteria[4])
+    return picked(_best(usable, priced, objective), others)
 
 
 def _best(

@@ -38,11 +38,10 @@ from fitgauge.services.recommend.option_schemas import TrainingRecommendation
 from fitgauge.services.recommend.pages import page_of
 from fitgauge.services.recommend.pareto import dominates
 from fitgauge.services.recommend.schemas import Objective, RecommendAnswer, RecommendRequest
-from fitgauge.services.recommend.shortlist import REASONS
+from fitgauge.services.recommend.shortlist import Pick
 from fitgauge.services.recommend.training_shortlist import (
     Layout,
     Trained,
-    TrainingPick,
     order,
     trained_on,
     training_shortlist,
@@ -108,7 +107,7 @@ class TrainingRecommender:
                 request, model, _gpu_limits(request, self._catalog, _costs(request, self._catalog))
             ),
             understood_as=training_fields(
-                request, model, picks[0].trained.layout.workload, objective
+                request, model, picks[0].option.layout.workload, objective
             ),
         )
 
@@ -234,13 +233,13 @@ class TrainingRecommender:
         )
 
     def _pick(
-        self, pick: TrainingPick, request: RecommendRequest, model: Model
+        self, pick: Pick[Trained], request: RecommendRequest, model: Model
     ) -> TrainingRecommendation:
         """Return one of the options that are shown first."""
-        shown = self._recommendation(pick.trained, request, model)
+        shown = self._recommendation(pick.option, request, model)
         shown.roles = list(pick.roles)
-        reason = " and ".join(REASONS[role] for role in pick.roles)
-        shown.reason = f"{_METHODS[shown.method]}: {reason}" if not request.method else reason
+        method = "" if request.method else f"{_METHODS[shown.method]}: "
+        shown.reason = f"{method}{pick.reason}"
         return shown
 
     def _fits(self, layout: Layout, accelerator: Accelerator) -> bool:
@@ -362,11 +361,11 @@ def _base(request: RecommendRequest, model: Model) -> TrainingWorkload:
     return training_workload(with_defaults(question, method, None, 1, model.spec), model.spec, 1)
 
 
-def _summary(model: Model, picks: Sequence[TrainingPick], total: int) -> str:
+def _summary(model: Model, picks: Sequence[Pick[Trained]], total: int) -> str:
     """Return the best option of every method in a sentence."""
     sentences = []
-    for method in dict.fromkeys(pick.trained.layout.workload.method for pick in picks):
-        best = next(pick for pick in picks if pick.trained.layout.workload.method == method).trained
+    for method in dict.fromkeys(pick.option.layout.workload.method for pick in picks):
+        best = next(pick for pick in picks if pick.option.layout.workload.method == method).option
         gpus = answers.gpu_count_in_words(best.accelerator, best.gpus)
         price = f", from {best.criteria[4]:.2f} USD an hour" if best.criteria[4] < inf else ""
         needs, has = gib(best.layout.required.expected), gib(best.accelerator.usable.expected)

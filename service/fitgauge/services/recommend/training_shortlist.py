@@ -14,13 +14,7 @@ from fitgauge.services.recommend.costs import Costs
 from fitgauge.services.recommend.option_schemas import Role
 from fitgauge.services.recommend.pareto import Criteria
 from fitgauge.services.recommend.schemas import Objective
-from fitgauge.services.recommend.shortlist import (
-    FEWEST_OPTIONS,
-    HEADROOM,
-    MOST_OPTIONS,
-    ROLES,
-    WIDEST,
-)
+from fitgauge.services.recommend.shortlist import HEADROOM, ROLES, WIDEST, Pick, picked
 
 
 class Layout(NamedTuple):
@@ -59,34 +53,12 @@ class Trained(NamedTuple):
         return self.accelerator.usable.expected - self.layout.required.expected
 
 
-class TrainingPick(NamedTuple):
-    """A deployment that is shown first."""
-
-    trained: Trained
-    """The deployment."""
-    roles: list[Role]
-    """What it is best at among those of its method."""
-
-
-def training_shortlist(front: Sequence[Trained], objective: Objective) -> list[TrainingPick]:
+def training_shortlist(front: Sequence[Trained], objective: Objective) -> list[Pick[Trained]]:
     """Return up to five deployments: of several methods the best of each by the objective, then
     the cheapest, the fastest and one with headroom of the first.
 
     Options without a price are taken only where there is no other."""
-    picks: list[TrainingPick] = []
-    for role, trained in _best(front, objective):
-        pick_of_gpu = next((pick for pick in picks if pick.trained is trained), None)
-        if pick_of_gpu is not None:
-            if role not in pick_of_gpu.roles:
-                pick_of_gpu.roles.append(role)
-        elif len(picks) < MOST_OPTIONS:
-            picks.append(TrainingPick(trained, [role]))
-    for trained in sorted(front, key=lambda one: one.criteria[4]):
-        if len(picks) >= FEWEST_OPTIONS:
-            break
-        if all(pick.trained.accelerator.id != trained.accelerator.id for pick in picks):
-            picks.append(TrainingPick(trained, ["alternative"]))
-    return picks
+    return picked(_best(front, objective), sorted(front, key=lambda one: one.criteria[4]))
 
 
 def _best(front: Sequence[Trained], objective: Objective) -> Iterator[tuple[Role, Trained]]:

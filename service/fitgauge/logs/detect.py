@@ -7,15 +7,19 @@ from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.start_log.lines import Line, clean_lines
 from fitgauge.engine.serving.start_log.measurements import StartLog
 from fitgauge.engine.serving.start_log.names import gpu_name
+from fitgauge.engine.serving.workload import EngineName
 from fitgauge.logs import out_of_memory, torch_oom
 
 
-def detect(text: str, command: str | None = None) -> StartLog | None:
+def detect(
+    text: str, command: str | None = None, engine: EngineName | None = None
+) -> StartLog | None:
     """Return what a log says; None where it holds no measurement and no out-of-memory message.
-    command: the launch command, read as one more line of the log."""
+    command: the launch command, read as one more line of the log. engine: that is said to have
+    written it, which decides where one wraps another."""
     printed = clean_lines(text)
     lines = printed + (clean_lines(command) if command else [])
-    parser = _parser(lines)
+    parser = _parser(lines, engine)
     log = parser.read(lines) if parser else StartLog(engine=None, gpu=gpu_name(lines))
     numbers = torch_oom.read(printed) or out_of_memory.read_numbers(printed)
     kind = out_of_memory.memory_kind(printed, of_an_engine=bool(log.readings))
@@ -39,7 +43,7 @@ def detect(text: str, command: str | None = None) -> StartLog | None:
     )
 
 
-def _parser(lines: list[Line]) -> LogParser | None:
+def _parser(lines: list[Line], engine: EngineName | None) -> LogParser | None:
     """Return the parser with the most signatures in the text, but a wrapper's before that of the
     engine whose log it holds; None where none is there."""
     hits = {
@@ -51,6 +55,11 @@ def _parser(lines: list[Line]) -> LogParser | None:
             key=lambda parser: not parser.wraps_another,
         )
     }
-    wrapping = (parser for parser in hits if parser.wraps_another and hits[parser] >= 2)
+    named = ENGINES[engine].log_parser if engine else None
+    wrapping = (
+        parser
+        for parser in hits
+        if parser.wraps_another and hits[parser] >= (1 if parser is named else 2)
+    )
     best = next(wrapping, None) or max(hits, key=lambda parser: hits[parser])
     return best if hits[best] else None

@@ -51,6 +51,7 @@ def test_awq_takes_the_widest_group_that_divides_the_rows_of_experts(rows, group
         ("GPTQ 8 bit", "gptq_int8"),
         ("8-bit (bitsandbytes)", "llm_int8"),
         ("Q4_K_M (4-bit)", "Q4_K_M"),
+        ("fp16 (no quantization)", "fp16"),
         ("FP16", "fp16"),
     ],
 )

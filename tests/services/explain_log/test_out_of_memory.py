@@ -120,6 +120,12 @@ def test_every_message_is_answered_without_a_model_or_a_gpu(explain, name):
     assert len({fix.change for fix in answer.fixes}) == len(answer.fixes)
 
 
+def test_an_engine_that_is_sent_decides_whose_lines_a_wrapped_engine_printed(explain):
+    text = f"source=sched.go\nllama_model_load: error\n{MESSAGES['llama.cpp'][0]}"
+    assert explain(text).engine == "llama.cpp"
+    assert explain(text, engine="ollama").engine == "ollama"
+
+
 @pytest.mark.parametrize("name", MESSAGES)
 def test_every_message_is_answered_with_a_model_and_a_gpu(explain, name):
     text, _ = MESSAGES[name]

@@ -3,7 +3,15 @@
 import pytest
 
 from fitgauge.errors import InvalidRequestError
-from fitgauge.services.tools.aliases import FIELDS, GPU_MEMORY, SWITCHES, VALUES, plain
+from fitgauge.services.tools.aliases import (
+    FIELDS,
+    GPU_MEMORY,
+    GPUS_PER_NODE,
+    NODES,
+    SWITCHES,
+    VALUES,
+    plain,
+)
 from fitgauge.services.tools.arguments import parse
 from fitgauge.services.tools.faces import TOOLS, option_keys
 from fitgauge.services.tools.values import fields_of
@@ -62,6 +70,9 @@ def more(tool, **sent):
         ({"options": "tool_call_parser=hermes, n_gpu_layers=99"}, {}),
         ({"rope_scaling": {"factor": 4}}, {"rope_scaling_factor": 4.0}),
         ({"concurrency": "max"}, {}),
+        ({"gpus_per_node": "8", "nodes": 2}, {"gpu_count": 16}),
+        ({"nodes": 2, "gpu_count": 16}, {"gpu_count": 16}),
+        ({"options": {"OLLAMA_CONTEXT_LENGTH": 4096}}, {"context_length": 4096}),
         ({"options": ""}, {}),
         ({"options": None}, {}),
         ({"max_num_seqs": 16}, {"max_num_seqs": 16}),
@@ -125,6 +136,12 @@ def test_an_object_of_a_gpu_holds_its_name_count_and_memory():
         "models": "7b",
         "gpus": "L40S x2, H100",
     }
+
+
+def test_several_machines_are_counted_before_the_machine():
+    assert (
+        fields("check_fit", model="7b", gpu="p5.48xlarge", num_nodes=2)["gpu"] == "2x p5.48xlarge"
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +211,7 @@ def test_every_alias_means_a_field_that_exists():
     targets = {name for names in FIELDS.values() for name in names}
     targets |= {name for row in SWITCHES.values() for name in row}
     targets |= {name for rows in VALUES.values() for row in rows.values() for name in row}
-    assert targets - {GPU_MEMORY} <= ALL_FIELDS
+    assert targets - {GPU_MEMORY, GPUS_PER_NODE, NODES} <= ALL_FIELDS
     assert set(VALUES) <= ALL_FIELDS
 
 

@@ -33,6 +33,8 @@ FIELDS = {
         ("context_length", 4096.0, 4096),
         ("context_length", "200 thousand", 200_000),
         ("sequence_length", "4k", 4096),
+        ("token_budget", "10B tokens", 10_000_000_000),
+        ("token_budget", "1.5 billion", 1_500_000_000),
         ("concurrency", "8 users", 8),
         ("max_seconds_to_first_token", "500 ms", 0.5),
         ("max_seconds_to_first_token", "2 s", 2.0),

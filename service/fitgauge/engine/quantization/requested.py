@@ -113,7 +113,7 @@ _WITH_BITS = re.compile(
 )
 
 
-def _spelled(name: str) -> str:
+def _spelled_whole(name: str) -> str:
     """Return a name as the tables spell it, less the bits that are said again: "4-bit AWQ"."""
     plain = re.sub(r"[\s.\-/()\[\],:]+", "_", name.lower()).strip("_")
     plain = re.sub(r"(\d)_?bits?(?![a-z])", r"\1bit", plain)
@@ -126,6 +126,13 @@ def _spelled(name: str) -> str:
     if _is_known(both):
         return both
     return parts["stem"] if bits in parts["stem"] and _is_known(parts["stem"]) else key
+
+
+def _spelled(name: str) -> str:
+    """Return a name as the tables spell it, else what stands before a remark in brackets."""
+    key = _spelled_whole(name)
+    before = re.sub(r"[(\[].*", "", name) or name
+    return key if _is_known(key) or before == name else _spelled_whole(before)
 
 
 def _is_known(key: str) -> bool:

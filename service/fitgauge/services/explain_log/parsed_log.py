@@ -53,7 +53,8 @@ def read(request: ExplainLogRequest, engines: Engines) -> ParsedLog:
     """Return the log and the question in it. Raises InvalidRequestError where nothing is
     recognised, or where the model or the GPU is missing of a launch that did not run out of
     memory."""
-    log = detect(request.log, request.command)
+    engine = words.engine(request.engine) if request.engine else None
+    log = detect(request.log, request.command, engine)
     if log is None:
         raise InvalidRequestError(
             "Nothing in this text is a measurement that is known here.",

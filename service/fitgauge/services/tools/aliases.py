@@ -12,6 +12,10 @@ Value = str | int | float | bool
 GPU_MEMORY = "gpu memory"
 """No field: the memory of the GPU, which belongs to its name."""
 
+NODES = "nodes"
+GPUS_PER_NODE = "gpus per node"
+"""No fields: machines, and the GPUs of one of them, which make the number of GPUs."""
+
 _TOKENS = ("context_length", "sequence_length", "context_lengths")
 _REQUESTS = ("micro_batch_size", "concurrency", "concurrencies")
 _FORMAT = ("quantization", "quantizations")
@@ -34,9 +38,12 @@ _NAMES: Mapping[tuple[str, ...], str] = {
         "vram gpu_memory gpu_memory_gb vram_gb gpu_vram gpu_memory_gib vram_gib gpu_ram memory"
     ),
     ("gpu_count", "max_gpu_count"): (
-        "num_gpus n_gpus ngpu gpus_count number_of_gpus count nproc_per_node world_size "
+        "num_gpus n_gpus ngpu gpus_count number_of_gpus count quantity qty world_size "
         "num_processes num_gpu num_devices device_count"
     ),
+    ("max_gpu_count",): "max_gpus",
+    (NODES,): "nodes num_nodes nnodes node_count machines num_machines instance_count",
+    (GPUS_PER_NODE, "gpu_count"): "gpus_per_node num_gpus_per_node gpu_per_node nproc_per_node",
     _TOKENS: (
         "context_length context_lengths sequence_length max_model_len max_length ctx ctx_len "
         "ctx_size context n_ctx num_ctx max_context max_context_length context_window "

@@ -19,6 +19,8 @@ from fitgauge.services.tools.aliases import (
     FIELDS,
     GPU_LAYERS,
     GPU_MEMORY,
+    GPUS_PER_NODE,
+    NODES,
     OLLAMA_GPU_LAYERS,
     SWITCHES,
     THE_MOST,
@@ -30,7 +32,7 @@ from fitgauge.services.tools.aliases import (
 )
 from fitgauge.services.tools.faces import OPTIONS, Tool, option_keys
 from fitgauge.services.tools.pairs import pairs
-from fitgauge.services.tools.values import Field, fields_of, is_not_set, read
+from fitgauge.services.tools.values import Field, fields_of, is_not_set, read, whole_number
 from fitgauge.services.training_fit.launchers.registry import tools_by_word
 
 _SPELLING = 86
@@ -40,6 +42,7 @@ _COMMAND = "command"
 _MOST = 60
 """Arguments of a call."""
 
+_OF_MACHINES = (NODES, GPUS_PER_NODE)
 _LIMITED = ("concurrency", "context_length", "sequence_length", "micro_batch_size")
 _SIXTEEN_BIT = frozenset(("bf16", "bfloat16", "fp16", "float16", "half", "16", "16bit"))
 _COMPUTE_DTYPES = frozenset(map(plain, ("dtype", "torch_dtype")))
@@ -70,6 +73,8 @@ class _Reader:
         self.options: dict[str, Any] = {}
         """Fields set by `options`."""
         self._memory: str | None = None
+        self._machines: dict[str, int] = {}
+        """GPUS_PER_NODE and NODES."""
 
     def take(self, sent: Mapping[str, Any]) -> None:
         """Read arguments of the face, exact names before aliases."""
@@ -156,6 +161,9 @@ class _Reader:
         if name == GPU_MEMORY:
             self._memory = str(value)
             return True
+        if name in _OF_MACHINES:
+            self._machines[name] = whole_number(Field(name, "integer"), value)
+            return True
         field = self._accepted[name]
         if is_not_set(field, value):
             return True
@@ -198,6 +206,9 @@ class _Reader:
             return name
         if word in WITHOUT_EFFECT or word in FIELDS or word in SWITCHES:
             return None
+        for engine in ENGINES:  # variables: OLLAMA_CONTEXT_LENGTH
+            if (name := self._by_alias(word.removeprefix(plain(engine)))) is not None:
+                return name
         near = process.extractOne(
             word, [*by_word, *FIELDS], scorer=fuzz.ratio, score_cutoff=_SPELLING
         )
@@ -210,11 +221,12 @@ class _Reader:
 
     def _by_alias(self, word: str) -> str | None:
         """Return the field of an alias: one of the face before others."""
-        targets = [
-            name for name in FIELDS.get(word, ()) if name in self._accepted or name == GPU_MEMORY
-        ]
+        besides = {GPU_MEMORY, *(_OF_MACHINES if "gpu_count" in self._accepted else ())}
+        targets = [name for name in FIELDS.get(word, ()) if name in {*self._accepted, *besides}]
         if GPU_MEMORY in targets:
             return GPU_MEMORY if "gpu" in targets else None
+        if targets and targets[0] in _OF_MACHINES:
+            return targets[0]
         on_face = [name for name in targets if name in self._face]
         return next(iter(on_face or targets), None)
 
@@ -266,7 +278,12 @@ class _Reader:
         self.fields[name] = value
 
     def finish(self) -> None:
-        """Join the memory of a GPU with its name."""
+        """Join the memory of a GPU with its name, and count the GPUs of several machines."""
+        nodes, each = self._machines.get(NODES, 1), self._machines.get(GPUS_PER_NODE)
+        if each is not None:
+            self.fields.setdefault("gpu_count", nodes * each)
+        elif nodes > 1 and "gpu_count" not in self.fields and "gpu" in self.fields:
+            self.fields["gpu"] = f"{nodes}x {self.fields['gpu']}"
         if self._memory is not None and "gpu" in self._accepted:
             memory = re.sub(r"^(\d+(?:\.\d+)?)$", r"\1GB", self._memory.strip())
             name = self.fields.get("gpu", "")

@@ -15,7 +15,7 @@ Kind = Literal["integer", "integers", "number", "boolean", "choice", "counts", "
 
 _NUMBER = re.compile(
     r"(?<![a-z0-9.])(?P<digits>\d{1,3}(?:[, _]\d{3})+(?![0-9])(?:\.\d+)?"
-    r"|\d+(?:\.\d+)?(?:e\+?\d{1,2})?|\.\d+)\s?(?P<unit>%|ms(?![a-z])|(?:[kmgt]i?b?|thousand|million)(?![a-z]))?|"
+    r"|\d+(?:\.\d+)?(?:e\+?\d{1,2})?|\.\d+)\s?(?P<unit>%|ms(?![a-z])|(?:[kmgt]i?b?|bn?|thousand|million|billion)(?![a-z]))?|"
     r"(?P<word>[a-z]+[- ]?)(?P<after>\d+(?:\.\d+)?)(?![a-z0-9.])",
     re.IGNORECASE,
 )
@@ -36,7 +36,7 @@ _LONGEST = 60
 
 _SHARES = ("_utilization", "_fraction", "_rate")
 _GIB = {"m": 1 / 1024, "g": 1.0, "t": 1024.0}
-_POWERS = {"k": 1, "thousand": 1, "m": 2, "million": 2, "g": 3, "t": 4}
+_POWERS = {"k": 1, "thousand": 1, "m": 2, "million": 2, "g": 3, "b": 3, "billion": 3, "t": 4}
 
 
 class Field(NamedTuple):
@@ -136,10 +136,10 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
     number that cannot be read."""
     if isinstance(value, list):
         if field.kind == "integers":
-            return {field.name: [_integer(field, one) for one in value]}
+            return {field.name: [whole_number(field, one) for one in value]}
         value = ", ".join(map(_text, value))
     elif isinstance(value, dict) and field.kind == "counts":
-        return {field.name: {_text(key): _integer(field, one) for key, one in value.items()}}
+        return {field.name: {_text(key): whole_number(field, one) for key, one in value.items()}}
     word = plain(_text(value))
     if field.kind != "boolean" and word in VALUES.get(field.name, ()):
         return dict(VALUES[field.name][word])
@@ -147,7 +147,7 @@ def read(field: Field, value: object) -> dict[str, Value | list[Value] | dict[st
         case "boolean":
             return {field.name: _boolean(field, value)}
         case "integer":
-            return {field.name: _integer(field, value)}
+            return {field.name: whole_number(field, value)}
         case "number":
             return {field.name: _number(field, value)}
         case "integers":
@@ -205,7 +205,8 @@ def _choice(field: Field, word: str, text: str) -> str:
     return by_word.get(word, text)
 
 
-def _integer(field: Field, value: object) -> int:
+def whole_number(field: Field, value: object) -> int:
+    """Return the one whole number in a value. Raises InvalidRequestError where there is none."""
     return _whole(field, value, _number(field, value))
 
 
@@ -258,7 +259,7 @@ def _in_unit(field: Field, number: float, unit: str) -> float:
         return number
     if unit == "ms":
         return number / 1000
-    written_out = unit in ("thousand", "million")
+    written_out = unit in ("thousand", "million", "billion")
     thousand = 1024 if "length" in field.name and not written_out else 1000
     return number * float(thousand ** _POWERS[unit if written_out else unit[0]])
 

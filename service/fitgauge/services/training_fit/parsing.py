@@ -22,7 +22,7 @@ _METHODS: Mapping[str, Method] = {
     "pretraining": "full", "fft": "full", "lora": "lora",
     "rslora": "lora", "peft": "lora", "dora": "dora", "qlora": "qlora", "qlora4bit": "qlora",
 }  # fmt: skip
-_METHOD_WITHIN = re.compile(r"\b(?:qlora|rslora|dora|lora|full)\b")
+_METHOD_WITHIN = re.compile(r"\b(?:qlora|rslora|dora|lora|full|pretraining)\b")
 _PRECISIONS: Mapping[str, Precision] = {
     "mixedbf16": "mixed_bf16", "mixed": "mixed_bf16", "amp": "mixed_bf16", "ampbf16": "mixed_bf16",
     "bf16mixed": "mixed_bf16",

@@ -22,7 +22,6 @@ def on_cpu(log: StartLog) -> StartLog:
             for reading in log.readings
         ),
         flags={name: value for name, value in log.flags.items() if name not in _SPLIT},
-        remarks=tuple(remark for remark in log.remarks if remark != "partial_offload"),
     )
 
 

@@ -540,6 +540,22 @@ def test_a_fraction_of_bits_is_the_file_whose_type_has_about_as_many(ask, writte
     assert any("mix types in a way of their own" in note for note in answer.missing)
 
 
-def test_layers_that_a_command_keeps_in_host_memory_are_named(ask):
-    answer = ask("llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 8192 -ngl 12 on a 4090")
-    assert any("`-ngl` is not read" in note for note in answer.missing)
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("llama-server -hf ggml-org/gpt-oss-120b-GGUF -c 8192 -ngl 12 on a 4090", "-ngl 12"),
+        ("gpt-oss-120b on a 4090 with -ngl 12", "-ngl 12"),
+        ("gpt-oss-120b on a 4090 in llama.cpp, 12 layers on the GPU", "-ngl 12"),
+        ("gpt-oss-120b on 24gb with --n-cpu-moe 30", "--n-cpu-moe 30"),
+    ],
+)
+def test_layers_that_a_question_keeps_in_host_memory_are_judged(ask, text, flags):
+    answer = ask(text).answer
+    assert answer["verdict"] == "fits"
+    assert answer["launch"]["command"].endswith(flags)
+    assert "GiB of host memory" in answer["summary"]
+
+
+def test_tensors_that_a_command_keeps_in_host_memory_by_other_names_are_named(ask):
+    answer = ask("llama-server -hf ggml-org/gpt-oss-20b-GGUF -c 8192 -ot attn=CPU on a 4090")
+    assert any("`-ot` is not read" in note for note in answer.missing)

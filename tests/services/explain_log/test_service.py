@@ -212,11 +212,28 @@ def test_the_name_in_a_file_is_told_to_its_owner(explain):
         explain(LLAMA_CPP.format(name="Our Own 7B Instruct"), gpu="RTX 3060")
 
 
+def test_layers_on_the_host_are_those_that_the_log_says(explain):
+    """llama.cpp b9849 on a laptop: 18 of Qwen3.5 9B's layers and output on the card, in a file of
+    5.5 GiB: 3123.80 MiB there, 2555.45 in host memory with the embeddings."""
+    log = (
+        "print_info: file type   = Q4_K - Medium\nload_tensors: offloaded 18/33 layers to GPU\n"
+        "load_tensors:      Vulkan0 model buffer size =  3123.80 MiB\n"
+        "load_tensors:   CPU_Mapped model buffer size =  2555.45 MiB\n"
+        "llama_kv_cache:    Vulkan0 KV buffer size =   160.00 MiB\n"
+        "llama_context: n_ctx = 8192\n"
+    )
+    answer = explain(log, gpu="RTX 3060 Laptop", model="Qwen/Qwen3.5-9B")
+    assert answer.understood_as["n_gpu_layers"] == 18
+    assert row(answer, "kv_cache").within
+    assert row(answer, "weights").estimated == pytest.approx(3123.80 * 1024**2, rel=0.07)
+
+
 def test_a_file_without_an_id_is_read_by_its_own_name_and_format(explain):
     answer = explain(LLAMA_CPP.format(name="Qwen2.5 7B Instruct"), gpu="RTX 3060")
     assert answer.understood_as["model"] == "Qwen/Qwen2.5-7B-Instruct"
     assert answer.understood_as["quantization"].lower() == "q4_k_m"
     assert row(answer, "weights").within
+    assert "n_gpu_layers" not in answer.understood_as  # all of them
     assert answer.case.question["model"] == "Qwen/Qwen2.5-7B-Instruct"
     published = explain(
         LLAMA_CPP.format(name="x"), gpu="RTX 3060", model="Qwen/Qwen2.5-7B-Instruct"

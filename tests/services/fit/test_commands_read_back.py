@@ -146,6 +146,8 @@ OPTIONS: dict[str, tuple[Question, bool | float | str]] = {
     "kv_offload_gib": ({}, 16.0),
     "disaggregation": ({}, "prefill"),
     "language_model_only": ({}, True),
+    "n_gpu_layers": ({}, 20),
+    "n_cpu_moe": ({"model": "Qwen/Qwen3-30B-A3B"}, 20),
 }
 """Questions in which each option does something, and a value of it."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fitgauge.engine.quantity import GIB
+from fitgauge.engine.quantity import GIB, MIB
 from fitgauge.engine.serving.registry import ENGINES
 from fitgauge.engine.serving.workload import EngineName
 from fitgauge.errors import InvalidRequestError
@@ -104,6 +104,72 @@ def test_what_does_not_fit_whole_is_offered_with_weights_on_the_host(check_fit: 
     )
     assert answer.launch is None
     assert answer.host_memory is None
+
+
+HYBRID = {"model": "Qwen/Qwen3.5-9B", "quantization": "q4_k_m", "language_model_only": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "posted"),
+    [
+        # llama.cpp b9849, 18 of 33 layers on the card: KV 160.00, RS 100.50, compute 498.00
+        (
+            {"gpu": "RTX 3060 Laptop", "max_batched_tokens": 2048, "n_gpu_layers": 18, **HYBRID},
+            {"kv_cache": 160.0, "state_cache": 100.5, "activations": 498.0},
+        ),
+        ({"gpu": "RTX 3060 Laptop", "n_gpu_layers": 0, **HYBRID}, {"weights": 0, "kv_cache": 0}),
+    ],
+)
+def test_layers_that_are_stated_are_those_that_llamacpp_keeps(check_fit: Check, fields, posted):
+    """Weights of host memory and of the GPU are together those of the whole model."""
+    asked = {"engine": "llama.cpp", "context_length": 8192, "detail": "full"}
+    answer = check_fit(**asked, **fields)
+    terms = {term.name: term.bytes / MIB for term in answer.terms}
+    assert {name: terms[name] for name in posted} == pytest.approx(posted, rel=0.01)
+    whole = check_fit(**asked, **{**fields, "n_gpu_layers": 999})
+    of_both = answer.host_memory.total_bytes + sum(answer_bytes(answer))
+    assert of_both == sum(answer_bytes(whole))
+    assert str(fields["n_gpu_layers"]) in answer.launch.command
+
+
+def answer_bytes(answer: FitAnswer) -> list[int]:
+    held = ("weights", "kv_cache", "state_cache")
+    return [term.bytes for term in answer.terms if term.name in held]
+
+
+def test_experts_in_host_memory_leave_the_layers_divided_as_they_were(check_fit: Check) -> None:
+    """llama.cpp build 5622, all experts of Qwen3-30B-A3B Q4_K_M on the CPU: 135.76 + 648.66 MiB on
+    two cards."""
+    asked = {"model": "Qwen/Qwen3-30B-A3B", "quantization": "q4_k_m", "engine": "llama.cpp"}
+    answer = check_fit(**asked, gpu="2x RTX 4090", n_cpu_moe=999, detail="full")
+    sizes = [
+        term.bytes / MIB for stage in answer.ranks for term in stage.terms if term.name == "weights"
+    ]
+    assert sum(sizes) == pytest.approx(135.76 + 648.66, abs=0.01)
+    assert "--n-cpu-moe 48" in answer.launch.command
+    assert "--tensor-split" not in answer.launch.command
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({"model": "Qwen/Qwen3-32B", "gpu": "RTX 3060 12GB", "n_gpu_layers": 60}, "n_gpu_layers"),
+        ({"model": "Qwen/Qwen3-235B-A22B", "gpu": "RTX 4090", "n_cpu_moe": 20}, "n_cpu_moe"),
+    ],
+)
+def test_where_stated_layers_do_not_fit_other_numbers_are_offered(check_fit, fields, sent):
+    asked = {"engine": "llama.cpp", "quantization": "q4_k_m", "context_length": 8192}
+    answer = check_fit(**asked, **fields)
+    assert answer.verdict == "does_not_fit"
+    assert answer.suggestions[0].request.keys() == {sent}
+    assert check_fit(**asked, **fields | answer.suggestions[0].request).verdict == "fits"
+
+
+def test_engines_without_such_layers_ignore_them(check_fit: Check) -> None:
+    asked = {"model": "Qwen/Qwen3-8B", "gpu": "RTX 4090", "engine": "vllm"}
+    answer = check_fit(**asked, n_gpu_layers=10)
+    assert answer.per_gpu == check_fit(**asked).per_gpu
+    assert any("ignores `n_gpu_layers`" in note.message for note in answer.warnings)
 
 
 def test_dense_layers_that_stay_on_the_host_are_counted_off_the_gpu(check_fit: Check) -> None:

@@ -176,14 +176,18 @@ def test_encoders_that_a_release_loads_all_the_same_are_counted(check):
 @pytest.mark.parametrize(
     "flag, verdict",
     [
-        ("--n-cpu-moe 36", None),
-        ("-ot exps=CPU", None),
-        ("-ngl 20", None),
+        ("--n-cpu-moe 36", "fits"),
+        ("--n-cpu-moe 4", "does_not_fit"),
+        ("--cpu-moe", "fits"),
+        ("-ot exps=CPU", "fits"),
+        ("-ot ffn_up_exps=CPU", None),
+        ("-ngl 12", "fits"),
+        ("-ngl 20", "does_not_fit"),
         ("-ngl 37", "does_not_fit"),
         ("-ngl all", "does_not_fit"),
     ],
 )
-def test_weights_of_some_layers_in_host_memory_are_not_said_not_to_fit(check, flag, verdict):
+def test_weights_of_stated_layers_in_host_memory_are_judged(check, flag, verdict):
     text = f"llama-server -hf ggml-org/gpt-oss-120b-GGUF -c 32768 {flag}"
     (server,) = check(text, gpu="RTX 4090").servers
     assert server.verdict == verdict

@@ -115,7 +115,7 @@ def multiplied_by_cpu(
     )
     held = sum(on_host(share) * size for share, size in _layer_groups(sharded))
     return HostPart(
-        read_bytes=read * sharded.scale + cache_bytes * offload.layers / spec.layers,
+        read_bytes=read * sharded.scale + cache_bytes * min(1, offload.layers / spec.layers),
         held_bytes=held * sharded.scale,
         step=CPU_GBPS[machine],
         link=link_rates(accelerator),

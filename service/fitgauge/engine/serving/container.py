@@ -131,11 +131,9 @@ class ContainerStart(NamedTuple):
     quantizations: Mapping[str, str] = {}
     """Methods that its flag names otherwise than requests do."""
 
-    host_weights: frozenset[str] = frozenset()
-    """Flags that keep weights in host memory, by layers or tensors."""
-
-    gpu_layers: str = ""
-    """The flag of how many layers stay on the GPUs, the output as one more; empty without one."""
+    host_weights: str = ""
+    """The flag that keeps tensors in host memory by their names; what no request says of them is
+    `override_tensor` in the log's flags. Empty without one."""
 
     unrelated_flags: frozenset[str] = frozenset()
     """Flags that change no memory of the GPU."""

@@ -11,6 +11,9 @@ from msgspec import Meta, Struct
 
 from fitgauge.field_docs import doc
 
+ALL_LAYERS = 999
+"""What stands for all layers of a model, as people write it."""
+
 
 class EngineOptions(Struct, frozen=True, kw_only=True):
     """Options as a request sends them; None leaves an option out."""
@@ -62,6 +65,22 @@ class EngineOptions(Struct, frozen=True, kw_only=True):
             " that begin alike (kv_offloading_size, hicache_size, host_cache_size, cache_ram)."
             " Running requests need theirs on the GPU all the same. Default 0: off.",
             examples=[64],
+        ),
+    ] = None
+    n_gpu_layers: Annotated[
+        Annotated[int, Meta(ge=0, le=1000)] | None,
+        doc(
+            "llama.cpp, ollama: layers on the GPUs, the output as one more (-ngl, num_gpu); the"
+            " first layers stay in host memory with their KV cache. Default: all on the GPUs.",
+            examples=[20],
+        ),
+    ] = None
+    n_cpu_moe: Annotated[
+        Annotated[int, Meta(ge=0, le=1000)] | None,
+        doc(
+            "llama.cpp: the first layers whose experts stay in host memory (--n-cpu-moe); 999:"
+            " those of all (--cpu-moe). Default 0.",
+            examples=[24],
         ),
     ] = None
     disaggregation: Annotated[

@@ -40,6 +40,10 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
     enforce_eager: bool = False
     cpu_offload_bytes: int = 0
     """Weights of every GPU in host memory."""
+    n_gpu_layers: int | None = None
+    """None where all layers and the output are on the GPUs."""
+    n_cpu_moe: int = 0
+    """0 for a model without experts."""
     kv_cache_memory_bytes: int | None = None
     """The pool of one GPU; None for what is left of the budget."""
     other_memory_bytes: int = 0
@@ -85,6 +89,11 @@ class Workload(EngineOptions, frozen=True, kw_only=True):
         if self.pooling:
             return min(requests, max(1, -(-self.max_batched_tokens // self.context_length)))
         return requests
+
+    @property
+    def offloads(self) -> bool:
+        """Whether weights stay in host memory: so many bytes, or those of stated layers."""
+        return bool(self.cpu_offload_bytes or self.n_cpu_moe) or self.n_gpu_layers is not None
 
     @property
     def kv_offload_bytes(self) -> int:

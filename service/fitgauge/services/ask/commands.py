@@ -32,8 +32,6 @@ _SWITCHES = frozenset({"on", "off", "auto"})
 """Values of flags, where another flag follows: "-fa on -c 8192"."""
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _MOST_FLAGS = 64
-_MOST_LAYERS = 1000
-"""Layers of a model that is not known yet."""
 _AT_START = r"(?<![\w.~/-])"
 """Where a path or an image begins: tried at each of its characters, a long one would take the
 square of its length."""
@@ -90,7 +88,7 @@ def _read(row: Engine, words: Sequence[str], start: int, end: int) -> Pasted | N
         fields.pop("model", None)
     method = fields.get("quantization")
     fields["quantization"] = row.container_start.quantizations.get(str(method), method)
-    offloading = host_weights_flag(read, _MOST_LAYERS)
+    offloading = host_weights_flag(read)
     unread = dict.fromkeys(note.message for note in read.notes)
     if offloading is not None:
         unread[f"`{offloading.name}` is not read: the estimate leaves it out."] = None

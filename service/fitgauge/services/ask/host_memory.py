@@ -4,6 +4,8 @@ import re
 from collections.abc import Collection
 
 from fitgauge.catalog.gpu_match import GpuMatch
+from fitgauge.engine.serving.options import ALL_LAYERS
+from fitgauge.engine.serving.registry import ENGINES
 
 _OFFLOADED = re.compile(
     r"(?<!kv )(?<!cache )\boffload\w*\b[^.?]{0,24}\b(?:ram|cpu|(?:system|host|main) memory)\b"
@@ -17,6 +19,14 @@ _OFFLOADED_SIZE = re.compile(
     re.IGNORECASE,
 )
 """How much of the weights is kept in host memory: vLLM's --cpu-offload-gb in words."""
+_LAYERS = re.compile(
+    r"(?<![\w-])(?:-ngl|--n-gpu-layers|--gpu-layers|n_gpu_layers)[ =:]{0,3}(?P<layers>\d{1,3})\b"
+    r"|\b(?P<said>\d{1,3}) layers (?:on|to|onto|in) (?:the |my )?(?:gpu|vram)\b"
+    r"|(?<![\w-])(?:-ncmoe|--n-cpu-moe|n_cpu_moe)[ =:]{0,3}(?P<experts>\d{1,3})\b"
+    r"|(?<![\w-])(?P<all_experts>-cmoe|--cpu-moe)(?![\w-])",
+    re.IGNORECASE,
+)
+"""Which layers stay there: llama.cpp's flags, without the command around them."""
 _LACKING = re.compile(
     r"more system memory \([^)]*\) than is available \(([\d.]+) gib\)", re.IGNORECASE
 )
@@ -32,15 +42,31 @@ _ENOUGH = 4096.0
 """Where the memory of the machine, or what stays on the GPU, is what is asked for [GiB]."""
 
 
-def offloaded_gib(text: str) -> float | None:
-    """Return how much of the weights of each GPU a text keeps in host memory [GiB]."""
-    match = _OFFLOADED_SIZE.search(text)
-    return float(match["after"] or match["before"]) if match is not None else None
+def offloaded(text: str) -> dict[str, float]:
+    """Return what of the weights a text keeps in host memory, as fields of a request."""
+    fields: dict[str, float] = {}
+    if (match := _OFFLOADED_SIZE.search(text)) is not None:
+        fields["cpu_offload_gib"] = float(match["after"] or match["before"])
+    for match in _LAYERS.finditer(text):
+        if (on_gpus := match["layers"] or match["said"]) is not None:
+            fields["n_gpu_layers"] = int(on_gpus)
+        else:
+            fields["n_cpu_moe"] = int(match["experts"] or ALL_LAYERS)
+    return fields
 
 
 def without_offloaded(text: str) -> str:
-    """Return a text with blanks for that size, which is no GPU's."""
-    return _OFFLOADED_SIZE.sub(lambda match: " " * len(match[0]), text)
+    """Return a text with blanks for those numbers, which are no GPU's."""
+    for pattern in (_OFFLOADED_SIZE, _LAYERS):
+        text = pattern.sub(lambda match: " " * len(match[0]), text)
+    return text
+
+
+def engine_of_layers(fields: Collection[str]) -> str | None:
+    """Return the engine whose flags state layers; None where none are stated."""
+    stated = {"n_gpu_layers", "n_cpu_moe"} & set(fields)
+    rows = (row.name for row in ENGINES.values() if stated <= row.options)
+    return next(rows, None) if stated else None
 
 
 def host_memory(

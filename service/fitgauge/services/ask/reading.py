@@ -26,7 +26,12 @@ from fitgauge.services.ask.formats_meant import (
 from fitgauge.services.ask.grammar import facts, in_tens
 from fitgauge.services.ask.halves import halves
 from fitgauge.services.ask.hardware import choose, other_memory, unknown_gpu
-from fitgauge.services.ask.host_memory import host_memory, offloaded_gib, without_offloaded
+from fitgauge.services.ask.host_memory import (
+    engine_of_layers,
+    host_memory,
+    offloaded,
+    without_offloaded,
+)
 from fitgauge.services.ask.intent import (
     about_training,
     served_adapters,
@@ -158,8 +163,9 @@ class _Choice:
             models = [name for name in models if name not in beyond]
             model, models = (models[0], []) if len(models) == 1 else (None, models)
         settings = self._settings()
-        if not self._training and (offloaded := offloaded_gib(self._text)) is not None:
-            settings["flags"] = {"cpu_offload_gib": offloaded}
+        if not self._training and (flags := offloaded(self._text)):
+            settings["flags"] = flags
+            settings["engine"] = settings.get("engine") or engine_of_layers(flags)
         if self._draft is not None:
             settings["flags"] = {"draft_model": self._draft, "speculative_tokens": _DRAFTED}
         if self._command is not None:

@@ -27,6 +27,8 @@ def launch_fields(log: StartLog) -> dict[str, Any]:
             "max_batched_tokens": log.flags.get("n_ubatch"),
         }
         fields |= {name: value for name, value in named.items() if value is not None}
+    if fields.get("n_gpu_layers") == log.flags.get("layers"):  # "offloaded 29/29 layers to GPU"
+        fields.pop("n_gpu_layers", None)
     if log.flags.get("expert_parallel_on"):
         fields["expert_parallel"] = int(fields.get("tensor_parallel", 1)) * int(
             fields.get("data_parallel", 1)

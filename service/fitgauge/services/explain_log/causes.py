@@ -89,10 +89,6 @@ def _weights(row: ComparisonRow, seen: Seen) -> Iterator[str]:
         "cpu_offload" in seen.log.remarks or seen.log.flags.get("cpu_offload_gib")
     ):
         yield f"weights {gib(-difference)} less: cpu_offload_gb keeps part of them in host memory."
-    elif difference < 0 and "partial_offload" in seen.log.remarks:
-        layers, all_layers = seen.log.flags.get("n_gpu_layers"), seen.log.flags.get("layers")
-        of = f"{layers} of {all_layers} layers are" if layers and all_layers else "a part is"
-        yield f"weights {gib(-difference)} less: {of} on the GPU (n_gpu_layers)."
     elif (
         seen.checked.workload.gpus == 1
         and seen.log.gpu_count is None

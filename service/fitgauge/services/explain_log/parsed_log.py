@@ -160,11 +160,6 @@ def _fields(log: StartLog, request: ExplainLogRequest) -> tuple[dict[str, Any], 
     fields["gpu_count"] = request.gpu_count or (
         log.gpu_count if "tensor_parallel" not in fields else None
     )
-    on_host = sum(
-        reading.value for reading in Measured(log.readings).of_rank("host_weights").values()
-    )
-    if "partial_offload" in log.remarks and on_host and _reads_gguf(log):
-        fields["cpu_offload_gib"] = on_host / GIB / (log.gpu_count or 1)
     return fields, notes
 
 

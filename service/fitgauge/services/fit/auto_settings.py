@@ -217,7 +217,7 @@ class AutoSettings:
         query, split, workload = self._launch.query, self._row.split, self._workload(layout)
         if split is None or workload is None or query.match.unlike:
             return ()
-        if workload.cpu_offload_bytes and not split.supports_offload:
+        if workload.offloads and not split.supports_offload:
             return ()
         try:
             return split.loaded(query.spec, self._launch.weights, workload, query.accelerator)

@@ -7,6 +7,7 @@ from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
 from fitgauge.engine.quantity import GIB
 from fitgauge.engine.serving.fit import ServingLimits
+from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.registry import ENGINES, preferred
 from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest, Suggestion
@@ -202,11 +203,10 @@ def in_host_memory(
     """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it
     holds."""
     row = ENGINES[workload.engine]
-    if (
-        not (row.reads_gguf or row.supports_cpu_offload)
-        or short_bytes <= 0
-        or workload.cpu_offload_bytes
-    ):
+    if not (row.reads_gguf or row.supports_cpu_offload) or short_bytes <= 0:
+        return
+    if workload.offloads:
+        yield from _other_layers(workload, short_bytes, weights_bytes)
         return
     what = "experts" if row.reads_gguf and spec.has_experts else "weights"
     for size in (
@@ -218,6 +218,18 @@ def in_host_memory(
             f"offload {size} GiB of {what} per GPU to host memory",
             {"cpu_offload_gib": size},
         )
+
+
+def _other_layers(workload: Workload, short_bytes: int, weights_bytes: int) -> Iterator[Candidate]:
+    """Yield other numbers of layers where a number is stated: as many fewer on the GPUs as hold
+    what is lacking, the experts of all in host memory."""
+    if workload.n_cpu_moe:
+        yield "keep the experts of all layers in host memory", {"n_cpu_moe": ALL_LAYERS}
+    for margin, _ in _MARGINS[:2]:
+        stays = 1 - short_bytes * margin / max(1, weights_bytes)
+        layers = int((workload.n_gpu_layers or 0) * stays)
+        if layers > 0:
+            yield f"leave {layers} layers on the GPUs", {"n_gpu_layers": layers}
 
 
 def _text_alone(spec: ModelSpec, workload: Workload) -> Candidate | None:
@@ -326,6 +338,7 @@ def _in_short(name: str, value: str | float) -> str:
         "quantization": f"{value} weights",
         "kv_cache_dtype": f"the KV cache in {value}",
         "cpu_offload_gib": f"{value} GiB of weights per GPU in host memory",
+        "n_gpu_layers": f"{value} layers on the GPUs",
         "concurrency": f"{value} requests at once",
         "context_length": f"{value} tokens",
         "gpu_count": f"{value} GPUs",

@@ -334,6 +334,6 @@ def _kind(spec: ModelSpec, workload: Workload, accelerator: Accelerator) -> Hash
 def _split(workload: Workload) -> SplitEstimate | None:
     """Return the two parts of the engine's estimate; None where it is one for this workload."""
     split = ENGINES[workload.engine].split
-    if split is None or (workload.cpu_offload_bytes and not split.supports_offload):
+    if split is None or (workload.offloads and not split.supports_offload):
         return None
     return split

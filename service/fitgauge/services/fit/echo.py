@@ -69,7 +69,8 @@ def _options(workload: Workload) -> dict[str, str | int | float | bool]:
     options = sent_options(workload)
     if not workload.lora_slots:
         options.pop("lora_rank")
-    return {name: value for name, value in options.items() if value or name == "enforce_eager"}
+    off = ("enforce_eager", "n_gpu_layers")
+    return {name: value for name, value in options.items() if value or name in off}
 
 
 def named(model: Model, text: str) -> str:

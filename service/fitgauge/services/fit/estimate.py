@@ -172,9 +172,10 @@ class Estimator:
         """Return what weights and cache of every stage take of a GPU without host memory, less
         what they take with it [bytes]."""
         nothing = [0] * checked.workload.pipeline_parallel
-        if not checked.workload.cpu_offload_bytes:
+        if not checked.workload.offloads:
             return nothing
-        whole = self.possible(self.change(checked.pinned.query, {"cpu_offload_gib": None}))
+        on_gpus = {"cpu_offload_gib": None, "n_gpu_layers": None, "n_cpu_moe": None}
+        whole = self.possible(self.change(checked.pinned.query, on_gpus))
         if whole is None:
             return nothing
         before, after = whole.estimate.stages, checked.estimate.stages

@@ -32,7 +32,7 @@ def is_partly_on_host(workload: Workload) -> bool:
     """Return whether part of the weights lies in host memory: some engines have no such setting."""
     row = ENGINES[workload.engine]
     takes = row.supports_cpu_offload or row.cpu_layers is not None
-    return takes and workload.cpu_offload_bytes > 0
+    return takes and workload.offloads
 
 
 def is_told(checked: FitEstimate) -> bool:

@@ -253,7 +253,8 @@ def _fits_on(count: int, checked: FitEstimate, estimator: Estimator) -> bool:
         return checked.verdict == "fits"
     on_host = checked.workload.tensor_parallel * sum(checked.host_tables)
     least = (checked.prepared.total_bytes - on_host) // count - checked.workload.cpu_offload_bytes
-    if least > checked.estimate.accelerator.usable.expected:
+    states_layers = checked.workload.offloads and not checked.workload.cpu_offload_bytes
+    if not states_layers and least > checked.estimate.accelerator.usable.expected:
         return False
     return estimator.fits(estimator.change(checked.query, {"gpu_count": count}, count=count))
 

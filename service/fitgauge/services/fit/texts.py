@@ -22,7 +22,7 @@ def text_answer(checked: FitEstimate) -> TextSpeedAnswer | None:
     if (
         spec.task != "encode"
         or checked.verdict == "does_not_fit"
-        or workload.cpu_offload_bytes
+        or workload.offloads
         or workload.free_bytes
     ):
         return None

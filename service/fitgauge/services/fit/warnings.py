@@ -126,6 +126,9 @@ def _of_its_fields(checked: FitEstimate) -> Iterator[Note]:
         and checked.query.model.spec.reads_text_alone
     ):
         yield Note("field-ignored", "language_model_only", "The model reads text alone anyway.")
+    if request.cpu_offload_gib and (workload.n_gpu_layers is not None or workload.n_cpu_moe):
+        message = "`cpu_offload_gib` is ignored with `n_gpu_layers` or `n_cpu_moe`."
+        yield Note("field-ignored", "cpu_offload_gib", message)
     if "lora_rank" not in row.ignored and request.lora_rank and not request.lora_slots:
         yield Note("field-ignored", "lora_rank", "`lora_rank` is ignored without `lora_slots`.")
     for name in row.ignored:

@@ -107,7 +107,9 @@ def base_workload(
         ),
         float32=UNQUANTIZED.get(canonical_name(request.quantization or "")) == "F32",
         requantized=is_requantized(request, spec),
-        **(sent_options(request) | _rope_scaling(request, spec, row, context)),  # type: ignore[arg-type]
+        **(
+            _options(request, spec, row) | _rope_scaling(request, spec, row, context)  # type: ignore[arg-type]
+        ),
     )
 
 
@@ -142,6 +144,19 @@ def _offloaded_bytes(amount_gib: float, row: Engine) -> int:
     """Return what is to stay in host memory of each GPU's weights, as the engine takes it
     [bytes]."""
     return int((ceil(amount_gib) if row.offloads_whole_gib else amount_gib) * GIB)
+
+
+def _options(
+    request: FitRequest, spec: ModelSpec, row: Engine
+) -> dict[str, str | int | float | bool]:
+    """Return the options that are sent and that the engine has, but for numbers of layers that
+    leave none in host memory."""
+    options = sent_options(request)
+    if "n_gpu_layers" not in row.options or (request.n_gpu_layers or 0) > spec.layers:
+        options.pop("n_gpu_layers", None)
+    if "n_cpu_moe" not in row.options or not spec.has_experts:
+        options.pop("n_cpu_moe", None)
+    return options
 
 
 def _rope_scaling(

@@ -310,8 +310,7 @@ def _unread(
     question is the same without it."""
     facts = row.container_start
     assert facts is not None
-    named = {*facts.unrelated_flags, *facts.model_flags, *_LORA_FLAGS, *facts.host_weights}
-    named.add(facts.gpu_layers)
+    named = {*facts.unrelated_flags, *facts.model_flags, *_LORA_FLAGS, facts.host_weights}
     for flag in command_flags:
         name = _key(flag)
         harmless = facts.harmless_values.get(name)
@@ -345,18 +344,13 @@ def _asks(log: StartLog) -> object:
     return launch_fields(log), log.model
 
 
-def host_weights_flag(command: ServerCommand, layers: int) -> Flag | None:
-    """Return the flag that keeps weights in host memory, how many of which is not read; None where
-    all stay on the GPUs. layers: of the model."""
+def host_weights_flag(command: ServerCommand) -> Flag | None:
+    """Return the flag that keeps weights in host memory that no request says; None without one."""
     facts = command.engine.container_start
     assert facts is not None
-    everywhere = facts.default_values.get(facts.gpu_layers, frozenset())
-    for flag in command.flags:
-        name, value = _key(flag), flag.value or ""
-        fewer = value not in everywhere and not (value.isdigit() and int(value) > layers)
-        if name in facts.host_weights or (name == facts.gpu_layers and fewer):
-            return flag
-    return None
+    if "override_tensor" not in command.log.flags:
+        return None
+    return next(flag for flag in command.flags if _key(flag) == facts.host_weights)
 
 
 _LORA_FLAGS = frozenset({"--enable-lora", "--max-loras", "--max-lora-rank"})

@@ -101,6 +101,8 @@ def question(
         fields["host_memory_gib"] = max(1.0, memory / GIB)
     fields["settings"] = "defaults"
     fields |= {name: value for name, value in overrides.items() if name not in ("model", "gpu")}
+    if overrides.get("cpu_offload_gib"):
+        fields |= {"n_gpu_layers": None, "n_cpu_moe": None}
     if "gpu" not in fields and overrides.get("gpu"):
         fields |= {"gpu": overrides["gpu"], "gpu_count": ranks}
     dropped: list[RequestNote] = []

@@ -208,7 +208,7 @@ class ManifestChecker:
         answer.verdict = "does_not_fit" if few is not None else fit.verdict
         answer.summary = few.message if few is not None else fit.summary
         answer.fit_probability = fit.fit_probability
-        offloading = host_weights_flag(pending.server.command, model.layers)
+        offloading = host_weights_flag(pending.server.command)
         if offloading is not None and answer.verdict != "fits" and not request.cpu_offload_gib:
             answer.verdict = answer.fit_probability = None
             answer.summary = _of_host_weights(offloading)
@@ -336,7 +336,7 @@ def _of_host_weights(flag: Flag) -> str:
     """Return why a command that keeps weights in host memory has no answer."""
     written = " ".join(filter(None, (flag.name, flag.value)))
     return (
-        f"`{written}` keeps weights in host memory, and how many is not read. Use"
+        f"`{written}` keeps weights in host memory, and how many is not read. Use --n-cpu-moe, or"
         " --cpu-offload-gib for the GiB of them per GPU; with all on the GPU it does not fit."
     )
 

@@ -103,6 +103,8 @@ _NAMES: Mapping[tuple[str, ...], str] = {
     ),
     ("enforce_eager",): "eager disable_cuda_graph eager_mode",
     ("cpu_offload_gib",): "cpu_offload_gb cpu_offload",
+    ("n_gpu_layers",): "ngl gpu_layers num_gpu_layers",
+    ("n_cpu_moe",): "ncmoe cpu_moe_layers",
     ("kv_offload_gib",): "kv_offload kv_offload_gb kv_cache_offload hicache_size",
     ("disaggregation",): "disaggregation_mode role serving_role pd_role",
     ("host_memory_gib",): "host_memory_gb host_ram ram ram_gb system_ram system_memory cpu_memory",

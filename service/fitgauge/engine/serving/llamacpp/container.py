@@ -33,6 +33,9 @@ CONTAINER = ContainerStart(
         "LLAMA_ARG_N_PARALLEL": "-np {}",
         "LLAMA_ARG_UBATCH": "-ub {}",
         "LLAMA_ARG_N_GPU_LAYERS": "-ngl {}",
+        "LLAMA_ARG_N_CPU_MOE": "--n-cpu-moe {}",
+        "LLAMA_ARG_CPU_MOE": "--cpu-moe",
+        "LLAMA_ARG_OVERRIDE_TENSOR": "--override-tensor {}",
         "LLAMA_ARG_CACHE_TYPE_K": "-ctk {}",
         "LLAMA_ARG_CACHE_TYPE_V": "-ctv {}",
     },
@@ -40,8 +43,7 @@ CONTAINER = ContainerStart(
         "-fa": frozenset({"", "1", "auto", "on", "true"}),
         "-ngl": frozenset({"all", "auto", "99", "999", "-1"}),
     },
-    host_weights=frozenset({"--cpu-moe", "--n-cpu-moe", "--override-tensor"}),
-    gpu_layers="-ngl",
+    host_weights="--override-tensor",
     # a batch of fewer tokens than those of one pass (-ub, 512) would narrow that
     harmless_values={"-b": re.compile(r"\A(?:[6-9]\d\d|5[2-9]\d|51[2-9]|\d{4,6})\Z")},
     unrelated_flags=frozenset(

@@ -61,7 +61,10 @@ ENGINE = Engine(
     without_flash_attention=None,
     architectures=ArchitectureList(ARCHITECTURES, (), "at commit 00bdaa1"),
     unsupported_flags=(("data_parallel", "start as many servers"),),
-    options=frozenset({"kv_offload_gib", "rope_scaling_factor", "language_model_only"}),
+    options=frozenset({
+        "kv_offload_gib", "rope_scaling_factor", "language_model_only", "n_gpu_layers",
+        "n_cpu_moe",
+    }),
     language_model=language_model,
     kv_offload=KvOffload(),
     ignored_fields=(
@@ -114,7 +117,7 @@ OLLAMA = ENGINE._replace(
     checkpoint_kinds=("ollama", "gguf"),
     hub_prefix="hf.co/",
     reads_server_variables=True,
-    options=frozenset(),
+    options=frozenset({"n_gpu_layers"}),
     language_model=None,
     kv_offload=None,
     log_parser=LogParser(ollama_log.SIGNATURES, ollama_log.read, wraps_another=True),

@@ -4,7 +4,12 @@ envconfig/config.go."""
 from fitgauge.engine.quantity import MIB
 from fitgauge.engine.serving.engine_facts import Offload
 from fitgauge.engine.serving.launch import Flags, Launch, optional, shell
-from fitgauge.engine.serving.llamacpp.offload import cpu_layers, layer_split, offloaded_split
+from fitgauge.engine.serving.llamacpp.offload import (
+    cpu_layers,
+    layer_split,
+    offloaded_split,
+    states_layers,
+)
 from fitgauge.engine.serving.rope_scaling import trained_positions
 
 
@@ -15,19 +20,17 @@ def command(launch: Launch) -> str:
     tokens = workload.context_length * workload.concurrency
     source = "-m" if launch.repository.startswith(("/", ".", "~")) else "-hf"
     flags: Flags = ["llama-server", source, launch.repository, "-c", tokens]
-    on_host = workload.cpu_offload_bytes
     offload = Offload(0, 0)
-    if launch.weights is not None and on_host:
+    if launch.weights is not None and workload.offloads:
         offload = cpu_layers(spec, launch.weights, workload)
+    if launch.weights is not None or not workload.offloads:
         flags += ["-ngl", spec.layers + 1 - offload.layers if offload.layers else "all"]
         flags += optional(("--n-cpu-moe", offload.experts or None))
-    elif not on_host:
-        flags += ["-ngl", "all"]
     gpus, free = workload.pipeline_parallel, workload.free_bytes
     split = layer_split(spec.layers, gpus, offload.layers, free)
     if launch.weights is not None and offload.experts:
         split = offloaded_split(spec, launch.weights, workload, offload)
-    if free or (offload.experts and gpus > 1):
+    if free or (offload.experts and gpus > 1 and not states_layers(workload)):
         flags += ["--tensor-split", ",".join(map(str, split.counts))]
     if workload.language_model_only:
         flags.append("--no-mmproj")
@@ -68,9 +71,12 @@ def ollama_command(launch: Launch) -> str:
             "OLLAMA_FLASH_ATTENTION=1",
             f"OLLAMA_KV_CACHE_TYPE={workload.kv_cache_dtype.lower()}",
         ]
-    if batch is None:
+    numbers = {"batch": batch, "gpu": workload.n_gpu_layers}
+    parameters = {name: number for name, number in numbers.items() if number is not None}
+    if not parameters:
         return shell([*settings, "ollama", "run", launch.repository])
-    name = f"batch-{batch}"
-    modelfile = shell(["printf", f"FROM {launch.repository}\\nPARAMETER num_batch {batch}\\n"])
+    name = "-".join(f"{name}-{number}" for name, number in parameters.items())
+    lines = "".join(f"PARAMETER num_{name} {number}\\n" for name, number in parameters.items())
+    modelfile = shell(["printf", f"FROM {launch.repository}\\n{lines}"])
     create = shell(["ollama", "create", name, "-f", "Modelfile"])
     return f"{modelfile} > Modelfile && {create} && {shell([*settings, 'ollama', 'run', name])}"

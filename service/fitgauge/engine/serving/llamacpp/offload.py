@@ -116,7 +116,7 @@ class LayerSplit(NamedTuple):
     ranges: tuple[range, ...]
     """The layers of every GPU."""
     output: int
-    """The number of the GPU that has the output layer."""
+    """The number of the GPU that has the output layer; -1 where it stays on the host."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -139,19 +139,30 @@ def layer_split(
 
 @lru_cache(maxsize=512)
 def _layer_split(layers: int, gpu_count: int, start: int, free: tuple[int, ...]) -> LayerSplit:
-    active = layers + 1 - start
+    active = max(0, layers + 1 - start)
     ends = tuple(accumulate(free or (1,) * gpu_count))
     firsts = [start + -(-end * active // ends[-1]) for end in (0, *ends)]
     edges = [min(layers, first) for first in firsts]
-    output = max(gpu for gpu in range(gpu_count) if firsts[gpu] <= layers)
+    output = max((gpu for gpu in range(gpu_count) if firsts[gpu] <= layers), default=-1)
     return LayerSplit(tuple(range(*pair) for pair in pairwise(edges)), output)
+
+
+def states_layers(workload: Workload) -> bool:
+    """Return whether a workload says which layers stay on the host, and not how much."""
+    return workload.n_gpu_layers is not None or workload.n_cpu_moe > 0
 
 
 def cpu_layers(
     spec: ModelSpec, sharded: ShardedWeights, workload: Workload, *, experts_first: bool = True
 ) -> Offload:
-    """Return the fewest layers, of a mixture the experts of the fewest layers, that hold what a
-    workload offloads of all GPUs together. experts_first: else whole layers of a mixture too."""
+    """Return the layers that a workload states; else the fewest layers, of a mixture the experts of
+    the fewest layers, that hold what it offloads of all GPUs together. experts_first: else whole
+    layers of a mixture too.
+
+    Source: src/llama-model.cpp, load_tensors (i_gpu_start); common/arg.cpp, --n-cpu-moe."""
+    if states_layers(workload):
+        on_gpus = spec.layers + 1 if workload.n_gpu_layers is None else workload.n_gpu_layers
+        return Offload(max(0, spec.layers + 1 - on_gpus), min(workload.n_cpu_moe, spec.layers))
     wanted = workload.cpu_offload_bytes * workload.pipeline_parallel
     mixture = experts_first and any(share.experts for share in sharded.shares)
     count = saved = 0
@@ -168,9 +179,9 @@ def offloaded_split(
 
     Experts of the first layers on the host leave the first GPUs with little, so the layers are
     divided by the bytes that stay on GPUs: --tensor-split. A GPU takes the layers up to its equal
-    share of them."""
+    share of them. Where the layers are stated, the command is another's, and has none."""
     gpus, free = workload.pipeline_parallel, workload.free_bytes
-    if free or gpus == 1 or not offload.experts:
+    if free or gpus == 1 or not offload.experts or states_layers(workload):
         return layer_split(spec.layers, gpus, offload.layers, free)
     held = [
         gpu_bytes(sharded, range(layer + 1), first=True, last=False, offload=offload)

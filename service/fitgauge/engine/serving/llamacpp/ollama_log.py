@@ -88,7 +88,7 @@ def read(lines: list[Line]) -> StartLog:
         gpu=gpu_name(lines),
         gpu_count=llamacpp.devices(readings) or device_count(lines),
         flags=flags,
-        remarks=llamacpp.remarks_of(loaded, flags),
+        remarks=llamacpp.remarks_of(loaded),
         readings=tuple(readings),
         outcome=outcome(
             loaded,

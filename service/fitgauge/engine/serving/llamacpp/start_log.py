@@ -8,6 +8,8 @@ import re
 
 from msgspec import structs
 
+from fitgauge.engine.serving.llamacpp.tensor_overrides import expert_layers
+from fitgauge.engine.serving.options import ALL_LAYERS
 from fitgauge.engine.serving.start_log.arguments import argument
 from fitgauge.engine.serving.start_log.lines import Line
 from fitgauge.engine.serving.start_log.measurements import (
@@ -96,14 +98,17 @@ _OPTIONS = {
     "n_parallel": re.compile(r" (?:-np|--parallel)[ =](\d{1,5})"),
     "n_ubatch": re.compile(r" (?:-ub|--ubatch-size)[ =](\d{1,7})"),
     "n_gpu_layers": re.compile(r" (?:-ngl|--n-gpu-layers|--gpu-layers)[ =](\d{1,4})"),
+    "n_cpu_moe": re.compile(r" (?:-ncmoe|--n-cpu-moe)[ =](\d{1,4})"),
 }
+_ALL_EXPERTS = re.compile(r" (?:-cmoe|--cpu-moe)(?![\w-])")
+_OVERRIDE = re.compile(r" (?:-ot|--override-tensor)[ =][\"']?([^\s\"']{1,512})")
 _UNIFIED = re.compile(r" (?:--kv-unified|-kvu)(?![\w-])")
 _NO_PROJECTOR = re.compile(r" --no-mmproj(?:-auto)?(?![\w-])")
 """--no-mmproj-offload keeps the projector, in the machine's memory."""
 _CACHE_OPTION = re.compile(r" (?:-ct|--cache-type-)(?P<part>[kv])[ =](?P<type>\w{2,8})")
 OPTIONS = (
     *(name for pattern in _OPTIONS.values() for name in re.findall(r"--[a-z-]+", pattern.pattern)),
-    *("--cache-type-k", "--cache-type-v"),
+    *("--cache-type-k", "--cache-type-v", "--cpu-moe", "--override-tensor"),
 )
 _SLOT = re.compile(r"n_slots = (?P<slots>\d{1,5}), n_ctx_slot = (?P<context>\d{1,9})")
 _CACHE_TYPE = re.compile(r"K \((?P<type>\w{2,8})\)")
@@ -133,7 +138,7 @@ def read(lines: list[Line]) -> StartLog:
         gpu=gpu_name(lines),
         gpu_count=devices(readings) or device_count(lines),
         flags=settings,
-        remarks=remarks_of(lines, settings),
+        remarks=remarks_of(lines),
         readings=tuple(readings),
         outcome=outcome(
             lines,
@@ -234,12 +239,27 @@ def _of_command(lines: list[Line]) -> dict[str, Flag]:
     divided = isinstance(slots, int) and slots > 1 and not _UNIFIED.search(command)
     if divided and isinstance(context, int) and isinstance(slots, int):
         settings |= {"context_length": max(1, context // slots), "concurrency": slots}
+    settings |= _experts_on_host(command, settings)
     if _NO_PROJECTOR.search(command):
         settings["language_model_only"] = True
     formats = {match["part"]: match["type"] for match in _CACHE_OPTION.finditer(command)}
     if len(formats) == 2 and len(set(formats.values())) == 1:  # one alone leaves the other in f16
         settings["kv_cache_dtype"] = formats["k"]
     return settings
+
+
+def _experts_on_host(command: str, settings: dict[str, Flag]) -> dict[str, Flag]:
+    """Return `n_cpu_moe` where other flags say so, and `override_tensor` where one of them keeps
+    what no number of layers says."""
+    overrides = _OVERRIDE.findall(command)
+    count = expert_layers(overrides)
+    if count is None:
+        return {"override_tensor": ",".join(overrides)}
+    if _ALL_EXPERTS.search(command):
+        count = ALL_LAYERS
+    stated = settings.get("n_cpu_moe")
+    count = max(count, stated) if isinstance(stated, int) else count
+    return {"n_cpu_moe": count} if count else {}
 
 
 def model_of(lines: list[Line]) -> str | None:
@@ -269,13 +289,9 @@ def devices(readings: list[Measurement]) -> int | None:
     return len({reading.rank for reading in readings if reading.name == "weights"}) or None
 
 
-def remarks_of(lines: list[Line], flags: dict[str, Flag]) -> tuple[str, ...]:
-    """Return what explains memory in addition to the flags `flags`."""
-    offloaded, layers = flags.get("n_gpu_layers"), flags.get("layers")
+def remarks_of(lines: list[Line]) -> tuple[str, ...]:
+    """Return what explains memory in addition to flags."""
     remarks = {
-        "partial_offload": (
-            isinstance(offloaded, int) and isinstance(layers, int) and offloaded < layers
-        ),
         "projector": has(lines, "clip_model_loader", "mmproj", "clip_ctx"),
         "draft_model": any(
             argument(line.text, "model_draft") for line in lines if "draft" in line.text

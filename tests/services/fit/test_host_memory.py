@@ -50,9 +50,9 @@ def test_room_is_left_for_the_system_and_the_engine():
 
 
 def test_it_comes_first_where_the_machine_is_named_and_the_gpu_alone_does_not_do():
-    """GLM-4.5-Air takes other GPUs else; of Qwen3-32B there is a checkpoint for this one."""
-    mixture = {"model": "zai-org/GLM-4.5-Air"}
-    assert served(**mixture, host_memory_gib=128).suggestions[0].host_memory is not None
+    """MiniMax-M2 takes other GPUs else; of Qwen3-32B there is a checkpoint for this one."""
+    mixture = {"model": "MiniMaxAI/MiniMax-M2"}
+    assert served(**mixture, host_memory_gib=192).suggestions[0].host_memory is not None
     assert served(**mixture).suggestions[0].host_memory is None
     small, partly, *others = served(host_memory_gib=128).suggestions
     assert small.request == {"model": "Qwen/Qwen3-32B-AWQ"}

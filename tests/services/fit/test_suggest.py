@@ -111,7 +111,7 @@ def test_of_a_mixture_its_experts_are_kept_in_host_memory(check_fit: Check) -> N
     offload = next(
         suggestion for suggestion in suggestions if "cpu_offload_gib" in suggestion.request
     )
-    assert "of experts per GPU to host memory" in offload.change
+    assert "of experts to host memory" in offload.change
 
 
 def test_a_mixture_is_offered_under_llama_cpp_with_experts_in_host_memory(check_fit: Check) -> None:
@@ -315,15 +315,49 @@ def test_more_of_what_is_part_of_a_machine_is_never_advised(check_fit: Check) ->
     )
 
 
-def test_host_memory_is_advised_last_of_what_fits(check_fit: Check) -> None:
+@pytest.mark.parametrize(
+    ("fields", "early"),
+    [
+        ({"model": "openai/gpt-oss-120b"}, ["llama.cpp"]),
+        ({"model": "openai/gpt-oss-120b", "engine": "vllm"}, []),
+        ({"model": "MiniMaxAI/MiniMax-M2"}, []),
+        ({"model": "Qwen/Qwen3-32B", "context_length": 32768}, []),
+    ],
+    ids=["fast", "another engine than asked for", "more than desktops hold", "slow"],
+)
+def test_host_memory_is_advised_before_more_gpus_only_where_people_can_read_along(
+    check_fit: Check, fields: dict[str, Any], early: list[str]
+) -> None:
     fitting = [
         one.request
-        for one in check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090").suggestions
+        for one in check_fit(gpu="RTX 4090", **fields).suggestions
         if one.verdict == "fits"
     ]
-    offloaded = ["cpu_offload_gib" in request for request in fitting]
-    assert offloaded == sorted(offloaded)
-    assert not offloaded[0]
+    more = next(number for number, one in enumerate(fitting) if "gpu_count" in one)
+    offloaded = [one for one in fitting if "cpu_offload_gib" in one]
+    assert offloaded
+    assert [one["engine"] for one in fitting[:more] if one in offloaded] == early
+
+
+def test_the_first_sentence_says_how_fast_host_memory_is(check_fit: Check) -> None:
+    answer = check_fit(model="openai/gpt-oss-120b", gpu="RTX 4090")
+    first = answer.suggestions[0]
+    change, _, speed = first.change.partition(": ")
+    assert f"to fit, {change}, {speed}, or take 4 GPUs. As asked" in answer.summary
+
+
+def test_fewer_gpus_with_weights_in_fewer_bits_come_before_many(check_fit: Check) -> None:
+    """A 70B model on RTX 4090: two with four bits, not seven as published."""
+    asked = {"model": "meta-llama/Llama-3.3-70B-Instruct", "gpu": "RTX 4090", "settings": "auto"}
+    answer = check_fit(**asked)
+    few, many = (
+        one.request
+        for one in answer.suggestions
+        if "gpu_count" in one.request and "gpu" not in one.request
+    )
+    assert few == {"model": "casperhansen/llama-3.3-70b-instruct-awq", "gpu_count": 2}
+    assert many == {"gpu_count": 7}
+    assert "; to fit, take 2 GPUs, with casperhansen/llama-3.3-70b-instruct-awq." in answer.summary
 
 
 def test_where_only_more_gpus_help_two_changes_at_once_are_told_too(check_fit: Check) -> None:
@@ -451,4 +485,7 @@ def test_where_nothing_here_does_all_the_first_sentence_says_what_more_or_less_d
 def test_what_needs_other_settings_too_is_not_in_the_first_sentence(check_fit: Check) -> None:
     answer = check_fit(model="Qwen/Qwen3-32B", gpu="RTX 4090", concurrency=16)
     first, *_ = answer.summary.split(". ")
-    assert first == "Qwen/Qwen3-32B does not fit on one RTX 4090; to fit, take 6 GPUs"
+    few = "take 4 GPUs, with Qwen/Qwen3-32B-FP8"
+    assert first == f"Qwen/Qwen3-32B does not fit on one RTX 4090; to fit, {few}"
+    less = next(one for one in answer.suggestions if "concurrency" in one.request)
+    assert less.change.count(", ") > 1

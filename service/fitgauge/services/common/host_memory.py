@@ -14,6 +14,15 @@ ROOM_GIB = 6
 and to the engine's own process [GiB]. Assumed: a GPU's process of vLLM is given about as much in
 Kubernetes (services/common/kubernetes.py)."""
 
+_USUAL_HOST_GIB = 64
+"""Memory that a machine with GPUs is taken to have for each [GiB]. Assumed of desktops; three of
+four rented machines have it. Source of those: memory_gib in catalog/data/instances.jsonl."""
+
+
+def usual_host_holds(host: HostMemory | None) -> bool:
+    """Return whether machines that nobody described hold what is offloaded."""
+    return host is None or host.per_gpu_bytes <= (_USUAL_HOST_GIB - ROOM_GIB) * GIB
+
 
 def exceeds_host(host: HostMemory | None, host_memory_gib: float | None) -> bool:
     """Return whether what is offloaded is more than the machine's memory less ROOM_GIB, or, where

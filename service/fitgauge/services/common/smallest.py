@@ -5,6 +5,7 @@ from typing import Literal, TypeVar
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.quantity import GIB
+from fitgauge.services.common.host_memory import usual_host_holds
 from fitgauge.services.common.need_schemas import MemoryNeed, SmallestGpus
 from fitgauge.services.common.schemas import Suggestion, Verdict
 
@@ -25,11 +26,29 @@ def helps_here(verdict: Verdict | None, suggestions: Iterable[Suggestion]) -> bo
 
 def first_step(suggestions: Iterable[Suggestion], *, offers_host: bool) -> Suggestion | None:
     """Return the first change that fits and is started by a command: before others one that takes
-    neither more GPUs nor the host's memory, unless that is offered."""
+    no more GPUs, and the host's memory only where that is offered or fast enough to read along."""
     fitting = [one for one in suggestions if one.verdict == "fits" and one.launch is not None]
     if offers_host:
         return next(iter(fitting), None)
-    return next(filter(is_here, fitting), next(iter(fitting), None))
+    here = (one for one in fitting if is_here(one) or reads_along(one))
+    return next(here, next(iter(fitting), None))
+
+
+READING_SPEED = 5.0
+"""Tokens a second of one request: some 230 words a minute, as fast as people read (M. Brysbaert,
+How many words do we read per minute?, 2019: 238). What is slower is not shown first."""
+
+
+def reads_along(suggestion: Suggestion) -> bool:
+    """Return whether a change keeps weights in the host's memory, no more than usual machines hold,
+    and yet writes as fast as people read."""
+    speed = suggestion.tokens_per_second_per_request
+    return (
+        "cpu_offload_gib" in suggestion.request
+        and speed is not None
+        and speed.expected >= READING_SPEED
+        and usual_host_holds(suggestion.host_memory)
+    )
 
 
 _LESS = frozenset({"context_length", "concurrency", "sequence_length"})
@@ -47,21 +66,29 @@ def change_here(suggestions: Iterable[Suggestion]) -> str:
 
 
 def change_to_fit(suggestions: Sequence[Suggestion], count: int) -> str:
-    """Return `change_here`; where there is none, more of the `count` GPUs that do all that is asked
-    or the least that is given up: 'take 2 GPUs, or lower context_length to 11,776 tokens'. Empty
-    for none."""
+    """Return `change_here`; where there is none, up to two of: the host's memory where that is fast
+    enough to read along and stands first, more of the `count` GPUs that do all that is asked, the
+    least that is given up: 'take 2 GPUs, or lower context_length to 11,776 tokens'. Empty for
+    none."""
     here = change_here(suggestions)
     if here:
         return here
-    by_less: dict[bool, str] = {}
+    by_cost: dict[int, str] = {}
     for one in suggestions:
         more, less = "gpu_count" in one.request, bool(_LESS & one.request.keys())
-        words = one.change.partition(": ")[0]
-        is_short = " GiB" not in words and ", with " not in words
-        near = is_short and not takes_many_more(one, count)
-        if one.verdict == "fits" and one.launch and more != less and near:
-            by_less.setdefault(less, words)
-    return ", or ".join(by_less[less] for less in sorted(by_less))
+        words, _, result = one.change.partition(": ")
+        if one.verdict != "fits" or not one.launch:
+            continue
+        if reads_along(one):
+            by_cost.setdefault(3 if by_cost else 0, f"{words}, {result}")
+        elif more != less and _is_short(words) and not takes_many_more(one, count):
+            by_cost.setdefault(2 if less else 1, words)
+    return ", or ".join(by_cost[cost] for cost in sorted(by_cost)[:2])
+
+
+def _is_short(change: str) -> bool:
+    """Return whether a change in words is one or two things to do, none with host memory."""
+    return " GiB" not in change and "," not in change.partition(", with ")[2]
 
 
 def takes_many_more(suggestion: Suggestion, count: int) -> bool:

@@ -1,7 +1,7 @@
 """Changes to try where a model does not fit, smallest first. Every candidate is re-estimated before
 it is returned."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fitgauge.engine.accelerator import USUAL_NODE
 from fitgauge.engine.model.spec import ModelSpec
@@ -13,7 +13,8 @@ from fitgauge.engine.serving.workload import EngineName, Workload
 from fitgauge.services.common.schemas import FitRequest, Suggestion
 from fitgauge.services.fit.quantized_repos import QuantizedRepo
 
-Fields = dict[str, str | int | float | bool | None]
+Sent = str | int | float | bool
+Fields = dict[str, Sent | None]
 Candidate = tuple[str, Fields]
 
 GGUF_FORMATS = ("q8_0", "q4_k_m")
@@ -117,7 +118,7 @@ def smaller_elsewhere(engines: Sequence[EngineName]) -> Iterator[tuple[str, dict
 
 def redundant(fields: Fields, suggestion: Suggestion) -> bool:
     """Return whether a change goes further than one that fits: more changes, a larger amount, or an
-    assumed format where a published repository fits."""
+    assumed format where a published repository fits. Fewer GPUs in another format are less."""
     if suggestion.verdict != "fits":
         return False
     sent = {name: value for name, value in fields.items() if value is not None}
@@ -125,8 +126,16 @@ def redundant(fields: Fields, suggestion: Suggestion) -> bool:
         return True
     if not suggestion.request.keys() <= sent.keys():
         return False
+    if _FORMATS & sent.keys() and takes_fewer(sent, suggestion.request):
+        return False
     differing = [name for name, value in suggestion.request.items() if sent[name] != value]
     return not differing or (len(differing) == 1 and differing[0] in _AMOUNTS)
+
+
+def takes_fewer(fields: Mapping[str, Sent], than: Mapping[str, Sent]) -> bool:
+    """Return whether a change takes fewer GPUs than another, where both take more."""
+    counts = fields.get("gpu_count"), than.get("gpu_count")
+    return None not in counts and int(counts[0] or 0) < int(counts[1] or 0)
 
 
 def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
@@ -142,6 +151,7 @@ def dominated(suggestion: Suggestion, others: list[Suggestion]) -> bool:
     return alike[0] is not suggestion or any(one.verdict == "fits" for one in alike)
 
 
+_FORMATS = {"model", "quantization"}
 _AMOUNTS = {"gpu_count", "cpu_offload_gib", "concurrency", "context_length", "model"}
 
 
@@ -201,19 +211,23 @@ def in_host_memory(
     spec: ModelSpec, workload: Workload, short_bytes: int, weights_bytes: int
 ) -> Iterator[Candidate]:
     """As many weights as the fullest GPU lacks room for, and somewhat more; no more than it
-    holds."""
+    holds, of a mixture in a GGUF file at most all experts."""
     row = ENGINES[workload.engine]
     if not (row.reads_gguf or row.supports_cpu_offload) or short_bytes <= 0:
         return
     if workload.offloads:
         yield from _other_layers(workload, short_bytes, weights_bytes)
         return
-    what = "experts" if row.reads_gguf and spec.has_experts else "weights"
-    for size in (
+    by_experts = row.reads_gguf and spec.has_experts
+    what = "experts" if by_experts else "weights"
+    sizes = [
         round(short_bytes * margin / GIB + more, 1)
         for margin, more in _MARGINS
         if short_bytes * margin < weights_bytes
-    ):
+    ]
+    if by_experts and len(sizes) < len(_MARGINS) and short_bytes < weights_bytes:
+        sizes.append(round(weights_bytes / GIB, 1))
+    for size in sizes:
         yield (
             f"offload {size} GiB of {what} per GPU to host memory",
             {"cpu_offload_gib": size},

@@ -3,6 +3,7 @@ Every candidate is re-estimated before it is returned."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from math import inf
 
 from msgspec import structs
 
@@ -17,7 +18,7 @@ from fitgauge.services.common import parsing as words
 from fitgauge.services.common.kubernetes import node_size, nodes
 from fitgauge.services.common.responses import COUNTS, MOST_SUGGESTIONS
 from fitgauge.services.common.schemas import FitRequest, Suggestion
-from fitgauge.services.common.smallest import first_step
+from fitgauge.services.common.smallest import first_step, reads_along
 from fitgauge.services.fit.candidates import (
     Candidate,
     Fields,
@@ -48,8 +49,8 @@ get_accelerator_view_from_cpu_tensor."""
 _LOADS = frozenset({"concurrency", "context_length"})
 """Fields of changes that serve less than was asked."""
 
-_TAKES_MORE = frozenset({"gpu", "gpu_count"}) | _LOADS
-"""Fields of changes that take other GPUs, or serve less than was asked."""
+_MOST_GPUS = max(COUNTS)
+"""Where smaller loads stand among changes that take more GPUs."""
 
 
 class SuggestionSearch:
@@ -114,8 +115,12 @@ def suggestion_of(
 ) -> Suggestion:
     """Return a change as a suggestion: what was estimated, and how to start it."""
     host, each = estimator.host_memory(again), None
+    if host is not None and "cpu_offload_gib" in fields:
+        change = change.replace(f"{fields['cpu_offload_gib']} GiB", gib(host.per_gpu_bytes))
     if host is not None and host.total_bytes > host.per_gpu_bytes:
         change += f" ({gib(host.total_bytes)} of host memory in all)"
+    elif host is not None:
+        change = change.replace(" per GPU", "")
     if "cpu_offload_gib" in fields:
         speed = speed_answer(again)
         each = speed.tokens_per_second_per_request if speed else None
@@ -170,9 +175,8 @@ def suggestions(
             remedies.consider(
                 combined_with(base, again.workload, sure_limits(again), again.count, counts)
             )
-    results = [
-        suggestion for suggestion in remedies.results if not dominated(suggestion, remedies.results)
-    ]
+    results = [one for one in remedies.results if not dominated(one, remedies.results)]
+    results = _fewest_and_plain(results)
     results += (by_cpu := _with_cpu(query, estimator))
     if (
         not by_cpu
@@ -192,21 +196,47 @@ def in_order(
     others: Sequence[Suggestion] = (),
 ) -> list[Suggestion]:
     """Return those that fit before tight ones, so many at most. Of each first what serves all that
-    is asked on these GPUs, then other GPUs and smaller loads, then the host's memory, the fastest
-    first; before those where host memory is sent. others: smaller models and other GPUs."""
+    is asked on these GPUs; then the host's memory where it is offered, or as fast as people read
+    with the engine that was asked for; then a smaller load, more GPUs, the fewest first, a smaller
+    load with other changes, and `others`: smaller models and other GPUs; then what is slower, the
+    fastest first."""
     offers_host = request.host_memory_gib is not None
     elsewhere = set(map(id, others))
+    fast = max(filter(reads_along, results), key=_speed, default=None)
+    if fast is not None and request.engine is not None and "engine" in fast.request:
+        fast = None
 
     def place(suggestion: Suggestion) -> tuple[bool, int, float]:
-        speed = suggestion.tokens_per_second_per_request
-        more = _TAKES_MORE & suggestion.request.keys() or id(suggestion) in elsewhere
-        uses_host = "cpu_offload_gib" in suggestion.request
-        rank = 0
-        if uses_host or more:
-            rank = 1 if uses_host == offers_host else 2
-        return suggestion.verdict != "fits", rank, -speed.expected if speed else 0.0
+        change = suggestion.request
+        if "cpu_offload_gib" in change:
+            early = offers_host or suggestion is fast
+            return suggestion.verdict != "fits", 1 if early else 3, -_speed(suggestion)
+        if id(suggestion) in elsewhere:
+            return suggestion.verdict != "fits", 2, inf
+        if _LOADS & change.keys():
+            return suggestion.verdict != "fits", 2, 0 if len(change) == 1 else _MOST_GPUS
+        count = change.get("gpu_count", 0)
+        return suggestion.verdict != "fits", 2 if count else 0, float(count)
 
     return sorted((*results, *others), key=place)[:most]
+
+
+def _speed(suggestion: Suggestion) -> float:
+    """Return the expected tokens/s of a request; 0 where none is known."""
+    speed = suggestion.tokens_per_second_per_request
+    return speed.expected if speed else 0.0
+
+
+def _fewest_and_plain(results: list[Suggestion]) -> list[Suggestion]:
+    """Return the changes without those that take more GPUs and others besides, but for the one
+    that takes the fewest, with the least changes."""
+    more = [one for one in results if "gpu_count" in one.request and one.verdict == "fits"]
+    fewest = min(
+        more,
+        key=lambda one: (one.request["gpu_count"], len(one.request)),
+        default=None,
+    )
+    return [one for one in results if one not in more or one is fewest or len(one.request) == 1]
 
 
 def with_host_in_words(request: FitRequest, results: Sequence[Suggestion]) -> str:

@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from fitgauge.engine.accelerator import Accelerator
 from fitgauge.engine.quantization.requested import UNQUANTIZED, canonical_name
+from fitgauge.services.common.smallest import READING_SPEED
 from fitgauge.services.recommend.gpu_options import Plan
 from fitgauge.services.recommend.objectives import order
 from fitgauge.services.recommend.option_schemas import Role
@@ -14,10 +15,6 @@ from fitgauge.services.recommend.schemas import Objective
 from fitgauge.services.recommend.search import Option
 
 FEWEST_OPTIONS, MOST_OPTIONS = 3, 5
-
-READING_SPEED = 5.0
-"""Tokens a second of one request: some 230 words a minute, as fast as people read (M. Brysbaert,
-How many words do we read per minute?, 2019: 238). What is slower is not shown first."""
 
 HEADROOM = 0.25
 """Share of the budget that an option with headroom leaves free."""

@@ -20,7 +20,7 @@ four rented machines have it. Source of those: memory_gib in catalog/data/instan
 
 
 def usual_host_holds(host: HostMemory | None) -> bool:
-    """Return whether machines that nobody described hold what is offloaded."""
+    """Return whether a usual machine holds what is offloaded."""
     return host is None or host.per_gpu_bytes <= (_USUAL_HOST_GIB - ROOM_GIB) * GIB
 
 

@@ -78,7 +78,7 @@ _WORDS: Mapping[str, str] = {
     ),
     "runs": (
         r"läuft|laufen|draaien|draait|tourne|tourner|gira(?:re)?|rodar?|funcionar?[áa]?|funktioniert|потянет"
-        r"|запуст\w+|пойд[её]т|działa|uruchomi\w*|çalış\w+|चलेगा|चला"
+        r"|запуст\w+|пойд[её]т|działa|uruchomi\w*|çalış\w+|corre[rn]?|चल\w*|chale(?:ga|gi|ga kya)"
     ),
     "enough": (
         r"reicht|reichen|suffi(?:t|sent|sant)|bastan?|alcanzan?|достаточно|хват(?:ит|ает)"
@@ -92,6 +92,11 @@ _WORDS: Mapping[str, str] = {
         r"(?:an)?trainier\w+|entra[iî]ne\w+|entren\w+|trein(?:ar|o|amento|ando)|addestra\w+"
         r"|обуч\w*|(?:wy)?tren(?:ow\w+|ing\w*)|eğit\w+|ट्रेन"
     ),
+    "lower quantization": (
+        r"(?:bajo|bajar|baj[aá]ndo\w*|reduzc?o|reducir|baixar|reduzir|riduco|baisser)"
+        r" (?:la |a |o )?(?:c|q)uanti\w+"
+    ),
+    "lora": r"лор(?:а|ы|у|ой|е)",
     "quantization": r"quantisierung\w*|quantification|cuantización|quantização|quantizzazione",
     "quantized": r"quantisiert\w*|quantifié\w*|cuantizad\w+|quantizad\w+|квантован\w+",
     "full": (
@@ -113,6 +118,10 @@ _WORDS: Mapping[str, str] = {
         r"nutzern?|benutzern?|anwendern?|utilisateurs?|usu[aá]rios|utenti|пользовател\w*"
         r"|użytkownik\w*|kullanıcı\w*"
     ),
+    "people": (
+        r"leuten?|person(?:en|as|e|nes)|pessoas|personnes|mitarbeiter\w*|kolleg\w+"
+        r"|empleados|funcion[áa]rios|человек\w*|людей|сотрудник\w*|os[oó]b|kişi\w*"
+    ),
     "requests": r"anfragen|requêtes|richieste|peticiones|запрос\w*",
     "samples": r"beispielen?|exemples|ejemplos|exemplos|esempi|przykład\w*",
     "epochs": r"epochen|époques|épocas|epoche",
@@ -128,6 +137,10 @@ _WORDS: Mapping[str, str] = {
     "bit": r"бит\w*|bit(?:ach|y|ów|ow\w+)",
     "laptop": r"port[aá]til|ordinateurs? portables?|portatile|ноутбук\w*|laptopie|dizüstü",
     "one": r"jedn(?:ą|ej|ym|a)|одн(?:а|у|ой|ом)",
+    "used": (
+        r"gebraucht\w*|alte[nr]?|neue[nr]?|usad[oa]s?|viej[oa]s?|nuev[oa]s?|velh[oa]s?|vieilles?"
+        r"|стар(?:ые|ых)|used(?= [a-z]*\d)"
+    ),
     "two": r"twee|dw(?:ie|óch)|дв(?:а|е|ух)|iki|due(?= (?:nvidia |rtx |gtx |[a-z]?\d))",
     "three": r"trzech|trzy|тр(?:и|[её]х)|üç",
     "four": r"cztery|czterech|четыр(?:е|[её]х)|quattro|dört",
@@ -144,10 +157,13 @@ _FORMS = re.compile(
     re.IGNORECASE,
 )
 """Where a word begins alone: every form is tried there, and nowhere else."""
-_GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|ギガ(?:バイト)?)")
+_GIGABYTES = re.compile(r"(?<=\d)(\s?)(?:Go\b|[ГгGg][Бб]|gigas?\b|гиг\w*|ギガ(?:バイト)?)")
 """As French, Russian and Japanese write them: "80 Go"."""
 _BITS = re.compile(r"(?<=\d)\s?(?:비트|ビット|比特)")
-_THOUSANDS = re.compile(r"(?<=\d)\s?к\b", re.IGNORECASE)
+_K = re.compile(r"(?<=\d)\s?к\b", re.IGNORECASE)
+_THOUSANDS = re.compile(
+    r"(?<=\d) ?(?:thousand|mil(?:le|a)?|tausend|тыс\w*\.?|bin)(?!\w)", re.IGNORECASE
+)
 _ELIDED = re.compile(r"\b(combien d)['’](?=\w)", re.IGNORECASE)
 """French: "combien d'utilisateurs"."""
 _ENDING = re.compile(r"(?<=\d)(?:ern|er|'?s(?= met)|ах|'?(?:de|da|te|ta))(?= |$)")
@@ -158,5 +174,5 @@ def in_english(text: str) -> str:
     """Return a text with words of other languages by their meaning, in the order that they have."""
     text = _ELIDED.sub(r"\1e ", text)
     text = _GIGABYTES.sub(r"\1GB", text)
-    text = _THOUSANDS.sub("k", _BITS.sub("bit", text))
+    text = _THOUSANDS.sub("000", _K.sub("k", _BITS.sub("bit", text)))
     return _FORMS.sub(lambda match: _MEANINGS[int(str(match.lastgroup)[1:])], _ENDING.sub("", text))

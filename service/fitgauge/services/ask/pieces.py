@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fitgauge.catalog.name_parts import in_latin
 from fitgauge.services.ask.languages import in_english
+from fitgauge.services.ask.spoken import in_digits
 
 _PIECE = re.compile(
     r"(?P<han>[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3])"
@@ -19,7 +20,7 @@ _PIECE = re.compile(
     r"|(?P<sign>\S)"
 )
 
-_SPELLINGS = {"×": "x", "’": "'", "기가": "gb"}
+_SPELLINGS = {"×": "x", "’": "'", "기가": "gb", " v ram": " vram", "chat gpt": "chatgpt"}
 
 _SWITCHED_OFF = re.compile(
     r"(?<![\w-])(?:--)?[A-Za-z]\w*_\w+[\"']?\s*[:=]\s*[\"']?(?:false|no|off|null|none)\b[\"']?",
@@ -121,7 +122,7 @@ def plain(text: str) -> str:
     text = in_latin(unicodedata.normalize("NFKC", text))
     for written, meaning in _SPELLINGS.items():
         text = text.replace(written, meaning)
-    text = in_english(_COMMAND.sub("command-r-plus", text))
+    text = in_digits(in_english(_COMMAND.sub("command-r-plus", text)))
     if '"--' in text or "'--" in text:
         text = _LISTED_ARGUMENTS.sub(r"\1 ", text)
     for pattern, meant in _REWRITES:
